@@ -1,0 +1,28 @@
+// The command line: flags, subcommands, environment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+enum class DryRun { no, quick, full };
+
+struct Arguments {
+  enum class Verb { train, export_weights, bench } verb = Verb::train;
+  std::vector<std::string> argv;
+  std::string config, workdir, devices = "auto";
+  std::vector<Override> overrides;   // --set a.b=v, --config.a.b=v
+  DryRun dry_run = DryRun::no;
+  bool synthetic = false, cleanup = false, explain = false, version = false;
+  std::string list;                  // --list KIND
+  std::string format = "npz", output;  // export
+  double seconds = 5;                // bench: per measurement
+};
+
+// Throws Error(Exit::usage) for a bad command line. --help prints and returns false.
+bool parse_arguments(int argc, char** argv, Arguments& arguments);
+
+}  // namespace bv

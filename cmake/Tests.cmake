@@ -1,0 +1,31 @@
+# One Catch2 program per room, test_<room>, linking that room and those before it. Tests of the
+# whole binary live in test/e2e and get its path in $BVTRAIN.
+add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
+target_link_libraries(bv_catch PUBLIC bv::fmt_first)
+
+function(bv_test room last)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${room}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${room} ${sources})
+  target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(test_${room} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
+                             BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(test_${room} PRIVATE bv_catch)
+  bv_link_rooms(test_${room} ${last})
+  if(NOT last MATCHES "^(util|config|report)$")
+    target_precompile_headers(test_${room} REUSE_FROM bv_pch)
+  endif()
+  add_test(NAME ${room} COMMAND test_${room})
+  set_tests_properties(${room} PROPERTIES TIMEOUT 900
+    ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>;BVTRAIN_SHARED=$ENV{BVTRAIN_SHARED}")
+endfunction()
+
+foreach(room util config report ckpt input model models tasks evals train)
+  bv_test(${room} ${room})
+endforeach()
+bv_test(e2e train)
+if(TARGET test_e2e)
+  add_dependencies(test_e2e bvtrain)
+endif()

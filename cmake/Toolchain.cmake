@@ -1,0 +1,27 @@
+# Compiler cache, linker, warnings and the sanitizer builds of CMakePresets.json.
+find_program(BV_CCACHE ccache)
+if(BV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${BV_CCACHE})
+endif()
+
+find_program(BV_MOLD mold)
+if(BV_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# -fPIC for executables too: the precompiled header is shared, and must be built alike.
+add_compile_options(-fPIC -Wall -Wextra -Wno-unused-parameter -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-fpch-preprocess)
+endif()
+
+set(BVTRAIN_SANITIZE "" CACHE STRING "address or thread: builds with that sanitizer")
+if(BVTRAIN_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(BVTRAIN_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()

@@ -1,0 +1,74 @@
+// Plain write(2) of whole chunks; the page cache and fsync do the rest.
+#include "lib/ckpt/file_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+
+FileWriter::FileWriter(std::string file) : file_(std::move(file)) {
+  fd_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("cannot create");
+  buffer_.reserve(kChunkBytes);
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileWriter::fail(const char* what) const {
+  const int reason = errno;
+  throw Error(Exit::storage, file_, fmt::format("{}: {}", what, std::strerror(reason)));
+}
+
+void FileWriter::write(const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  bytes_ += bytes;
+  while (bytes > 0) {
+    const size_t part = std::min(bytes, kChunkBytes - buffer_.size());
+    buffer_.append(from, part);
+    from += part;
+    bytes -= part;
+    if (buffer_.size() == kChunkBytes) flush();
+  }
+}
+
+void FileWriter::flush() {
+  checksums_.push_back(hash64(buffer_));
+  for (size_t done = 0; done < buffer_.size();) {
+    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot write");
+    done += static_cast<size_t>(n);
+  }
+  buffer_.clear();
+}
+
+void FileWriter::finish() {
+  if (!buffer_.empty()) flush();
+  if (::fsync(fd_) != 0) fail("cannot sync");
+  if (::close(std::exchange(fd_, -1)) != 0) fail("cannot close");
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int reason = errno;
+    throw Error(Exit::storage, from,
+                fmt::format("cannot rename to {}: {}", to, std::strerror(reason)));
+  }
+  const std::string folder = std::filesystem::path(to).parent_path().string();
+  fsync_path(folder.empty() ? "." : folder);
+}
+
+}  // namespace bv

@@ -1,0 +1,163 @@
+// The text is JSON whose last member, "self", is the XXH3 of all bytes before it: it is checked
+// before the JSON is parsed, so a flipped byte anywhere is a wrong checksum and never a wrong
+// value.
+#include "lib/ckpt/manifest.h"
+
+#include <ATen/Parallel.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <string_view>
+
+#include "lib/ckpt/file_writer.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr size_t kMaxManifestBytes = size_t{1} << 30;
+constexpr size_t kHexDigits = 16;
+constexpr int64_t kChunksPerTask = 16;
+// The end of the text, around the checksum of all that comes before.
+constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
+
+Error broken(std::string_view file, std::string_view what) {
+  return Error::line(Exit::usage, fmt::format("{}: {}", file, what));
+}
+
+std::string hex(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+
+uint64_t from_hex(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != kHexDigits || error != std::errc() || end != text.data() + text.size()) {
+    throw broken(kManifestName, "a checksum is not 16 hexadecimal digits");
+  }
+  return value;
+}
+
+void check_self(std::string_view text) {
+  const size_t tail = kSelfBegin.size() + kHexDigits + kSelfEnd.size();
+  if (text.size() < tail) throw broken(kManifestName, "is cut off");
+  const std::string_view body = text.substr(0, text.size() - tail);
+  if (text.substr(body.size()) != fmt::format("{}{}{}", kSelfBegin, hex(hash64(body)), kSelfEnd)) {
+    throw broken(kManifestName, "its own checksum differs");
+  }
+}
+
+Manifest::File parse_file(const json& entry) {
+  Manifest::File file;
+  file.name = entry.at("name").get<std::string>();
+  if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "..") {
+    throw broken(kManifestName, fmt::format("refused file name '{}'", file.name));
+  }
+  file.bytes = entry.at("bytes").get<uint64_t>();
+  if (entry.at("chunk_bytes").get<uint64_t>() != FileWriter::kChunkBytes) {
+    throw broken(kManifestName, fmt::format("chunk_bytes is not {}", FileWriter::kChunkBytes));
+  }
+  for (const json& checksum : entry.at("xxh3_64")) {
+    file.checksums.push_back(from_hex(checksum.get<std::string>()));
+  }
+  const uint64_t full = file.bytes / FileWriter::kChunkBytes;
+  if (file.checksums.size() != full + (file.bytes % FileWriter::kChunkBytes == 0 ? 0 : 1)) {
+    throw broken(kManifestName, fmt::format("'{}' has {} checksums for {} bytes", file.name,
+                                            file.checksums.size(), file.bytes));
+  }
+  return file;
+}
+
+}  // namespace
+
+std::string Manifest::text() const {
+  json entries = json::array();
+  for (const File& file : files) {
+    json checksums = json::array();
+    for (const uint64_t checksum : file.checksums) checksums.push_back(hex(checksum));
+    entries.push_back({{"name", file.name},
+                       {"bytes", file.bytes},
+                       {"chunk_bytes", FileWriter::kChunkBytes},
+                       {"xxh3_64", std::move(checksums)}});
+  }
+  // A class name that is no UTF-8 must not stop a checkpoint: such bytes become U+FFFD.
+  const auto dump = [](const json& value, int indent) {
+    return value.dump(indent, ' ', false, json::error_handler_t::replace);
+  };
+  const std::string config = meta.contains("config") ? dump(meta["config"], -1) : "";
+  std::string text = dump({{"format", kFormat},
+                           {"step", step},
+                           {"world_size", 1},
+                           {"keep", keep},
+                           {"config_hash", hex(hash64(config))},
+                           {"files", std::move(entries)},
+                           {"meta", meta}},
+                          1);
+  text.resize(text.size() - 2);  // "\n}", which comes again after the checksum
+  return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
+}
+
+Manifest read_manifest(const std::string& folder) {
+  std::string text;
+  try {
+    text = read_file(folder + "/" + kManifestName, kMaxManifestBytes);
+  } catch (const Error&) {
+    throw broken(kManifestName, "is missing or unreadable");
+  }
+  check_self(text);
+  try {
+    const json root = json::parse(text);
+    if (const auto format = root.at("format").get<int64_t>(); format != kFormat) {
+      throw broken(kManifestName, fmt::format("format {} is unknown to this version", format));
+    }
+    Manifest manifest;
+    manifest.step = root.at("step").get<int64_t>();
+    manifest.keep = root.at("keep").get<bool>();
+    manifest.meta = root.at("meta");
+    for (const json& entry : root.at("files")) manifest.files.push_back(parse_file(entry));
+    return manifest;
+  } catch (const json::exception& error) {
+    throw broken(kManifestName, error.what());
+  }
+}
+
+void verify_file(const std::string& folder, const Manifest::File& file) {
+  const std::string path = folder + "/" + file.name;
+  if (!file_exists(path)) throw broken(file.name, "is missing");
+  const MappedFile mapping(path);
+  const auto content = mapping.bytes();
+  if (content.size() != file.bytes) {
+    throw broken(file.name,
+                 fmt::format("has {} bytes, the manifest says {}", content.size(), file.bytes));
+  }
+  if (content.empty()) return;
+  // Reading ahead beats a page fault each 128 KiB where the file is not in memory yet.
+  ::madvise(const_cast<uint8_t*>(content.data()), content.size(), MADV_WILLNEED);
+  const auto chunks = static_cast<int64_t>(file.checksums.size());
+  std::atomic<int64_t> first_bad = chunks;
+  at::parallel_for(0, chunks, kChunksPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const uint64_t offset = static_cast<uint64_t>(i) * FileWriter::kChunkBytes;
+      const auto chunk = content.subspan(
+          offset, std::min<uint64_t>(FileWriter::kChunkBytes, content.size() - offset));
+      const std::string_view bytes(reinterpret_cast<const char*>(chunk.data()), chunk.size());
+      if (hash64(bytes) == file.checksums[static_cast<size_t>(i)]) continue;
+      int64_t known = first_bad;
+      while (i < known && !first_bad.compare_exchange_weak(known, i)) {
+      }
+      return;
+    }
+  });
+  if (first_bad < chunks) {
+    throw broken(file.name, fmt::format("checksum of chunk {} (offset {}) differs",
+                                        first_bad.load(), first_bad * FileWriter::kChunkBytes));
+  }
+}
+
+}  // namespace bv

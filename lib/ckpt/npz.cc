@@ -1,0 +1,179 @@
+// Arrays of an archive to tensors and back, one array in memory at a time beside the result.
+#include "lib/ckpt/npz.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/empty.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/npy.h"
+#include "lib/ckpt/zip.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+
+namespace bv {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "npy arrays are written little-endian");
+
+constexpr std::string_view kSuffix = ".npy";
+
+struct TypeName {
+  std::string_view npy;   // of NpyHeader
+  at::ScalarType stored;  // same size: how the bytes are read
+  at::ScalarType result;  // what the reader gives
+};
+// Types equal in `stored` and `result` are also written, the first that fits.
+constexpr TypeName kTypes[] = {
+    {"f4", at::kFloat, at::kFloat}, {"f8", at::kDouble, at::kDouble},
+    {"f2", at::kHalf, at::kHalf},   {"V2", at::kBFloat16, at::kBFloat16},
+    {"i1", at::kChar, at::kChar},   {"i2", at::kShort, at::kShort},
+    {"i4", at::kInt, at::kInt},     {"i8", at::kLong, at::kLong},
+    {"u1", at::kByte, at::kByte},   {"b1", at::kBool, at::kBool},
+    {"u2", at::kShort, at::kInt},   {"u4", at::kInt, at::kLong},
+    {"u8", at::kLong, at::kLong},
+};
+
+const TypeName& type_of(const NpyHeader& header) {
+  for (const TypeName& type : kTypes) {
+    if (type.npy == header.type) return type;
+  }
+  throw Error(Exit::internal, "internal", "npy type without a tensor type: " + header.type);
+}
+
+std::string descr_of(const at::Tensor& tensor, const std::string& name) {
+  for (const TypeName& type : kTypes) {
+    if (type.stored != tensor.scalar_type() || type.stored != type.result) continue;
+    const bool no_order = tensor.element_size() == 1 || type.npy == "V2";
+    return fmt::format("{}{}", no_order ? '|' : '<', type.npy);
+  }
+  throw Error(Exit::internal, "internal",
+              fmt::format("array '{}' has a type npz can't hold: {}", name,
+                          at::toString(tensor.scalar_type())));
+}
+
+void swap_bytes(uint8_t* data, uint64_t bytes, uint64_t width) {
+  for (uint64_t i = 0; i + width <= bytes; i += width) std::reverse(data + i, data + i + width);
+}
+
+// An unpacked entry and its header.
+struct Array {
+  at::Tensor bytes;  // (entry.bytes,) uint8
+  NpyHeader header;
+  ErrorAt error_at;  // about a byte of the unpacked entry
+};
+
+// The elements of `array` as a tensor that owns its memory (its bytes, where they can be used).
+at::Tensor to_tensor(Array& array) {
+  const NpyHeader& header = array.header;
+  const TypeName& type = type_of(header);
+  at::Tensor data = array.bytes.narrow(0, static_cast<int64_t>(header.data),
+                                       array.bytes.size(0) - static_cast<int64_t>(header.data));
+  if (header.data % header.width != 0) data = data.clone();
+  auto* bytes = data.mutable_data_ptr<uint8_t>();
+  if (header.big_endian) swap_bytes(bytes, data.nbytes(), header.width);
+  const auto refuse_byte = [&](const uint8_t* byte, const char* why) {
+    throw array.error_at(header.data + static_cast<uint64_t>(byte - bytes), why);
+  };
+  if (header.type == "b1") {
+    // Any byte but 0 and 1 would be undefined behaviour in a bool.
+    const auto* bad = std::find_if(bytes, bytes + data.nbytes(), [](uint8_t b) { return b > 1; });
+    if (bad != bytes + data.nbytes()) refuse_byte(bad, "a bool that is neither 0 nor 1");
+  }
+  data = data.view(type.stored);
+  if (header.type == "u8") {
+    const auto* values = data.const_data_ptr<int64_t>();
+    const auto* bad = std::find_if(values, values + data.numel(), [](int64_t v) { return v < 0; });
+    if (bad != values + data.numel()) {
+      refuse_byte(reinterpret_cast<const uint8_t*>(bad), "an unsigned integer of 2^63 or more");
+    }
+  }
+  if (header.type == "u2") data = at::bitwise_and(data.to(type.result), 0xffff);
+  if (header.type == "u4") data = at::bitwise_and(data.to(type.result), int64_t{0xffffffff});
+  if (!header.fortran_order) return data.view(header.shape);
+  std::vector<int64_t> reversed(header.shape.rbegin(), header.shape.rend());
+  std::vector<int64_t> order(header.shape.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+  return data.view(reversed).permute(order).contiguous();
+}
+
+// Calls `use` with every numeric array whose name begins with `prefix`, one in memory at a time.
+void each_array(const std::string& file, const std::string& prefix,
+                const std::function<void(const std::string& name, Array&)>& use) {
+  const MappedFile mapping(file);
+  for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
+    const bool folder = entry.name.ends_with('/') && entry.bytes == 0;
+    if (folder) continue;
+    if (!entry.name.ends_with(kSuffix)) {
+      throw Error(Exit::usage, fmt::format("{} @ offset {}", file, entry.header),
+                  fmt::format("entry '{}' is not an npy array", entry.name));
+    }
+    const std::string name = entry.name.substr(0, entry.name.size() - kSuffix.size());
+    if (!name.starts_with(prefix)) continue;
+
+    Array array;
+    array.error_at = [&](size_t position, const std::string& message) {
+      return Error(Exit::usage, fmt::format("{} @ offset {}", file, entry.data),
+                   fmt::format("'{}', byte {}: {}", name, position, message));
+    };
+    array.bytes = at::empty({static_cast<int64_t>(entry.bytes)}, at::kByte);
+    const std::span<uint8_t> bytes(array.bytes.mutable_data_ptr<uint8_t>(), entry.bytes);
+    unpack(mapping.bytes(), entry, file, bytes);
+    array.header = parse_npy_header(bytes, array.error_at);
+    if (!array.header.is_text()) use(name, array);
+  }
+}
+
+}  // namespace
+
+NamedTensors read_npz(const std::string& file, const std::string& prefix) {
+  NamedTensors tensors;
+  each_array(file, prefix, [&](const std::string& name, Array& array) {
+    tensors[name.substr(prefix.size())] = to_tensor(array);
+  });
+  return tensors;
+}
+
+std::vector<NpzEntry> list_npz(const std::string& file) {
+  std::vector<NpzEntry> entries;
+  each_array(file, "", [&](const std::string& name, Array& array) {
+    entries.push_back({name, array.header.shape, type_of(array.header).result});
+  });
+  return entries;
+}
+
+void write_npz(const std::string& file, const NamedTensors& tensors) {
+  const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
+  try {
+    FileWriter out(temporary);
+    ZipWriter zip(out);
+    std::vector<uint8_t> content;
+    for (const auto& [name, tensor] : tensors) {
+      const at::Tensor dense = tensor.detach().contiguous();
+      const std::string header = npy_header(descr_of(dense, name), dense.sizes().vec());
+      content.resize(header.size() + dense.nbytes());
+      std::memcpy(content.data(), header.data(), header.size());
+      if (dense.nbytes() > 0) {
+        std::memcpy(content.data() + header.size(), dense.const_data_ptr(), dense.nbytes());
+      }
+      zip.add(name + std::string(kSuffix), content);
+    }
+    zip.finish();
+    out.finish();
+    rename_durably(temporary, file);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,245 @@
+// A parser for just this JSON, because errors need the offset and duplicate names must not pass.
+#include "lib/ckpt/safetensors_header.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "lib/ckpt/cursor.h"
+#include "lib/util/error.h"
+
+namespace bv {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the data of safetensors is little-endian");
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr uint64_t kAlignment = 64;
+constexpr const char* kMetadata = "__metadata__";
+
+class HeaderParser {
+ public:
+  explicit HeaderParser(Cursor cursor) : cursor_(std::move(cursor)) {}
+
+  std::vector<SafetensorsEntry> parse() {
+    cursor_.expect('{');
+    members([&](const std::string& name, uint64_t position) {
+      if (!names_.insert(name).second) {
+        cursor_.fail_at(position, fmt::format("'{}' appears twice", name));
+      }
+      if (name == kMetadata) {
+        metadata();
+      } else {
+        entries_.push_back(tensor(name, position));
+      }
+    });
+    cursor_.expect_end();
+    return std::move(entries_);
+  }
+
+ private:
+  // The members of an object whose '{' has been read, up to its '}'.
+  template <class Member>
+  void members(const Member& member) {
+    if (cursor_.take('}')) return;
+    do {
+      cursor_.skip_blanks();
+      const uint64_t position = cursor_.position();
+      const std::string name = string();
+      cursor_.expect(':');
+      member(name, position);
+    } while (cursor_.take(','));
+    cursor_.expect('}');
+  }
+
+  std::string string() {
+    cursor_.skip_blanks();
+    const size_t begin = cursor_.position();
+    // Escapes, control characters and UTF-8 are the JSON library's business.
+    const auto value = nlohmann::json::parse(cursor_.quoted('"'), nullptr, false);
+    if (!value.is_string()) cursor_.fail_at(begin, "not a valid JSON string");
+    return value.get<std::string>();
+  }
+
+  std::vector<int64_t> integers() {
+    std::vector<int64_t> values;
+    cursor_.expect('[');
+    if (cursor_.take(']')) return values;
+    do {
+      values.push_back(cursor_.integer());
+    } while (cursor_.take(','));
+    cursor_.expect(']');
+    return values;
+  }
+
+  void metadata() {
+    std::set<std::string> keys;
+    cursor_.expect('{');
+    members([&](const std::string& key, uint64_t position) {
+      if (!keys.insert(key).second) {
+        cursor_.fail_at(position, fmt::format("metadata '{}' appears twice", key));
+      }
+      string();
+    });
+  }
+
+  SafetensorsEntry tensor(const std::string& name, uint64_t position) {
+    SafetensorsEntry entry;
+    entry.name = name;
+    entry.position = position;
+    std::set<std::string> fields;
+    cursor_.expect('{');
+    members([&](const std::string& field, uint64_t at) {
+      if (!fields.insert(field).second) {
+        cursor_.fail_at(at, fmt::format("tensor '{}': '{}' appears twice", name, field));
+      }
+      cursor_.skip_blanks();
+      const size_t value_at = cursor_.position();
+      if (field == "dtype") {
+        entry.dtype = string();
+      } else if (field == "shape") {
+        entry.shape = integers();
+      } else if (field == "data_offsets") {
+        const std::vector<int64_t> offsets = integers();
+        if (offsets.size() != 2 || offsets[0] > offsets[1]) {
+          cursor_.fail_at(value_at, fmt::format("tensor '{}': data_offsets must be [begin, end] "
+                                                "with begin <= end",
+                                                name));
+        }
+        entry.begin = static_cast<uint64_t>(offsets[0]);
+        entry.end = static_cast<uint64_t>(offsets[1]);
+      } else {
+        cursor_.fail_at(at, fmt::format("tensor '{}': unknown field '{}'; known: dtype, shape, "
+                                        "data_offsets",
+                                        name, field));
+      }
+    });
+    for (const char* field : {"dtype", "shape", "data_offsets"}) {
+      if (fields.count(field) == 0) {
+        cursor_.fail_at(position, fmt::format("tensor '{}' has no {}", name, field));
+      }
+    }
+    check_size(entry);
+    return entry;
+  }
+
+  void check_size(const SafetensorsEntry& entry) const {
+    const uint64_t element_bytes = safetensors_element_bytes(entry.dtype);
+    if (element_bytes == 0) {
+      cursor_.fail_at(entry.position,
+                      fmt::format("tensor '{}': unknown dtype '{}'; known: F64, F32, F16, BF16, "
+                                  "I64, I32, I16, I8, U8, BOOL",
+                                  entry.name, entry.dtype));
+    }
+    const auto bytes = array_bytes(entry.shape, element_bytes);
+    if (!bytes) {
+      cursor_.fail_at(entry.position,
+                      fmt::format("tensor '{}': its shape is too large", entry.name));
+    }
+    if (*bytes != entry.end - entry.begin) {
+      cursor_.fail_at(entry.position,
+                      fmt::format("tensor '{}': shape and dtype take {} bytes, data_offsets {}",
+                                  entry.name, *bytes, entry.end - entry.begin));
+    }
+  }
+
+  Cursor cursor_;
+  std::set<std::string> names_;
+  std::vector<SafetensorsEntry> entries_;
+};
+
+}  // namespace
+
+uint64_t safetensors_element_bytes(const std::string& dtype) {
+  static const std::map<std::string, uint64_t> bytes = {
+      {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
+  const auto found = bytes.find(dtype);
+  return found == bytes.end() ? 0 : found->second;
+}
+
+SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
+                                           const std::string& file) {
+  const auto error_at = [&](uint64_t offset, const std::string& message) {
+    return Error(Exit::usage, fmt::format("{} @ offset {}", file, offset), message);
+  };
+  if (content.size() < kLengthBytes) {
+    throw error_at(0, fmt::format("a safetensors file begins with 8 bytes of length, this one has "
+                                  "{} in all",
+                                  content.size()));
+  }
+  uint64_t length = 0;
+  std::memcpy(&length, content.data(), kLengthBytes);
+  if (length > kMaxHeaderBytes) {
+    throw error_at(0, fmt::format("header length {} is above the limit of {} bytes (is this a "
+                                  "safetensors file?)",
+                                  length, kMaxHeaderBytes));
+  }
+  if (length > content.size() - kLengthBytes) {
+    throw error_at(0, fmt::format("header length {} does not fit in a file of {} bytes", length,
+                                  content.size()));
+  }
+
+  SafetensorsHeader header;
+  header.data = kLengthBytes + length;
+  const std::string_view json(reinterpret_cast<const char*>(content.data()) + kLengthBytes, length);
+  header.entries = HeaderParser(Cursor(json, [&](size_t position, const std::string& message) {
+                     return error_at(kLengthBytes + position, message);
+                   })).parse();
+  for (SafetensorsEntry& entry : header.entries) entry.position += kLengthBytes;
+
+  std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  const uint64_t available = content.size() - header.data;
+  uint64_t end = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (entry.end > available) {
+      throw error_at(entry.position, fmt::format("tensor '{}' ends at byte {} of the data, which "
+                                                 "has {}",
+                                                 entry.name, entry.end, available));
+    }
+    if (entry.begin != end) {
+      throw error_at(entry.position,
+                     fmt::format("tensor '{}' begins at byte {} of the data, {} at byte {}",
+                                 entry.name, entry.begin,
+                                 entry.begin < end ? "before the end of the one before it"
+                                                   : "but the one before it ends",
+                                 end));
+    }
+    end = entry.end;
+  }
+  if (end != available) {
+    throw error_at(header.data + end, fmt::format("{} bytes belong to no tensor", available - end));
+  }
+  return header;
+}
+
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata) {
+  const auto quote = [](const std::string& text) { return nlohmann::json(text).dump(); };
+  std::string json = "{";
+  if (!metadata.empty()) {
+    json += quote(kMetadata) + ":" + nlohmann::json(metadata).dump();
+  }
+  for (const SafetensorsEntry& entry : entries) {
+    if (json.size() > 1) json += ",";
+    json +=
+        fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quote(entry.name),
+                    entry.dtype, fmt::join(entry.shape, ","), entry.begin, entry.end);
+  }
+  json += "}";
+  json.resize(
+      (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment - kLengthBytes, ' ');
+  const uint64_t length = json.size();
+  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + json;
+}
+
+}  // namespace bv

@@ -1,0 +1,38 @@
+// The header of a safetensors file: parsing with every check, and writing. Torch-free.
+// Format: https://github.com/huggingface/safetensors (README, "Format").
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;  // one of the ten names below
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // bytes from the start of the data section
+  uint64_t position = 0;        // of the name in the file, for messages
+};
+
+struct SafetensorsHeader {
+  uint64_t data = 0;  // offset of the data section in the file
+  std::vector<SafetensorsEntry>
+      entries;  // in order of their data: no hole, no overlap, none over the end
+};
+
+// Bytes of one element of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; 0 for any other name.
+uint64_t safetensors_element_bytes(const std::string& dtype);
+
+// `content` is the whole file, `file` its name. Throws Error(Exit::usage) "file @ offset N: ...".
+SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
+                                           const std::string& file);
+
+// Length and JSON, padded with blanks so that the data begins at a multiple of 64 bytes.
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata);
+
+}  // namespace bv

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+namespace bv {
+
+// Tensors by path: "params/head/kernel", "opt/mu/head/kernel", "chrono/...".
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+}  // namespace bv

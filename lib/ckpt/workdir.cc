@@ -1,0 +1,202 @@
+// The lock is flock(2) on .lock: the kernel lets it go when the process dies in whatever way.
+#include "lib/ckpt/workdir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold a line each
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// A whole decimal number, as std::to_string writes it.
+std::optional<int64_t> parse_step(std::string_view text) {
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || end != text.data() + text.size() || step < 0) return std::nullopt;
+  if (std::to_string(step) != text) return std::nullopt;
+  return step;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+// "process 123 on host h" from what the holder of the lock wrote into it.
+std::string holder(int fd) {
+  std::array<char, kMaxNoteBytes> text{};
+  const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
+  const std::string_view note(text.data(), bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  const auto parts = split(note.substr(0, note.find('\n')), ' ');
+  if (parts.size() != 2 || !parse_step(parts[0])) return "another process";
+  return fmt::format("process {} on host {}", parts[0], parts[1]);
+}
+
+// Whether `path` still names the open file: another run's --cleanup may have removed it.
+bool same_file(int fd, const std::string& path) {
+  struct stat open_file {};
+  struct stat named {};
+  return ::fstat(fd, &open_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+void refuse_remote_path(const std::string& path) {
+  for (const char* scheme : {"gs://", "s3://", "hdfs://", "http://", "https://"}) {
+    if (!path.starts_with(scheme)) continue;
+    throw Error(Exit::usage, path,
+                "remote paths are not supported; mount the bucket (e.g. gcsfuse) or copy, and give "
+                "a local path");
+  }
+}
+
+void Workdir::check_writable() const {
+  refuse_remote_path(dir_);
+  if (dir_.empty()) throw Error(Exit::usage, "--workdir", "the path is empty");
+  // The nearest existing parent decides whether the rest can be made.
+  fs::path path = dir_;
+  struct stat info {};
+  while (::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    const bool dangling = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+    if (dangling) {
+      throw Error(
+          Exit::usage, dir_,
+          fmt::format("cannot be the workdir: {} is a broken symbolic link", path.string()));
+    }
+    if (error != ENOENT && error != ENOTDIR) {
+      throw Error(Exit::usage, dir_,
+                  fmt::format("cannot be the workdir: {}: {}", path.string(), reason(error)));
+    }
+    const fs::path parent = path.has_relative_path() ? path.parent_path() : path.root_path();
+    path = parent.empty() ? fs::path(".") : parent;
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    throw Error(Exit::usage, dir_,
+                fmt::format("cannot be the workdir: {} is not a folder", path.string()));
+  }
+  // As root this passes in spite of permission bits, but not on read-only or immutable folders.
+  if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
+    throw Error(Exit::usage, dir_,
+                fmt::format("cannot be the workdir: {} cannot be written: {}", path.string(),
+                            reason(errno)));
+  }
+}
+
+void Workdir::claim() {
+  check(lock_fd_ < 0, "{} is claimed twice", dir_);
+  check_writable();
+  // Runs again only when another run's --cleanup removes .lock between open and flock.
+  while (true) {
+    try {
+      make_folders(dir_);
+    } catch (const Error& error) {
+      throw Error::line(Exit::usage, error.what());
+    }
+    const int fd = ::open(lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0) throw Error(Exit::usage, lock(), "cannot open: " + reason(errno));
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      const std::string by = holder(fd);
+      ::close(fd);
+      if (error == EINTR) continue;
+      if (error != EWOULDBLOCK) throw Error(Exit::usage, lock(), "cannot lock: " + reason(error));
+      throw Error(Exit::usage, dir_,
+                  fmt::format("the workdir is in use by {}; wait for it or choose "
+                              "another --workdir",
+                              by));
+    }
+    if (!same_file(fd, lock())) {
+      ::close(fd);
+      continue;
+    }
+    lock_fd_ = fd;
+    break;
+  }
+  const std::string note = fmt::format("{} {}\n", ::getpid(), host_name());
+  if (::ftruncate(lock_fd_, 0) != 0 ||
+      ::pwrite(lock_fd_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
+    throw Error(Exit::usage, lock(), "cannot write: " + reason(errno));
+  }
+}
+
+Workdir::~Workdir() {
+  if (lock_fd_ >= 0) ::close(lock_fd_);
+}
+
+std::vector<int64_t> Workdir::steps_in(const std::string& ckpt_root) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator it(ckpt_root, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code unreadable;
+    if (!name.starts_with(kStepPrefix) || !it->is_directory(unreadable)) continue;
+    if (const auto step = parse_step(std::string_view(name).substr(kStepPrefix.size()))) {
+      steps.push_back(*step);
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(Exit::usage, ckpt_root, "cannot list: " + error.message());
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<int64_t> Workdir::finished() const {
+  try {
+    return parse_step(trim(read_file(done(), kMaxNoteBytes)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void Workdir::write_done(int64_t total_steps) const {
+  write_file_atomically(done(), fmt::format("{}\n", total_steps));
+}
+
+std::vector<std::string> Workdir::remove() {
+  check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
+  // .lock last: until then nobody else can claim the folder.
+  for (const std::string& path : {done(), ckpt_root(), config(), run_json(), metrics(),
+                                  tensorboard(), dir_ + "/log", report(), lock()}) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());
+  }
+  std::vector<std::string> others;
+  std::error_code error;
+  for (fs::directory_iterator it(dir_, error), end; !error && it != end; it.increment(error)) {
+    others.push_back(it->path().filename().string());
+  }
+  std::sort(others.begin(), others.end());
+  if (others.empty() && !error) fs::remove(dir_, error);
+  if (error) throw Error(Exit::storage, dir_, "cannot remove: " + error.message());
+  return others;
+}
+
+}  // namespace bv

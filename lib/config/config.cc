@@ -1,0 +1,396 @@
+// The strict reader: typed reads of a mapping or a pp call, each remembered.
+#include "lib/config/config.h"
+
+#include <algorithm>
+
+#include "lib/config/node.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// "lib/input/loader.cc:31" whatever the folder the sources were compiled in.
+std::string source_text(const std::source_location& where) {
+  const std::string file = std::string("/") + where.file_name();
+  size_t begin = 0;
+  for (const char* folder : {"/lib/", "/models/", "/app/", "/test/"}) {
+    const size_t found = file.rfind(folder);
+    if (found != std::string::npos) begin = std::max(begin, found);
+  }
+  return fmt::format("{}:{}", file.substr(begin + 1), where.line());
+}
+
+bool absent(const std::shared_ptr<Node>& node) {
+  return node == nullptr || node->kind == Node::Kind::null;
+}
+
+}  // namespace
+
+// ---- Place, Node
+
+std::string Place::text() const {
+  const std::string name = printable(file, std::string::npos);
+  return line > 0 ? fmt::format("{}:{}:{}", name, line, column) : name;
+}
+
+const Node::Entry* Node::entry(std::string_view key) const {
+  for (const Entry& e : map) {
+    if (e.key == key) return &e;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Node> make_map(const Place& place) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::map;
+  node->place = place;
+  return node;
+}
+
+// ---- Config: finding and reading
+
+Config::Config() : Config(make_map({}), std::make_shared<Document>(), "") {}
+
+Config::Config(std::shared_ptr<Node> node, std::shared_ptr<Document> document, std::string path)
+    : node_(std::move(node)), document_(std::move(document)), path_(std::move(path)) {}
+
+std::shared_ptr<Node> Config::find(std::string_view key) const {
+  const Node::Entry* entry = node_->entry(key);
+  return entry == nullptr ? nullptr : entry->value;
+}
+
+std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> fallback,
+                                   bool section, std::source_location where) const {
+  std::shared_ptr<Node> value = find(key);
+  if (value == nullptr && node_->taken < node_->positional.size()) {
+    value = node_->positional[node_->taken++];
+    node_->map.push_back({std::string(key), value->place, value});
+  }
+  document_->read(
+      {path_, std::string(key), value, std::move(fallback), source_text(where), false, section});
+  return absent(value) ? nullptr : value;
+}
+
+// The line of a problem with `value`, which stands at `suffix` below `key`.
+std::string Config::line(const Place& place, std::string_view key, std::string_view suffix,
+                         std::string_view why) const {
+  const bool argument = node_->is_call && !key.empty();
+  const std::string path = argument ? fmt::format("{}: {}", shown_path(path_), key)
+                                    : shown_path(join_path(path_, key));
+  const std::string name = printable(path + std::string(suffix), std::string::npos);
+  return Error(Exit::usage, place.text(), name.empty() ? why : fmt::format("{}: {}", name, why))
+      .what();
+}
+
+// A misspelt key is the likely reason why a required one is missing.
+void Config::missing(std::string_view key, std::string_view type) const {
+  for (const Node::Entry& entry : node_->map) {
+    if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {
+      continue;
+    }
+    const std::string why = unread_line(entry, {std::string(key)});
+    document_->report(path_, entry.key);
+    document_->incomplete.insert(path_);
+    document_->record(why);
+    throw Error::line(Exit::usage, why);
+  }
+  const std::string why = fmt::format("missing: {} is required", type);
+  throw_line(line(node_->place, key, "", why));
+}
+
+void Config::throw_line(const std::string& text) const {
+  document_->incomplete.insert(path_);
+  document_->record(text);
+  throw Error::line(Exit::usage, text);
+}
+
+template <class T>
+T Config::get(std::string_view key, std::source_location where) const {
+  const auto value = read(key, nullptr, false, where);
+  if (value == nullptr) missing(key, expected<T>());
+  T out{};
+  if (const auto bad = convert(*value, out)) {
+    throw_line(line(bad->node->place, key, bad->suffix, bad->why));
+  }
+  return out;
+}
+
+template <class T>
+std::optional<T> Config::convert_or_record(const Node& value, std::string_view key) const {
+  T out{};
+  const auto bad = convert(value, out);
+  if (!bad) return out;
+  document_->record(line(bad->node->place, key, bad->suffix, bad->why));
+  return std::nullopt;
+}
+
+template <class T>
+T Config::get(std::string_view key, T fallback, std::source_location where) const {
+  const auto value = read(key, to_node(fallback), false, where);
+  if (value == nullptr) return fallback;
+  auto out = convert_or_record<T>(*value, key);
+  return out ? std::move(*out) : std::move(fallback);
+}
+
+std::string Config::get(std::string_view key, const char* fallback,
+                        std::source_location where) const {
+  return get(key, std::string(fallback), where);
+}
+
+template <class T>
+std::optional<T> Config::maybe(std::string_view key, std::source_location where) const {
+  const auto value = read(key, nullptr, false, where);
+  return value == nullptr ? std::nullopt : convert_or_record<T>(*value, key);
+}
+
+std::string Config::word(std::string_view key, std::string_view fallback,
+                         const std::vector<std::string>& words, std::source_location where) const {
+  const std::string value = get(key, std::string(fallback), where);
+  if (value == fallback || std::find(words.begin(), words.end(), value) != words.end())
+    return value;
+  const std::string near = nearest(value, words);
+  problem(key, fmt::format("expected one of {}, got '{}'{}", join(words, ", "), printable(value),
+                           near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  return std::string(fallback);
+}
+
+using Where = std::source_location;
+using Key = std::string_view;
+using Strings = std::vector<std::string>;
+using Pairs = std::vector<std::pair<std::string, double>>;
+template bool Config::get(Key, Where) const;
+template bool Config::get(Key, bool, Where) const;
+template std::optional<bool> Config::maybe(Key, Where) const;
+template int64_t Config::get(Key, Where) const;
+template int64_t Config::get(Key, int64_t, Where) const;
+template std::optional<int64_t> Config::maybe(Key, Where) const;
+template double Config::get(Key, Where) const;
+template double Config::get(Key, double, Where) const;
+template std::optional<double> Config::maybe(Key, Where) const;
+template std::string Config::get(Key, Where) const;
+template std::string Config::get(Key, std::string, Where) const;
+template std::optional<std::string> Config::maybe(Key, Where) const;
+template std::vector<bool> Config::get(Key, Where) const;
+template std::vector<bool> Config::get(Key, std::vector<bool>, Where) const;
+template std::optional<std::vector<bool>> Config::maybe(Key, Where) const;
+template std::vector<int64_t> Config::get(Key, Where) const;
+template std::vector<int64_t> Config::get(Key, std::vector<int64_t>, Where) const;
+template std::optional<std::vector<int64_t>> Config::maybe(Key, Where) const;
+template std::vector<double> Config::get(Key, Where) const;
+template std::vector<double> Config::get(Key, std::vector<double>, Where) const;
+template std::optional<std::vector<double>> Config::maybe(Key, Where) const;
+template Strings Config::get(Key, Where) const;
+template Strings Config::get(Key, Strings, Where) const;
+template std::optional<Strings> Config::maybe(Key, Where) const;
+template Pairs Config::get(Key, Where) const;
+template Pairs Config::get(Key, Pairs, Where) const;
+template std::optional<Pairs> Config::maybe(Key, Where) const;
+
+// ---- structure
+
+bool Config::has(std::string_view key) const {
+  document_->asked(path_, key);
+  return !absent(find(key));
+}
+
+bool Config::is_map(std::string_view key) const {
+  return has(key) && find(key)->kind == Node::Kind::map;
+}
+
+bool Config::is_list(std::string_view key) const {
+  return has(key) && find(key)->kind == Node::Kind::list;
+}
+
+Config Config::section(std::string_view key, std::source_location where) const {
+  const auto value = read(key, nullptr, true, where);
+  const std::string path = join_path(path_, key);
+  if (value != nullptr && value->kind == Node::Kind::map) return Config(value, document_, path);
+  if (value != nullptr) {
+    document_->record(
+        line(value->place, key, "", fmt::format("expected a mapping, got {}", describe(*value))));
+  }
+  return Config(make_map(place(key)), document_, path);
+}
+
+std::vector<Config> Config::sections(std::string_view key, std::source_location where) const {
+  std::vector<Config> all;
+  const auto value = read(key, nullptr, true, where);
+  if (value == nullptr) return all;
+  if (value->kind != Node::Kind::list) {
+    problem(key, fmt::format("expected a list of mappings, got {}", describe(*value)));
+    return all;
+  }
+  for (size_t i = 0; i < value->list.size(); ++i) {
+    const auto& item = value->list[i];
+    const std::string suffix = fmt::format("[{}]", i);
+    if (item->kind == Node::Kind::map) {
+      all.emplace_back(item, document_, join_path(path_, key) + suffix);
+    } else {
+      document_->record(line(item->place, key, suffix,
+                             fmt::format("expected a mapping, got {}", describe(*item))));
+    }
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, Config>> Config::items(std::source_location where) const {
+  std::vector<std::pair<std::string, Config>> all;
+  for (const Node::Entry& entry : node_->map) {
+    if (absent(entry.value)) {
+      document_->asked(path_, entry.key);
+    } else {
+      all.emplace_back(entry.key, section(entry.key, where));
+      if (entry.value->kind != Node::Kind::map) all.pop_back();
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> Config::keys() const {
+  std::vector<std::string> all;
+  for (const Node::Entry& entry : node_->map) all.push_back(entry.key);
+  return all;
+}
+
+size_t Config::positional_left() const { return node_->positional.size() - node_->taken; }
+
+std::vector<std::string> Config::positional_strings() const {
+  std::vector<std::string> all;
+  for (; node_->taken < node_->positional.size(); ++node_->taken) {
+    if (auto text = convert_or_record<std::string>(*node_->positional[node_->taken], "")) {
+      all.push_back(std::move(*text));
+    }
+  }
+  return all;
+}
+
+Place Config::place(std::string_view key) const {
+  const auto value = key.empty() ? nullptr : find(key);
+  return value == nullptr ? node_->place : value->place;
+}
+
+// ---- problems
+
+// In a pp call the op is named once: "resize_small: size must be positive, got -3".
+std::string Config::problem_line(std::string_view key, std::string_view why) const {
+  if (!node_->is_call) return line(place(key), key, "", why);
+  const bool named = key.empty() || why.starts_with(key);
+  return line(place(key), "", "", named ? std::string(why) : fmt::format("{} {}", key, why));
+}
+
+void Config::fail(std::string_view key, std::string_view why) const {
+  throw_line(problem_line(key, why));
+}
+
+void Config::problem(std::string_view key, std::string_view why) const {
+  document_->record(problem_line(key, why));
+}
+
+void Config::warn(std::string_view key, std::string_view why) const {
+  const std::string name = shown_path(join_path(path_, key));
+  const std::string where = place(key).text();
+  document_->record_warning(fmt::format("{}{}warning: {}{}{}", where, where.empty() ? "" : ": ",
+                                        printable(name, std::string::npos),
+                                        name.empty() ? "" : ": ", why));
+}
+
+void Config::superseded(std::string_view key, std::string_view instead,
+                        std::source_location where) const {
+  const Node::Entry* entry = node_->entry(key);
+  if (entry == nullptr) return;
+  read(key, nullptr, false, where);
+  if (absent(entry->value)) return;
+  document_->record_warning(fmt::format("{}: warning: '{}' is not used: {}", entry->place.text(),
+                                        shown_path(join_path(path_, key)), instead));
+}
+
+std::string Config::unread_line(const Node::Entry& entry,
+                                const std::vector<std::string>& known) const {
+  const std::string near = nearest(entry.key, known);
+  const std::string hint = !near.empty()   ? fmt::format(" (did you mean '{}'?)", near)
+                           : known.empty() ? "; none is known here"
+                                           : fmt::format("; known here: {}", join(known, ", "));
+  if (node_->is_call) {
+    return line(entry.place, "", "",
+                fmt::format("unknown argument '{}'{}", printable(entry.key), hint));
+  }
+  return Error(Exit::usage, entry.place.text(),
+               fmt::format("unknown key '{}'{}", printable(shown_path(join_path(path_, entry.key))),
+                           hint))
+      .what();
+}
+
+// done() of the sections that were handed out below a key.
+void Config::done_below(const std::shared_ptr<Node>& node,
+                        const std::shared_ptr<Document>& document, const std::string& path) {
+  if (node->kind == Node::Kind::map) Config(node, document, path).done();
+  for (size_t i = 0; i < node->list.size(); ++i) {
+    done_below(node->list[i], document, item_path(*node, path, i));
+  }
+}
+
+void Config::done() const {
+  if (document_->incomplete.contains(path_) || document_->ignored.contains(path_)) return;
+  for (const Node::Entry& entry : node_->map) {
+    const bool known_null = absent(entry.value) && document_->was_asked(path_, entry.key);
+    if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;
+    if (!document_->was_read(path_, entry.key)) {
+      std::vector<std::string> known = document_->known(path_);
+      // Whoever asked has() for a key that it then did not read knows it, but does not use it here.
+      std::erase(known, entry.key);
+      if (document_->report(path_, entry.key)) document_->record(unread_line(entry, known));
+    } else if (document_->is_section(path_, entry.key)) {
+      done_below(entry.value, document_, join_path(path_, entry.key));
+    }
+  }
+  if (node_->is_call && positional_left() > 0) {
+    const size_t given = node_->positional.size();
+    document_->record(line(
+        node_->positional[node_->taken]->place, "", "",
+        fmt::format("too many arguments: {} without a name, {} can be used", given, node_->taken)));
+  }
+}
+
+void Config::mark_read(std::string_view key) const {
+  document_->ignored.insert(join_path(path_, key));
+  if (key.empty()) node_->taken = node_->positional.size();
+}
+
+std::string Config::yaml() const { return to_yaml(*node_, false); }
+std::string Config::json() const { return to_json(*node_); }
+
+// ---- the document's
+
+void throw_problems(const Config& config) { throw_lines(config.document_->problems); }
+size_t problem_count(const Config& config) { return config.document_->problems.size(); }
+std::vector<std::string> warnings(const Config& config) { return config.document_->warnings; }
+
+bool attempt(const Config& config, const std::function<void()>& build) {
+  try {
+    build();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage) throw;
+    config.document_->record(error.what());
+    config.document_->incomplete.insert(config.path_);
+    return false;
+  }
+}
+
+std::string explain(const Config& config) { return explain_lines(*config.document_); }
+
+std::string resolved_yaml(const Config& config) {
+  const Document& document = *config.document_;
+  const auto root = document.root != nullptr ? document.root : config.node_;
+  return to_yaml(*effective(document, root, ""), true);
+}
+
+std::string unknown_name_message(std::string_view kind, std::string_view name,
+                                 const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return fmt::format("unknown {} '{}'{}; known: {}", kind, printable(name),
+                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
+                     join(known, ", "));
+}
+
+}  // namespace bv

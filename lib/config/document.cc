@@ -1,0 +1,182 @@
+// What was read of a config and what was wrong with it: the lists a user gets to see.
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+#include "lib/config/node.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+// A line taken apart for sorting: "vit.yaml:12:7: error: ..." is {"vit.yaml", 12, 7}.
+std::tuple<std::string, int, int> sort_key(const std::string& line) {
+  std::string_view where = std::string_view(line).substr(0, line.find(": error:"));
+  int numbers[2] = {0, 0};
+  for (int& number : numbers) {  // the column first, then the line
+    const size_t colon = where.rfind(':');
+    if (colon == std::string_view::npos) break;
+    const std::string_view digits = where.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc() || end != digits.data() + digits.size()) break;
+    where = where.substr(0, colon);
+  }
+  return {std::string(where), numbers[1], numbers[0]};
+}
+
+std::string pad(const std::string& text, size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+void add_unique(std::vector<std::string>& lines, std::string line) {
+  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+}
+
+}  // namespace
+
+// ---- Document
+
+void Document::record(std::string_view lines) {
+  for (std::string& line : split(lines, '\n')) {
+    if (!line.empty()) add_unique(problems, std::move(line));
+  }
+}
+
+void Document::record_warning(const std::string& line) { add_unique(warnings, line); }
+
+void Document::read(Read read) {
+  const std::string mapping = read.mapping;
+  known_[mapping].emplace(read.key);
+  const auto [found, inserted] = index_[mapping].emplace(read.key, reads.size());
+  if (inserted) {
+    reads.push_back(std::move(read));
+    return;
+  }
+  Read& first = reads[found->second];
+  first.section |= read.section;
+  const auto flow = [](const std::shared_ptr<Node>& node) { return node ? to_flow(*node) : ""; };
+  if (flow(first.fallback) != flow(read.fallback)) first.several_fallbacks = true;
+}
+
+bool Document::was_read(const std::string& mapping, std::string_view key) const {
+  const auto found = index_.find(mapping);
+  return found != index_.end() && found->second.find(key) != found->second.end();
+}
+
+bool Document::is_section(const std::string& mapping, std::string_view key) const {
+  const auto found = index_.find(mapping);
+  if (found == index_.end()) return false;
+  const auto read = found->second.find(key);
+  return read != found->second.end() && reads[read->second].section;
+}
+
+bool Document::was_asked(const std::string& mapping, std::string_view key) const {
+  const auto found = known_.find(mapping);
+  return found != known_.end() && found->second.find(key) != found->second.end();
+}
+
+std::vector<std::string> Document::known(const std::string& mapping) const {
+  const auto found = known_.find(mapping);
+  if (found == known_.end()) return {};
+  return {found->second.begin(), found->second.end()};
+}
+
+bool Document::report(const std::string& mapping, const std::string& key) {
+  return reported_.insert(join_path(mapping, key)).second;
+}
+
+// ---- problems
+
+void throw_lines(const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  std::vector<std::string> sorted;
+  for (const std::string& line : lines) add_unique(sorted, line);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
+    return sort_key(a) < sort_key(b);
+  });
+  if (sorted.size() > kMostProblems) {
+    const size_t more = sorted.size() - kMostProblems;
+    sorted.resize(kMostProblems);
+    sorted.push_back(fmt::format("... and {} more", more));
+  }
+  throw Error::line(Exit::usage, join(sorted, "\n"));
+}
+
+// ---- explain and the resolved config
+
+std::shared_ptr<Node> effective(const Document& document, const std::shared_ptr<Node>& node,
+                                const std::string& path) {
+  if (node->kind == Node::Kind::list) {
+    auto out = std::make_shared<Node>(*node);
+    for (size_t i = 0; i < out->list.size(); ++i) {
+      out->list[i] = effective(document, out->list[i], item_path(*node, path, i));
+    }
+    return out;
+  }
+  if (node->kind != Node::Kind::map) return node;
+  auto out = std::make_shared<Node>(*node);
+  for (Node::Entry& entry : out->map) {
+    entry.value = effective(document, entry.value, join_path(path, entry.key));
+  }
+  for (const Document::Read& read : document.reads) {
+    if (read.mapping != path) continue;
+    const Node::Entry* present = out->entry(read.key);
+    if (present != nullptr && present->value->kind != Node::Kind::null) continue;
+    std::shared_ptr<Node> value = read.several_fallbacks ? nullptr : read.fallback;
+    if (read.section) {
+      value = effective(document, make_map({}), join_path(path, read.key));
+      if (value->map.empty()) value = nullptr;
+    }
+    if (value == nullptr) continue;
+    if (present != nullptr) {
+      out->map[present - out->map.data()].value = value;
+    } else {
+      out->map.push_back({read.key, {}, value});
+    }
+  }
+  return out;
+}
+
+std::string join_path(std::string_view path, std::string_view key) {
+  if (path.empty()) return std::string(key);
+  return key.empty() ? std::string(path) : fmt::format("{}.{}", path, key);
+}
+
+std::string item_path(const Node& list, const std::string& path, size_t index) {
+  const bool pair = list.list.size() == 2 && list.list[0]->kind == Node::Kind::scalar &&
+                    list.list[1]->kind == Node::Kind::map;
+  return pair ? path : fmt::format("{}[{}]", path, index);
+}
+
+std::string shown_path(std::string_view path) {
+  const size_t op = path.rfind(": ");
+  return std::string(op == std::string_view::npos ? path : path.substr(op + 2));
+}
+
+std::string explain_lines(const Document& document) {
+  constexpr size_t kWidest = 44;
+  std::vector<std::vector<std::string>> rows = {{"key", "value", "default", "origin", "read at"}};
+  for (const Document::Read& read : document.reads) {
+    const bool given = read.value != nullptr && read.value->kind != Node::Kind::null;
+    const std::string fallback = read.fallback ? to_flow(*read.fallback) : "-";
+    rows.push_back({join_path(read.mapping, read.key),
+                    given ? (read.section ? "..." : to_flow(*read.value)) : fallback, fallback,
+                    given ? origin(read.value->place) : "default", read.source});
+  }
+  std::vector<size_t> widths(4, 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], std::min(kWidest, row[i].size()));
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < widths.size(); ++i) out += pad(row[i], widths[i]) + "  ";
+    out += row.back() + '\n';
+  }
+  return out;
+}
+
+}  // namespace bv

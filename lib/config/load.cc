@@ -1,0 +1,403 @@
+// A YAML text to a tree of Nodes, by yaml-cpp's event interface.
+//
+// yaml-cpp 0.7.0 is lenient where a config must not be: it takes the first of two equal keys, drops
+// tags and further documents, accepts invalid UTF-8 and an open quote at the end of the file, and
+// expands aliases without limit. Each of these is refused here with its place; `<<` is merged.
+#include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <unordered_map>
+
+#include "lib/config/node.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kLargestText = 4u << 20;  // bytes
+constexpr size_t kDeepest = 64;            // nested lists and mappings
+constexpr size_t kMostValues = 1'000'000;  // aliases expanded
+constexpr size_t kMostKeys = 10'000;       // of one mapping
+
+// The text split into lines, to turn yaml-cpp's marks (line and byte from 0) into places.
+class Source {
+ public:
+  Source(std::string_view text, std::string name, bool on_command_line)
+      : text_(text), name_(std::move(name)), on_command_line_(on_command_line) {
+    lines_.push_back(0);
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\n') lines_.push_back(i + 1);
+    }
+  }
+
+  size_t offset(int line, int column) const {
+    if (line < 0 || static_cast<size_t>(line) >= lines_.size()) return text_.size();
+    return std::min(text_.size(), lines_[line] + static_cast<size_t>(std::max(0, column)));
+  }
+  Place at(size_t offset) const {
+    if (on_command_line_) return {name_, 0, 0};
+    const auto line = std::upper_bound(lines_.begin(), lines_.end(), offset) - lines_.begin() - 1;
+    int column = 1;
+    for (size_t i = lines_[line]; i < offset; ++i) {
+      if ((text_[i] & 0xC0) != 0x80) ++column;  // characters, not bytes
+    }
+    return {name_, static_cast<int>(line) + 1, column};
+  }
+  std::string_view text() const { return text_; }
+  bool tab_before(size_t offset) const {
+    const size_t begin = text_.substr(0, offset).rfind('\n') + 1;  // npos + 1 = 0
+    const size_t end = text_.find_first_not_of(" \t", begin);
+    return text_.substr(begin, end - begin).find('\t') != std::string_view::npos;
+  }
+  Error error(size_t offset, std::string_view why) const {
+    return Error(Exit::usage, at(offset).text(), why);
+  }
+
+ private:
+  std::string_view text_;
+  std::string name_;
+  bool on_command_line_;
+  std::vector<size_t> lines_;  // offset of the first byte of each
+};
+
+// Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns the reason
+// why it cannot be done, or "".
+std::string substitute_environment(std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 3, "$${") == 0) {
+      out += "${";
+      i += 2;
+      continue;
+    }
+    if (text.compare(i, 2, "${") != 0) {
+      out += text[i];
+      continue;
+    }
+    const size_t end = text.find('}', i);
+    if (end == std::string::npos) return "'${' without '}'";
+    const std::string inside = text.substr(i + 2, end - i - 2);
+    const size_t colon = inside.find(":-");
+    const std::string name = inside.substr(0, colon);
+    if (name.empty() || name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
+                                               "wxyz0123456789_") != std::string::npos) {
+      return fmt::format("'${{{}}}' is no name of an environment variable", printable(inside));
+    }
+    const char* value = std::getenv(name.c_str());
+    const bool given = value != nullptr && value[0] != '\0';
+    if (!given && colon == std::string::npos) {
+      return fmt::format("the environment variable {} is not set (${{{}:-value}} gives a default)",
+                         name, name);
+    }
+    out += given ? value : inside.substr(colon + 2);
+    i = end;
+  }
+  text = std::move(out);
+  return valid_utf8(text) ? "" : "the environment variable holds invalid UTF-8";
+}
+
+// yaml-cpp takes the end of the file for the end of a quoted text. True for what is not quoted.
+bool quote_closes(std::string_view text) {
+  const char quote = text.empty() ? '\0' : text[0];
+  if (quote != '\'' && quote != '"') return true;
+  for (size_t i = 1; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      if (quote == '"' || i + 1 == text.size() || text[i + 1] != quote) return true;
+      ++i;
+    }
+  }
+  return false;
+}
+
+bool is_null_text(const std::string& text) { return text.empty() || text == "null" || text == "~"; }
+
+class Builder : public YAML::EventHandler {
+ public:
+  Builder(const Source& source, bool substitute, std::vector<std::string>& problems)
+      : source_(source), substitute_(substitute), problems_(problems) {}
+
+  std::shared_ptr<Node> root() const { return root_; }
+
+  // yaml-cpp has no place for a bracket that is never closed: it is the innermost open one.
+  [[noreturn]] void throw_unclosed(size_t where) const {
+    const Place place = open_.empty() ? source_.at(where) : open_.back().value.node->place;
+    throw Error(Exit::usage, place.text(), "not valid YAML: a bracket that is never closed");
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (!started_) {
+      started_ = true;
+      return;
+    }
+    const size_t where = source_.offset(mark.line, mark.column);
+    throw source_.error(where, source_.text().substr(0, where + 3).ends_with("---")
+                                   ? "a second document ('---'): a config has one"
+                                   : "not valid YAML: unexpected text after the end");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const size_t where = source_.offset(mark.line, mark.column);
+    // yaml-cpp forgets the tag of an empty value.
+    if (source_.text().substr(where).starts_with("!")) refuse_tag(where, "!");
+    count(where, 1);
+    auto node = std::make_shared<Node>();
+    node->place = source_.at(where);
+    finish(anchor, {node, 1, 0});
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const size_t where = source_.offset(mark.line, mark.column);
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) throw source_.error(where, "an alias that holds itself");
+    count(where, found->second.size);
+    check_depth(where, found->second.height);
+    add(found->second);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    const size_t where = source_.offset(mark.line, mark.column);
+    refuse_tag(where, tag);
+    count(where, 1);
+    auto node = std::make_shared<Node>();
+    node->place = source_.at(where);
+    node->kind = Node::Kind::scalar;
+    node->style = tag == "!" ? Node::Style::quoted : Node::Style::plain;
+    node->text = value;
+    const std::string_view rest = source_.text().substr(where);
+    if (rest.starts_with(value)) node->shift = 0;
+    if (node->style == Node::Style::quoted) {
+      if (!quote_closes(rest)) throw source_.error(where, "a quote that is never closed");
+      node->shift = rest.substr(1).starts_with(value) ? 1 : -1;
+    }
+    if (value.find('\0') != std::string::npos) problem(where, "a NUL byte");
+    if (substitute_ && !awaits_key() && value.find('$') != std::string::npos) {
+      substitute_in(*node, where);
+    }
+    finish(anchor, {node, 1, 0});
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    begin(mark, tag, anchor, Node::Kind::list);
+  }
+  void OnSequenceEnd() override { end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    begin(mark, tag, anchor, Node::Kind::map);
+  }
+  void OnMapEnd() override {
+    merge_bases(open_.back());
+    end();
+  }
+
+ private:
+  // A finished value with the number of values in it and its depth, aliases expanded.
+  struct Value {
+    std::shared_ptr<Node> node;
+    size_t size = 1;
+    size_t height = 0;
+  };
+  struct Open {
+    Value value;
+    YAML::anchor_t anchor = 0;
+    std::optional<Node::Entry> entry;                            // a key that awaits its value
+    bool merges = false;                                         // that key is '<<'
+    std::unordered_map<std::string, Place> seen;                 // keys
+    std::vector<std::pair<Place, std::shared_ptr<Node>>> bases;  // of '<<'
+  };
+
+  bool awaits_key() const {
+    return !open_.empty() && open_.back().value.node->kind == Node::Kind::map &&
+           !open_.back().entry;
+  }
+  void problem(size_t where, std::string_view why) {
+    problems_.emplace_back(source_.error(where, why).what());
+  }
+  void refuse_tag(size_t where, const std::string& tag) {
+    if (tag == "" || tag == "?" || (tag == "!" && !source_.text().substr(where).starts_with("!"))) {
+      return;
+    }
+    problem(where, "YAML tags ('!...') are not used here: write the plain value");
+  }
+  void count(size_t where, size_t values) {
+    count_ += values;
+    if (count_ > kMostValues) {
+      throw source_.error(where,
+                          fmt::format("more than {} values (aliases expanded)", kMostValues));
+    }
+  }
+  void check_depth(size_t where, size_t height) {
+    if (open_.size() + height > kDeepest) {
+      throw source_.error(where, fmt::format("nested more than {} levels deep", kDeepest));
+    }
+  }
+
+  void substitute_in(Node& node, size_t where) {
+    const std::string before = node.text;
+    const std::string why = substitute_environment(node.text);
+    if (!why.empty()) return problem(where, why);
+    if (node.text == before) return;
+    node.shift = -1;
+    if (node.style == Node::Style::plain && is_null_text(node.text)) node.kind = Node::Kind::null;
+  }
+
+  void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+             Node::Kind kind) {
+    const size_t where = source_.offset(mark.line, mark.column);
+    refuse_tag(where, tag);
+    check_depth(where, 1);
+    count(where, 1);
+    Open open;
+    open.value.node = std::make_shared<Node>();
+    open.value.node->kind = kind;
+    open.value.node->place = source_.at(where);
+    open.anchor = anchor;
+    open_.push_back(std::move(open));
+  }
+  void end() {
+    Open open = std::move(open_.back());
+    open_.pop_back();
+    ++open.value.height;
+    finish(open.anchor, open.value);
+  }
+  void finish(YAML::anchor_t anchor, const Value& value) {
+    if (anchor != 0) anchors_[anchor] = value;
+    add(value);
+  }
+
+  void add(const Value& value) {
+    if (open_.empty()) {
+      root_ = value.node;
+      return;
+    }
+    Open& open = open_.back();
+    if (open.value.node->kind == Node::Kind::map && !open.entry) return take_key(open, *value.node);
+    open.value.size += value.size;
+    open.value.height = std::max(open.value.height, value.height);
+    if (open.value.node->kind == Node::Kind::list) {
+      open.value.node->list.push_back(value.node);
+      return;
+    }
+    Node::Entry entry = *std::exchange(open.entry, std::nullopt);
+    if (open.merges) {
+      open.bases.emplace_back(entry.place, value.node);
+      return;
+    }
+    entry.value = value.node;
+    open.value.node->map.push_back(std::move(entry));
+  }
+
+  void take_key(Open& open, const Node& key) {
+    if (key.kind != Node::Kind::scalar || key.text.empty()) {
+      problems_.emplace_back(
+          Error(Exit::usage, key.place.text(), "a key must be a plain name").what());
+      open.entry = Node::Entry{"", key.place, nullptr};
+      return;
+    }
+    const auto [first, inserted] = open.seen.emplace(key.text, key.place);
+    if (!inserted) {
+      problems_.emplace_back(
+          Error(Exit::usage, key.place.text(),
+                fmt::format("duplicate key '{}' (first at {})", printable(key.text),
+                            first->second.line > 0 ? fmt::format("line {}", first->second.line)
+                                                   : "the same place"))
+              .what());
+    }
+    if (open.seen.size() > kMostKeys) {
+      throw Error(Exit::usage, key.place.text(),
+                  fmt::format("more than {} keys in one mapping", kMostKeys));
+    }
+    open.entry = Node::Entry{key.text, key.place, nullptr};
+    open.merges = key.text == "<<" && key.style == Node::Style::plain;
+  }
+
+  // YAML's merge key: entries of the mapping (or mappings) under `<<` that are not given here.
+  void merge_bases(Open& open) {
+    Node& node = *open.value.node;
+    for (const auto& [place, base] : open.bases) {
+      const std::vector<std::shared_ptr<Node>> all =
+          base->kind == Node::Kind::list ? base->list : std::vector{base};
+      for (const auto& from : all) {
+        if (from->kind != Node::Kind::map) {
+          problems_.emplace_back(
+              Error(Exit::usage, place.text(),
+                    fmt::format("'<<' takes a mapping or a list of mappings, got {}",
+                                describe(*from)))
+                  .what());
+          continue;
+        }
+        for (const Node::Entry& entry : from->map) {
+          if (open.seen.emplace(entry.key, entry.place).second) node.map.push_back(entry);
+        }
+      }
+    }
+  }
+
+  const Source& source_;
+  const bool substitute_;
+  std::vector<std::string>& problems_;
+  bool started_ = false;
+  size_t count_ = 0;
+  std::shared_ptr<Node> root_;
+  std::vector<Open> open_;
+  std::unordered_map<YAML::anchor_t, Value> anchors_;
+};
+
+// Throws for bytes that no config may hold.
+void check_bytes(const Source& source, const std::string& name) {
+  const std::string_view text = source.text();
+  if (text.size() > kLargestText) {
+    throw Error(Exit::usage, Place{name}.text(),
+                fmt::format("larger than {} bytes", kLargestText));
+  }
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw source.error(nul, "a NUL byte");
+  }
+  if (valid_utf8(text)) return;
+  size_t line = 0;
+  while (true) {  // the first bad line; a valid text never gets here
+    const size_t end = std::min(text.find('\n', line), text.size());
+    if (!valid_utf8(text.substr(line, end - line))) throw source.error(line, "invalid UTF-8");
+    line = end + 1;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
+                                 bool on_command_line, std::vector<std::string>& problems) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const Source source(text, name, on_command_line);
+  check_bytes(source, name);
+  std::istringstream stream{std::string(text)};
+  Builder builder(source, !on_command_line, problems);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::DeepRecursion& error) {
+    throw source.error(source.offset(error.mark.line, error.mark.column),
+                       fmt::format("nested more than {} levels deep", kDeepest));
+  } catch (const YAML::Exception& error) {
+    const size_t where = source.offset(error.mark.line, error.mark.column);
+    if (error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
+        error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) {
+      builder.throw_unclosed(where);
+    }
+    throw source.error(where, source.tab_before(where)
+                                  ? "a tab in the indentation: use spaces"
+                                  : fmt::format("not valid YAML: {}", printable(error.msg)));
+  }
+  return builder.root();
+}
+
+}  // namespace bv

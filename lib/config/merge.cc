@@ -1,0 +1,224 @@
+// Included files and the command line laid over a config.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "lib/config/node.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kLargestFile = 4u << 20;  // bytes
+constexpr size_t kMostIncludes = 16;       // one inside the other
+
+// "total" of "total_steps", "" of what is no duration.
+std::string_view duration_name(std::string_view key) {
+  for (const std::string_view unit : {"_steps", "_examples", "_epochs", "_percent", "_seconds"}) {
+    if (key.size() > unit.size() && key.ends_with(unit)) {
+      return key.substr(0, key.size() - unit.size());
+    }
+  }
+  return "";
+}
+
+// Whether `entry` gives a duration: null and negative values mean absent.
+bool gives_duration(const Node::Entry& entry) {
+  return entry.value->kind == Node::Kind::scalar && !entry.value->text.starts_with('-');
+}
+
+bool other_unit(std::string_view a, std::string_view b) {
+  const std::string_view name = duration_name(a);
+  return a != b && !name.empty() && name == duration_name(b);
+}
+
+bool from_command_line(const Node::Entry& entry) { return entry.value->place.line == 0; }
+
+// Thrown by set_value: why a path leads nowhere.
+struct NoSuchPath {
+  std::string why;
+};
+
+// A copy of `node` in which the value at `parts` is `value`. Copies along the path, because nodes
+// may be shared by aliases.
+std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
+                                const std::vector<std::string>& parts, size_t depth,
+                                const std::shared_ptr<Node>& value) {
+  if (depth == parts.size()) return value;
+  const std::string& part = parts[depth];
+  auto copy =
+      node->kind == Node::Kind::null ? make_map(value->place) : std::make_shared<Node>(*node);
+  if (copy->kind == Node::Kind::scalar) {
+    throw NoSuchPath{fmt::format("{} is {}, no mapping",
+                                 join({parts.begin(), parts.begin() + depth}, "."),
+                                 describe(*node))};
+  }
+  if (copy->kind == Node::Kind::list) {
+    size_t index = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+    if (error != std::errc() || end != part.data() + part.size() || index >= copy->list.size()) {
+      throw NoSuchPath{fmt::format("{} is a list of {}, which has no item '{}'",
+                                   join({parts.begin(), parts.begin() + depth}, "."),
+                                   copy->list.size(), printable(part))};
+    }
+    copy->list[index] = set_value(copy->list[index], parts, depth + 1, value);
+    return copy;
+  }
+  for (Node::Entry& entry : copy->map) {
+    if (entry.key != part) continue;
+    entry.value = set_value(entry.value, parts, depth + 1, value);
+    return copy;
+  }
+  const auto absent = std::make_shared<Node>();
+  copy->map.push_back({part, value->place, set_value(absent, parts, depth + 1, value)});
+  return copy;
+}
+
+// Drops the file's other units of each duration that the command line gives.
+std::shared_ptr<Node> without_other_units(const std::shared_ptr<Node>& node) {
+  auto copy = std::make_shared<Node>(*node);
+  std::erase_if(copy->map, [&](const Node::Entry& entry) {
+    if (from_command_line(entry)) return false;
+    return std::any_of(node->map.begin(), node->map.end(), [&](const Node::Entry& given) {
+      return from_command_line(given) && gives_duration(given) && other_unit(given.key, entry.key);
+    });
+  });
+  return copy;
+}
+
+// Applies without_other_units to the mapping that holds the last part of the path.
+std::shared_ptr<Node> drop_units(const std::shared_ptr<Node>& node,
+                                 const std::vector<std::string>& parts, size_t depth) {
+  if (node->kind == Node::Kind::map && depth + 1 == parts.size()) return without_other_units(node);
+  auto copy = std::make_shared<Node>(*node);
+  if (depth + 1 >= parts.size()) return copy;
+  for (Node::Entry& entry : copy->map) {
+    if (entry.key == parts[depth]) entry.value = drop_units(entry.value, parts, depth + 1);
+  }
+  for (size_t i = 0; i < copy->list.size(); ++i) {
+    if (std::to_string(i) == parts[depth])
+      copy->list[i] = drop_units(copy->list[i], parts, depth + 1);
+  }
+  return copy;
+}
+
+void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
+  if (root == nullptr || root->kind == Node::Kind::null) {
+    throw Error(Exit::usage, name, "the config is empty");
+  }
+  if (root->kind != Node::Kind::map) {
+    const bool no_blank =
+        root->kind == Node::Kind::scalar && root->text.find(':') != std::string::npos;
+    throw Error(Exit::usage, root->place.text(),
+                fmt::format("expected a mapping ('key: value' lines) at the top level, got {}{}",
+                            describe(*root), no_blank ? " (a blank must follow the ':')" : ""));
+  }
+}
+
+// The tree of `text` laid over what it includes. `files` are those being included.
+std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
+                                std::vector<std::string>& files,
+                                std::vector<std::string>& problems) {
+  auto root = parse_yaml(text, name, false, problems);
+  check_root(root, name);
+  const Node::Entry* entry = root->entry("include");
+  if (entry == nullptr) return root;
+  const std::shared_ptr<Node> include = entry->value;
+  std::erase_if(root->map, [](const Node::Entry& e) { return e.key == "include"; });
+  if (include->kind == Node::Kind::null) return root;
+  const auto wrong = [&](std::string_view why) {
+    return Error(Exit::usage, include->place.text(), fmt::format("include: {}", why));
+  };
+  if (include->kind != Node::Kind::scalar) {
+    throw wrong(fmt::format("expected a file name, got {}", describe(*include)));
+  }
+  const std::string file =
+      (std::filesystem::path(name).parent_path() / include->text).lexically_normal().string();
+  if (std::find(files.begin(), files.end(), file) != files.end()) {
+    throw wrong(fmt::format("'{}' includes itself", printable(file)));
+  }
+  if (files.size() >= kMostIncludes) {
+    throw wrong(fmt::format("more than {} files, each including the next", kMostIncludes));
+  }
+  std::string base;
+  try {
+    base = read_file(file, kLargestFile);
+  } catch (const Error& error) {
+    throw wrong(std::string_view(error.what()));
+  }
+  files.push_back(file);
+  return merged(load_tree(base, file, files, problems), root);
+}
+
+}  // namespace
+
+std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::shared_ptr<Node>& over) {
+  if (base->kind != Node::Kind::map || over->kind != Node::Kind::map) return over;
+  auto out = std::make_shared<Node>(*over);
+  out->map.clear();
+  for (const Node::Entry& entry : base->map) {
+    const Node::Entry* replaced = over->entry(entry.key);
+    const bool dropped =
+        std::any_of(over->map.begin(), over->map.end(), [&](const Node::Entry& given) {
+          return gives_duration(given) && other_unit(given.key, entry.key);
+        });
+    if (replaced != nullptr) {
+      out->map.push_back({entry.key, replaced->place, merged(entry.value, replaced->value)});
+    } else if (!dropped) {
+      out->map.push_back(entry);
+    }
+  }
+  for (const Node::Entry& entry : over->map) {
+    if (base->entry(entry.key) == nullptr) out->map.push_back(entry);
+  }
+  return out;
+}
+
+void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
+                     std::vector<std::string>& problems) {
+  std::vector<std::vector<std::string>> paths;
+  for (const Override& override : overrides) {
+    try {
+      const std::vector<std::string> parts = split(override.key, '.');
+      if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
+        throw NoSuchPath{"a key is written as 'a.b.c', without empty parts"};
+      }
+      auto value = parse_yaml(override.value, override.origin, true, problems);
+      if (value == nullptr) value = std::make_shared<Node>();
+      value->place = {override.origin, 0, 0};
+      root = set_value(root, parts, 0, value);
+      paths.push_back(parts);
+    } catch (const NoSuchPath& error) {
+      problems.emplace_back(Error(Exit::usage, Place{override.origin}.text(), error.why).what());
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  }
+  for (const auto& parts : paths) {
+    if (!duration_name(parts.back()).empty()) root = drop_units(root, parts, 0);
+  }
+}
+
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<Override>& overrides) {
+  std::vector<std::string> files = {std::filesystem::path(name).lexically_normal().string()};
+  auto document = std::make_shared<Document>();
+  std::vector<std::string> problems;
+  try {
+    document->root = load_tree(text, name, files, problems);
+    document->root->place = {name, 0, 0};
+    apply_overrides(document->root, overrides, problems);
+  } catch (const Error& error) {
+    problems.emplace_back(error.what());
+  }
+  throw_lines(problems);
+  return Config(document->root, document, "");
+}
+
+Config load_config(const std::string& file, const std::vector<Override>& overrides) {
+  return parse_config(read_file(file, kLargestFile), file, overrides);
+}
+
+}  // namespace bv

@@ -1,0 +1,303 @@
+// Scalars to typed values: which spellings are numbers and booleans, and what to say of the others.
+#include <charconv>
+#include <cmath>
+
+#include "lib/config/node.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+bool digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string_view without_sign(std::string_view text) {
+  if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
+  return text;
+}
+
+// [+-] (digits [. [digits]] | . digits) [e [+-] digits]
+bool has_number_form(std::string_view text) {
+  text = without_sign(text);
+  size_t i = 0, digits = 0;
+  for (; i < text.size() && digit(text[i]); ++i) ++digits;
+  if (i < text.size() && text[i] == '.') {
+    for (++i; i < text.size() && digit(text[i]); ++i) ++digits;
+  }
+  if (digits == 0) return false;
+  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+    ++i;
+    if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
+    const size_t begin = i;
+    while (i < text.size() && digit(text[i])) ++i;
+    if (i == begin) return false;
+  }
+  return i == text.size();
+}
+
+// YAML 1.1 reads 010 as octal in one place and as decimal in another.
+bool has_leading_zero(std::string_view text) {
+  text = without_sign(text);
+  return text.size() > 1 && text[0] == '0' && digit(text[1]);
+}
+
+bool is_infinity(std::string_view text) {
+  const std::string_view unsigned_text = without_sign(text);
+  return unsigned_text == ".inf" || unsigned_text == ".Inf" || unsigned_text == ".INF";
+}
+
+// "" or the hint for something that looks like a number to a human.
+std::string number_hint(const Node& node) {
+  if (node.kind != Node::Kind::scalar) return "";
+  if (node.style == Node::Style::quoted) return is_number(node.text) ? " (remove the quotes)" : "";
+  std::string plain;
+  for (const char c : node.text) {
+    if (c != '_') plain += c;
+  }
+  if (plain.size() != node.text.size() && digit(node.text.back()) && has_number_form(plain)) {
+    return fmt::format(" (write {})", printable(plain));
+  }
+  if (has_number_form(node.text) && has_leading_zero(node.text)) {
+    const bool negative = node.text[0] == '-';
+    std::string_view rest = without_sign(node.text);
+    while (rest.size() > 1 && rest[0] == '0' && digit(rest[1])) rest.remove_prefix(1);
+    return fmt::format(" (leading zeros are refused: write {}{})", negative ? "-" : "",
+                       printable(rest));
+  }
+  return "";
+}
+
+std::optional<Wrong> wrong(const Node& node, std::string_view expected, std::string_view hint) {
+  return Wrong{&node, "", fmt::format("expected {}, got {}{}", expected, describe(node), hint)};
+}
+
+// Whether `text` was read whole and is in the range of T.
+template <class T>
+bool parse(std::string_view text, T& out) {
+  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool maybe_number(const Node& node) {
+  return node.kind == Node::Kind::scalar && node.style != Node::Style::quoted &&
+         is_number(node.text);
+}
+
+template <class T>
+std::shared_ptr<Node> scalar_node(const T& text, Node::Style style) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::scalar;
+  node->style = style;
+  node->text = text;
+  return node;
+}
+
+}  // namespace
+
+bool is_number(std::string_view text) {
+  return (has_number_form(text) && !has_leading_zero(text)) || is_infinity(text);
+}
+
+std::string printable(std::string_view text, size_t longest) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (out.size() >= longest && (c & 0xC0) != 0x80) return out + "...";
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", c);
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string describe(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::null:
+      return "null";
+    case Node::Kind::list:
+      return "a list";
+    case Node::Kind::map:
+      return "a mapping";
+    case Node::Kind::scalar:
+      break;
+  }
+  if (node.style == Node::Style::literal) {
+    return node.text == "true" ? "True" : node.text == "false" ? "False" : printable(node.text);
+  }
+  const bool tricky = node.style == Node::Style::quoted &&
+                      (is_number(node.text) || node.text == "true" || node.text == "false");
+  return fmt::format("{}'{}'", tricky ? "the string " : "", printable(node.text));
+}
+
+// ---- names of types
+
+template <>
+const char* expected<bool>() {
+  return "true or false";
+}
+template <>
+const char* expected<int64_t>() {
+  return "an integer";
+}
+template <>
+const char* expected<double>() {
+  return "a number";
+}
+template <>
+const char* expected<std::string>() {
+  return "a string";
+}
+template <>
+const char* expected<std::pair<std::string, double>>() {
+  return "[pattern, number]";
+}
+template <class T>
+const char* expected() {
+  return "a list";
+}
+
+// ---- conversions
+
+template <>
+std::optional<Wrong> convert(const Node& node, bool& out) {
+  if (node.kind == Node::Kind::scalar && node.style != Node::Style::quoted) {
+    if (node.text == "true" || node.text == "false") {
+      out = node.text == "true";
+      return std::nullopt;
+    }
+  }
+  std::string hint;
+  if (node.kind == Node::Kind::scalar) {
+    std::string word;
+    for (const char c : node.text) word += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    if (word == "yes" || word == "on" || word == "true" || word == "y") hint = " (write true)";
+    if (word == "no" || word == "off" || word == "false" || word == "n") hint = " (write false)";
+    if (node.style == Node::Style::quoted && !hint.empty()) hint = " (remove the quotes)";
+  }
+  return wrong(node, expected<bool>(), hint);
+}
+
+template <>
+std::optional<Wrong> convert(const Node& node, double& out) {
+  if (!maybe_number(node)) return wrong(node, expected<double>(), number_hint(node));
+  if (is_infinity(node.text)) {
+    out = node.text[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+    return std::nullopt;
+  }
+  if (!parse(node.text, out)) return wrong(node, expected<double>(), " (out of range)");
+  return std::nullopt;
+}
+
+template <>
+std::optional<Wrong> convert(const Node& node, int64_t& out) {
+  if (!maybe_number(node)) return wrong(node, expected<int64_t>(), number_hint(node));
+  if (node.text.find_first_of(".eE") == std::string::npos) {
+    if (!parse(node.text, out)) return wrong(node, expected<int64_t>(), " (out of range)");
+    return std::nullopt;
+  }
+  // 1e3 is an integer, 5.0 is not: who writes the point means a real number.
+  double value = 0;
+  const bool exponent = node.text.find_first_of("eE") != std::string::npos;
+  if (!exponent || !parse(node.text, value) || value != std::floor(value) ||
+      std::abs(value) > 0x1p53) {
+    return wrong(node, expected<int64_t>(), "");
+  }
+  out = static_cast<int64_t>(value);
+  return std::nullopt;
+}
+
+template <>
+std::optional<Wrong> convert(const Node& node, std::string& out) {
+  if (node.kind != Node::Kind::scalar || node.style == Node::Style::literal) {
+    return wrong(node, expected<std::string>(), "");
+  }
+  out = node.text;
+  return std::nullopt;
+}
+
+template <>
+std::optional<Wrong> convert(const Node& node, std::pair<std::string, double>& out) {
+  if (node.kind != Node::Kind::list || node.list.size() != 2) {
+    return wrong(node, expected<std::pair<std::string, double>>(), "");
+  }
+  if (auto bad = convert(*node.list[0], out.first)) return bad;
+  return convert(*node.list[1], out.second);
+}
+
+template <class Item>
+std::optional<Wrong> convert_list(const Node& node, std::vector<Item>& out) {
+  if (node.kind != Node::Kind::list) return wrong(node, expected<std::vector<Item>>(), "");
+  out.clear();
+  for (size_t i = 0; i < node.list.size(); ++i) {
+    Item item{};
+    if (auto bad = convert(*node.list[i], item)) {
+      bad->suffix = fmt::format("[{}]{}", i, bad->suffix);
+      return bad;
+    }
+    out.push_back(std::move(item));
+  }
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<Wrong> convert(const Node& node, T& out) {
+  return convert_list(node, out);
+}
+
+// ---- back to nodes
+
+template <>
+std::shared_ptr<Node> to_node(const bool& value) {
+  return scalar_node(value ? "true" : "false", Node::Style::plain);
+}
+template <>
+std::shared_ptr<Node> to_node(const int64_t& value) {
+  return scalar_node(fmt::format("{}", value), Node::Style::plain);
+}
+template <>
+std::shared_ptr<Node> to_node(const double& value) {
+  if (std::isinf(value)) return scalar_node(value < 0 ? "-.inf" : ".inf", Node::Style::plain);
+  return scalar_node(fmt::format("{}", value), Node::Style::plain);
+}
+template <>
+std::shared_ptr<Node> to_node(const std::string& value) {
+  return scalar_node(value, Node::Style::quoted);
+}
+template <>
+std::shared_ptr<Node> to_node(const std::pair<std::string, double>& value) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::list;
+  node->list = {to_node(value.first), to_node(value.second)};
+  return node;
+}
+template <class T>
+std::shared_ptr<Node> to_node(const T& value) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::list;
+  for (const typename T::value_type& item : value) node->list.push_back(to_node(item));
+  return node;
+}
+
+using Wrongness = std::optional<Wrong>;
+using Pairs = std::vector<std::pair<std::string, double>>;
+template Wrongness convert(const Node&, std::vector<bool>&);
+template const char* expected<std::vector<bool>>();
+template std::shared_ptr<Node> to_node(const std::vector<bool>&);
+template Wrongness convert(const Node&, std::vector<int64_t>&);
+template const char* expected<std::vector<int64_t>>();
+template std::shared_ptr<Node> to_node(const std::vector<int64_t>&);
+template Wrongness convert(const Node&, std::vector<double>&);
+template const char* expected<std::vector<double>>();
+template std::shared_ptr<Node> to_node(const std::vector<double>&);
+template Wrongness convert(const Node&, std::vector<std::string>&);
+template const char* expected<std::vector<std::string>>();
+template std::shared_ptr<Node> to_node(const std::vector<std::string>&);
+template Wrongness convert(const Node&, Pairs&);
+template const char* expected<Pairs>();
+template std::shared_ptr<Node> to_node(const Pairs&);
+
+}  // namespace bv

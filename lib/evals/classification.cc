@@ -1,0 +1,187 @@
+// classification: prec@1, prec@5 and loss (reference 13.2). Per example m = _mask * max_c label;
+// an example counts as correct if its highest logit (ties: the lowest class) is a positive class,
+// so multi-label sets work and examples without any label are left out. prec@5: a positive class
+// is among the five highest logits (needs more than five classes).
+#include <ATen/Functions.h>
+
+#include "lib/evals/evaluator.h"
+#include "lib/input/image/decode.h"
+#include "lib/model/loss.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMaxConfusionClasses = 1000;
+constexpr size_t kWrongImages = 24;
+constexpr int64_t kWrongImageSide = 128;  // larger ones are subsampled for the report
+
+// Sums over a pass; tensors, so that nothing is read back per batch.
+struct Sums {
+  at::Tensor weight, correct1, correct5, loss;  // scalars, float64
+  at::Tensor confusion;                         // (classes * classes) float64, [truth][guess]
+
+  explicit Sums(int64_t classes)
+      : weight(at::zeros({}, at::kDouble)),
+        correct1(weight.clone()),
+        correct5(weight.clone()),
+        loss(weight.clone()),
+        confusion(at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)) {}
+};
+
+// The most confident mistakes of a pass.
+class WrongExamples {
+ public:
+  // labels, probabilities: (n, classes); guess: (n); wrong: (n) bool.
+  void add(const Batch& batch, const at::Tensor& truth, const at::Tensor& guess, const at::Tensor& confidence,
+           const at::Tensor& wrong) {
+    const int64_t* ids = batch.at("_id").const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < wrong.size(0); ++i) {
+      if (!wrong.const_data_ptr<bool>()[i]) continue;
+      EvalDetails::Wrong entry;
+      entry.index = ids[i];
+      entry.truth = truth.const_data_ptr<int64_t>()[i];
+      entry.guess = guess.const_data_ptr<int64_t>()[i];
+      entry.confidence = confidence.const_data_ptr<float>()[i];
+      entries_.push_back(std::move(entry));
+    }
+    if (entries_.size() > kWrongImages) {
+      std::nth_element(entries_.begin(), entries_.begin() + kWrongImages, entries_.end(), surer);
+      entries_.resize(kWrongImages);
+    }
+  }
+
+  // Fetches the pictures as they are in the data set, before pp.
+  std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
+    std::sort(entries_.begin(), entries_.end(), surer);
+    for (auto& entry : entries_) {
+      Example example = data.read(entry.index);
+      const auto found = example.find("image");
+      if (found == example.end()) continue;
+      at::Tensor image = found->second;
+      if (image.dim() == 1 && image.scalar_type() == at::kByte) {
+        image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 3, true);
+      }
+      if (image.dim() != 3 || image.scalar_type() != at::kByte || image.numel() == 0) continue;
+      const int64_t stride = (std::max(image.size(0), image.size(1)) + kWrongImageSide - 1) / kWrongImageSide;
+      image = image.slice(0, 0, image.size(0), stride).slice(1, 0, image.size(1), stride).contiguous();
+      entry.height = image.size(0);
+      entry.width = image.size(1);
+      entry.channels = image.size(2);
+      entry.pixels.assign(image.const_data_ptr<uint8_t>(), image.const_data_ptr<uint8_t>() + image.numel());
+    }
+    return std::move(entries_);
+  }
+
+ private:
+  static bool surer(const EvalDetails::Wrong& a, const EvalDetails::Wrong& b) {
+    return std::pair(-a.confidence, a.index) < std::pair(-b.confidence, b.index);
+  }
+  std::vector<EvalDetails::Wrong> entries_;
+};
+
+class Classification : public Evaluator {
+ public:
+  Classification(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        loss_(Loss::Registry::make(config.get<std::string>("loss_name"), Config(), config.place("loss_name"))),
+        label_key_(config.get("label_key", "labels")),
+        input_(config, env) {}
+
+  Batch probe(int64_t n) override {
+    Batch batch = input_.probe(n);
+    labels_of(batch);
+    return batch;
+  }
+  int64_t examples() const override { return input_.examples(); }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    std::optional<Sums> sums;
+    WrongExamples wrong;
+    int64_t classes = 0;
+    input_.for_each(context, [&](const Batch& batch) {
+      const at::Tensor logits = context.predict(batch).at("logits").to(at::kFloat);  // (n, classes)
+      const at::Tensor labels = labels_of(batch);
+      if (logits.sizes() != labels.sizes()) {
+        throw Error(Exit::usage, "", fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
+                                                 fmt::join(logits.sizes(), ", "), label_key_,
+                                                 fmt::join(labels.sizes(), ", ")));
+      }
+      classes = logits.size(1);
+      if (!sums) sums.emplace(classes);
+      accumulate(batch, logits, labels, *sums, context.details ? &wrong : nullptr);
+    });
+    check(sums.has_value(), "evaluator '{}' saw no batch", name_);
+    const double weight = sums->weight.item<double>();
+    emit("prec@1", sums->correct1.item<double>() / weight);
+    if (classes > 5) emit("prec@5", sums->correct5.item<double>() / weight);
+    emit("loss", sums->loss.item<double>() / weight);
+    if (context.details) context.details(details(context.step, classes, *sums, wrong));
+  }
+
+ private:
+  at::Tensor labels_of(const Batch& batch) const {  // (n, classes) float32
+    const auto found = batch.find(label_key_);
+    if (found == batch.end()) {
+      std::string keys;
+      for (const auto& [key, value] : batch) keys += (keys.empty() ? "" : ", ") + key;
+      throw Error(Exit::usage, "", fmt::format("evaluator '{}': pp_fn gives no '{}' (it gives {}); see onehot(..., "
+                                               "key_result=\"labels\") and keep(...)", name_, label_key_, keys));
+    }
+    if (found->second.dim() != 2) {
+      throw Error(Exit::usage, "", fmt::format("evaluator '{}': '{}' is not dense; add onehot(num_classes) to pp_fn",
+                                               name_, label_key_));
+    }
+    return found->second.to(at::kFloat);
+  }
+
+  void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels, Sums& sums,
+                  WrongExamples* wrong) const {
+    const at::Tensor mask = batch.at("_mask");                                 // (n) bool
+    const at::Tensor truth = labels.argmax(1);                                 // (n)
+    const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
+    const at::Tensor guess = logits.argmax(1);                                 // (n)
+    const at::Tensor hit = labels.gather(1, guess.unsqueeze(1)).squeeze(1);     // (n)
+    sums.weight += weight.sum();
+    sums.correct1 += (hit.to(at::kDouble) * weight).sum();
+    sums.loss += (*loss_)(logits, labels).where(mask, 0.0).to(at::kDouble).mul(weight).sum();
+    if (logits.size(1) > 5) {
+      const at::Tensor top = std::get<1>(logits.topk(5, 1));  // (n, 5)
+      sums.correct5 += (labels.gather(1, top).amax(1).to(at::kDouble) * weight).sum();
+    }
+    if (sums.confusion.numel() > 0) {
+      sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble), sums.confusion.numel());
+    }
+    if (wrong) {
+      const at::Tensor confidence = logits.softmax(1).amax(1);
+      wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
+    }
+  }
+
+  EvalDetails details(int64_t step, int64_t classes, const Sums& sums, WrongExamples& wrong) {
+    EvalDetails result;
+    result.evaluator = name_;
+    result.step = step;
+    result.class_names = input_.data().source().class_names();
+    for (auto c = static_cast<int64_t>(result.class_names.size()); c < classes; ++c) {
+      result.class_names.push_back(std::to_string(c));
+    }
+    if (sums.confusion.numel() > 0) {
+      const double* counts = sums.confusion.const_data_ptr<double>();
+      for (int64_t truth = 0; truth < classes; ++truth) {
+        result.confusion.emplace_back(counts + truth * classes, counts + (truth + 1) * classes);
+      }
+    }
+    result.wrong = wrong.with_pictures(input_.data());
+    return result;
+  }
+
+  const std::string name_;
+  const std::unique_ptr<Loss> loss_;
+  const std::string label_key_;
+  EvalInput input_;
+};
+
+const Register<Evaluator, Classification> registered("classification");
+
+}  // namespace
+}  // namespace bv

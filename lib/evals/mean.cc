@@ -1,0 +1,42 @@
+// mean: averages whatever per-example values the prediction function gives (reference 13.3). With
+// `pred: loss` this measures <prefix>loss.
+#include <ATen/ops/zeros.h>
+
+#include "lib/evals/evaluator.h"
+
+namespace bv {
+namespace {
+
+class Mean : public Evaluator {
+ public:
+  Mean(const Config& config, const EvalEnv& env) : input_(config, env) {}
+
+  Batch probe(int64_t n) override { return input_.probe(n); }
+  int64_t examples() const override { return input_.examples(); }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    std::map<std::string, at::Tensor> sums;  // scalars, float64
+    at::Tensor count = at::zeros({}, at::kDouble);
+    input_.for_each(context, [&](const Batch& batch) {
+      const at::Tensor mask = batch.at("_mask").to(at::kDouble);  // (n)
+      count += mask.sum();
+      for (const auto& [name, values] : context.predict(batch)) {
+        if (values.dim() != 1 || values.size(0) != mask.size(0)) {
+          throw Error(Exit::usage, "", fmt::format("evaluator 'mean': '{}' is no value per example; use 'pred: loss'", name));
+        }
+        const at::Tensor masked = values.to(at::kDouble).where(batch.at("_mask"), 0.0);
+        auto [sum, fresh] = sums.try_emplace(name, masked.sum());
+        if (!fresh) sum->second += masked.sum();
+      }
+    });
+    for (const auto& [name, sum] : sums) emit(name, sum.item<double>() / count.item<double>());
+  }
+
+ private:
+  EvalInput input_;
+};
+
+const Register<Evaluator, Mean> registered("mean");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,124 @@
+#include "lib/input/batch_ring.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <span>
+
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
+
+[[noreturn]] void fail(const std::string& why) { throw Error(Exit::usage, "", why); }
+
+}  // namespace
+
+BatchRing::BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation)
+    : batches_(batches) {
+  for (const auto& [name, value] : form) {
+    if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
+    add(name, value.scalar_type(), value.sizes(), batch_size, features_);
+  }
+  if (!evaluation) return;
+  if (!form.contains("_mask")) add("_mask", at::kBool, {}, batch_size, mask_and_id_);
+  if (!form.contains("_id")) add("_id", at::kLong, {}, batch_size, mask_and_id_);
+}
+
+void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape,
+                    int64_t batch_size, std::vector<Feature>& to) {
+  std::vector<int64_t> whole{batch_size};
+  whole.insert(whole.end(), shape.begin(), shape.end());
+  Feature feature{name, dtype, shape.vec(), 0, {}};
+  for (Batch& batch : batches_) {
+    try {
+      const at::Tensor tensor = at::empty(whole, dtype);
+      feature.row_bytes = tensor.nbytes() / static_cast<size_t>(batch_size);
+      feature.base.push_back(static_cast<char*>(tensor.data_ptr()));
+      batch[name] = tensor;
+    } catch (const c10::Error&) {
+      double bytes = static_cast<double>(c10::elementSize(dtype) * batches_.size());
+      for (const int64_t size : whole) bytes *= static_cast<double>(size);
+      throw Error::in("input", Exit::memory,
+                      fmt::format("no memory for {} batches of feature '{}' {} ({}, {} in all)",
+                                  batches_.size(), name, shape_text(whole), dtype_text(dtype),
+                                  human_bytes(bytes)));
+    }
+  }
+  to.push_back(std::move(feature));
+}
+
+void BatchRing::write(int64_t slot, int64_t row, const Example& example) {
+  copy(slot, row, 1, false, example);
+}
+
+void BatchRing::write_stacked(int64_t slot, int64_t row, int64_t count, const Example& stacked) {
+  copy(slot, row, count, true, stacked);
+}
+
+void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
+                     const Example& example) {
+  const auto unknown = [](const std::string& name) {
+    fail(fmt::format("feature '{}' is not in the other examples: make all alike, or drop('{}')",
+                     name, name));
+  };
+  auto given = example.begin();  // sorted by name, as features_
+  for (const Feature& feature : features_) {
+    if (given != example.end() && given->first < feature.name) unknown(given->first);
+    if (given == example.end() || given->first != feature.name || !given->second.defined()) {
+      fail(fmt::format("feature '{}' is missing, other examples have it", feature.name));
+    }
+    const at::Tensor& value = given->second;
+    ++given;
+    if (value.scalar_type() != feature.dtype) {
+      fail(fmt::format("feature '{}' is {}, in other examples {}", feature.name,
+                       dtype_text(value.scalar_type()), dtype_text(feature.dtype)));
+    }
+    const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
+    const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();
+    if (has_count != stacked || shape != at::IntArrayRef(feature.shape)) {
+      const bool encoded = feature.dtype == at::kByte && feature.shape.size() == 1;
+      fail(fmt::format("feature '{}' has shape {}, in other examples {}: {}", feature.name,
+                       shape_text(shape), shape_text(feature.shape),
+                       encoded ? "add decode to pp, or leave the feature out with keep(...)"
+                               : "add an op such as resize or random_crop to pp that makes all "
+                                 "shapes equal"));
+    }
+    char* to = feature.base[slot] + row * feature.row_bytes;
+    if (value.is_contiguous()) {
+      std::memcpy(to, value.const_data_ptr(), count * feature.row_bytes);
+    } else {
+      at::from_blob(to, value.sizes(), at::TensorOptions(feature.dtype)).copy_(value);
+    }
+  }
+  if (given != example.end()) unknown(given->first);
+}
+
+void BatchRing::mark(int64_t slot, int64_t row, int64_t id) {
+  for (const Feature& feature : mask_and_id_) {
+    char* const base = feature.base[slot];
+    if (feature.dtype == at::kBool) {
+      reinterpret_cast<bool*>(base)[row] = true;
+    } else {
+      reinterpret_cast<int64_t*>(base)[row] = id;
+    }
+  }
+}
+
+void BatchRing::clear(int64_t slot, int64_t row, int64_t count) {
+  for (const auto* features : {&features_, &mask_and_id_}) {
+    for (const Feature& feature : *features) {
+      std::memset(feature.base[slot] + row * feature.row_bytes, 0, count * feature.row_bytes);
+    }
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,56 @@
+#include "lib/input/image/png.h"
+
+#include <ATen/ops/empty.h>
+#include <spng.h>
+
+#include <memory>
+
+#include "lib/input/image/jpeg.h"
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kChunkLimit = size_t{1} << 26;
+
+void ok(int code) {
+  if (code) throw Error::line(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
+}
+
+// The weights of libjpeg's luma, in 16 bits, rounded.
+uint8_t luma(const uint8_t* rgb) {
+  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
+}
+
+}  // namespace
+
+at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
+  check(channels == 0 || channels == 1 || channels == 3, "decode_png to {} channels", channels);
+  const std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)> context(spng_ctx_new(0),
+                                                                    &spng_ctx_free);
+  check(context != nullptr, "no memory for a PNG decoder");
+  ok(spng_set_image_limits(context.get(), kMaxImageSide, kMaxImageSide));
+  ok(spng_set_chunk_limits(context.get(), kChunkLimit, kChunkLimit));
+  // A damaged comment does no harm to the pixels.
+  ok(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD));
+  ok(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
+  spng_ihdr header;
+  ok(spng_get_ihdr(context.get(), &header));
+  check_image_size(header.height, header.width);
+  const bool grey = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
+                    header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
+  const int64_t height = header.height, width = header.width;
+  at::Tensor rgb = at::empty({height, width, 3}, at::kByte);
+  size_t needed = 0;
+  ok(spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &needed));
+  check(needed == static_cast<size_t>(rgb.numel()), "PNG size {} is not {}", needed, rgb.numel());
+  ok(spng_decode_image(context.get(), rgb.mutable_data_ptr<uint8_t>(), needed, SPNG_FMT_RGB8, 0));
+  if (channels == 3 || (channels == 0 && !grey)) return rgb;
+  at::Tensor image = at::empty({height, width, 1}, at::kByte);
+  const uint8_t* from = rgb.const_data_ptr<uint8_t>();
+  uint8_t* to = image.mutable_data_ptr<uint8_t>();
+  for (int64_t i = 0; i < height * width; ++i) to[i] = grey ? from[3 * i] : luma(from + 3 * i);
+  return image;
+}
+
+}  // namespace bv

@@ -1,0 +1,41 @@
+#include "lib/input/path.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace bv {
+
+std::optional<std::string> maybe_path(const Config& config, std::string_view key) {
+  const auto path = config.maybe<std::string>(key);
+  if (!path) return path;
+  for (const char* scheme : {"gs://", "s3://", "hdfs://"}) {
+    if (path->starts_with(scheme)) {
+      config.fail(key, fmt::format("{} is not supported ('{}'): copy the data to a local disk, or "
+                                   "mount it, and give that path",
+                                   scheme, *path));
+    }
+  }
+  if (path->empty()) config.fail(key, "is empty");
+  return path;
+}
+
+std::string need_path(const Config& config, std::string_view key) {
+  const auto path = maybe_path(config, key);
+  return path ? *path : config.get<std::string>(key);  // says that it is required
+}
+
+void FolderKey::check_exists() const {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    throw Error(Exit::usage, place.text(),
+                errno == ENOENT ? fmt::format("no such folder: '{}'", path)
+                                : fmt::format("'{}': {}", path, std::strerror(errno)));
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    throw Error(Exit::usage, place.text(), fmt::format("not a folder: '{}'", path));
+  }
+}
+
+}  // namespace bv

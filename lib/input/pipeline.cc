@@ -1,0 +1,57 @@
+// Pipeline: a pp string made into ops.
+#include <algorithm>
+
+#include "lib/input/op.h"
+
+namespace bv {
+namespace {
+
+// Errors about the kind of data, as opposed to one example's content, get the call's place.
+template <class Body>
+void at_place(const Place& place, const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage) throw;
+    throw Error(Exit::usage, place.text(), error.what());
+  }
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Config& config, std::string_view key) : text_(config.get(key, "")) {
+  attempt(config, [&] { build(parse_calls(text_, config, key)); });
+}
+
+Pipeline::Pipeline(std::string_view text, const Place& origin) : text_(text) {
+  const std::vector<Call> calls = parse_calls(text_, origin);
+  build(calls);
+  for (const Call& call : calls) throw_problems(call.args);
+}
+
+void Pipeline::build(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    attempt(call.args, [&] {
+      steps_.push_back({Op::Registry::make(call.name, call.args, call.place), call.place});
+    });
+  }
+}
+
+bool Pipeline::has_batched() const {
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.op->has_batched(); });
+}
+
+void Pipeline::apply(Example& example, Rng& rng) const {
+  for (const Step& step : steps_) {
+    at_place(step.place, [&] { step.op->apply(example, rng); });
+  }
+}
+
+void Pipeline::apply_batch(Example& batch, std::span<Rng> rngs) const {
+  for (const Step& step : steps_) {
+    at_place(step.place, [&] { step.op->apply_batch(batch, rngs); });
+  }
+}
+
+}  // namespace bv

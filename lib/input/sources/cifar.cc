@@ -1,0 +1,172 @@
+// cifar: the binary versions of CIFAR-10 and CIFAR-100, as published. Keys: data_dir (the folder
+// with data_batch_1.bin or train.bin, or the one above it), classes (10 or 100; found out if not
+// given).
+//
+// A record is one label byte (CIFAR-100: the coarse, then the fine label) and 3072 bytes of a 32x32
+// image, channel by channel. CIFAR-100 examples also have `coarse_label`, as in TFDS.
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "lib/input/array_source.h"
+#include "lib/input/path.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kSide = 32;
+constexpr int64_t kPlane = kSide * kSide;
+
+struct Variant {
+  int64_t classes;
+  const char* folder;  // in the published archive
+  std::vector<std::string> train, test;
+  const char* names;    // file with the class names
+  int64_t label_bytes;  // the last one counts
+};
+
+const Variant kVariants[2] = {
+    {10,
+     "cifar-10-batches-bin",
+     {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+      "data_batch_5.bin"},
+     {"test_batch.bin"},
+     "batches.meta.txt",
+     1},
+    {100, "cifar-100-binary", {"train.bin"}, {"test.bin"}, "fine_label_names.txt", 2}};
+
+class Cifar : public ArraySource {
+ public:
+  Cifar(const Config& config, const SourceEnv& env)
+      : classes_(config.get<int64_t>("classes", 0)),
+        dir_{need_path(config, "data_dir"), config.place("data_dir")} {
+    if (classes_ != 0 && classes_ != 10 && classes_ != 100) {
+      config.fail("classes", fmt::format("must be 10 or 100, got {}", classes_));
+    }
+  }
+
+  std::vector<std::string> splits() const override { return {"test", "train"}; }
+
+  std::vector<std::string> class_names() const override {
+    const auto [variant, folder] = find();
+    const std::string file = folder + "/" + variant->names;
+    if (!file_exists(file)) return {};
+    std::vector<std::string> names;
+    for (const std::string& line : bv::split(read_file(file, 65536), '\n')) {
+      if (!trim(line).empty()) names.push_back(trim(line));
+    }
+    if (static_cast<int64_t>(names.size()) != variant->classes) {
+      throw Error(Exit::usage, file,
+                  fmt::format("{} class names, expected {}", names.size(), variant->classes));
+    }
+    return names;
+  }
+
+  SyntheticForm synthetic_form() const override {
+    return {.size = 10000,
+            .height = kSide,
+            .width = kSide,
+            .channels = 3,
+            .classes = classes_,
+            .encoded = false};
+  }
+
+ protected:
+  Example load(size_t split) const override {
+    const auto [variant, folder] = find();
+    const int64_t record = variant->label_bytes + 3 * kPlane;
+    std::vector<std::string> files;
+    int64_t rows = 0;
+    for (const std::string& name : split == 1 ? variant->train : variant->test) {
+      files.push_back(folder + "/" + name);
+      rows += count(files.back(), record);
+    }
+    Example arrays = {{"image", at::empty({rows, kSide, kSide, 3}, at::kByte)},
+                      {"label", at::empty({rows}, at::kLong)}};
+    if (variant->label_bytes == 2) arrays["coarse_label"] = at::empty({rows}, at::kLong);
+    int64_t row = 0;
+    for (const std::string& file : files) row += fill(file, *variant, arrays, row);
+    return arrays;
+  }
+
+ private:
+  // The variant and the folder with its files.
+  std::pair<const Variant*, std::string> find() const {
+    dir_.check_exists();
+    std::vector<std::pair<const Variant*, std::string>> found;
+    for (const Variant& variant : kVariants) {
+      if (classes_ != 0 && classes_ != variant.classes) continue;
+      for (const std::string& folder : {dir_.path, dir_.path + "/" + variant.folder}) {
+        if (!file_exists(folder + "/" + variant.train[0])) continue;
+        found.emplace_back(&variant, folder);
+        break;
+      }
+    }
+    if (found.size() > 1) {
+      throw Error(
+          Exit::usage, dir_.place.text(),
+          fmt::format("'{}' holds CIFAR-10 and CIFAR-100: add 'classes: 10' or 'classes: 100'",
+                      dir_.path));
+    }
+    if (found.empty()) {
+      throw Error(Exit::usage, dir_.place.text(),
+                  fmt::format("no binary CIFAR{} in '{}': expected {}",
+                              classes_ ? fmt::format("-{}", classes_) : "", dir_.path,
+                              classes_ == 0 ? "data_batch_1.bin (CIFAR-10) or train.bin (CIFAR-100)"
+                              : classes_ == 10 ? "data_batch_1.bin"
+                                               : "train.bin"));
+    }
+    return found[0];
+  }
+
+  // Records in a file.
+  static int64_t count(const std::string& file, int64_t record) {
+    const MappedFile mapped(file);
+    const auto size = static_cast<int64_t>(mapped.bytes().size());
+    if (size == 0 || size % record != 0) {
+      throw Error(
+          Exit::usage, file,
+          fmt::format("{} bytes is not a whole number of {}-byte CIFAR records", size, record));
+    }
+    return size / record;
+  }
+
+  static int64_t fill(const std::string& file, const Variant& variant, Example& arrays,
+                      int64_t first_row) {
+    const MappedFile mapped(file);
+    const int64_t record = variant.label_bytes + 3 * kPlane;
+    const int64_t rows = std::min(static_cast<int64_t>(mapped.bytes().size()) / record,
+                                  arrays["label"].size(0) - first_row);
+    int64_t* labels = arrays["label"].mutable_data_ptr<int64_t>() + first_row;
+    uint8_t* pixels = arrays["image"].mutable_data_ptr<uint8_t>() + first_row * 3 * kPlane;
+    const auto coarse = arrays.find("coarse_label");
+    for (int64_t row = 0; row < rows; ++row) {
+      const uint8_t* from = mapped.bytes().data() + row * record;
+      labels[row] = from[variant.label_bytes - 1];
+      if (labels[row] >= variant.classes) {
+        throw Error(Exit::usage,
+                    fmt::format("{} @ offset {}", file, row * record + variant.label_bytes - 1),
+                    fmt::format("label {} in CIFAR-{} (is this the other CIFAR?)", labels[row],
+                                variant.classes));
+      }
+      if (coarse != arrays.end()) {
+        coarse->second.mutable_data_ptr<int64_t>()[first_row + row] = from[0];
+      }
+      from += variant.label_bytes;
+      for (int64_t i = 0; i < kPlane; ++i) {
+        for (int64_t c = 0; c < 3; ++c) *pixels++ = from[c * kPlane + i];
+      }
+    }
+    return rows;
+  }
+
+  int64_t classes_;  // 0 = find out
+  FolderKey dir_;
+};
+
+const Register<Source, Cifar> registered("cifar");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,55 @@
+// digits: 1,437 + 360 handwritten digits, 8x8 grey, in the executable itself (see
+// digits/README.md). No keys of its own.
+#include "lib/input/array_source.h"
+#include "lib/input/idx.h"
+
+// The files of digits/ between two labels each; BV_EMBED_DIR is that folder.
+asm(".pushsection .rodata\n"
+    "bv_digits_train_images: .incbin \"" BV_EMBED_DIR
+    "/train-images-idx3-ubyte\"\n"
+    "bv_digits_train_labels: .incbin \"" BV_EMBED_DIR
+    "/train-labels-idx1-ubyte\"\n"
+    "bv_digits_test_images: .incbin \"" BV_EMBED_DIR
+    "/test-images-idx3-ubyte\"\n"
+    "bv_digits_test_labels: .incbin \"" BV_EMBED_DIR
+    "/test-labels-idx1-ubyte\"\n"
+    "bv_digits_end:\n"
+    ".popsection\n");
+extern "C" {
+extern const uint8_t bv_digits_train_images[] __attribute__((visibility("hidden")));
+extern const uint8_t bv_digits_train_labels[] __attribute__((visibility("hidden")));
+extern const uint8_t bv_digits_test_images[] __attribute__((visibility("hidden")));
+extern const uint8_t bv_digits_test_labels[] __attribute__((visibility("hidden")));
+extern const uint8_t bv_digits_end[] __attribute__((visibility("hidden")));
+}
+
+namespace bv {
+namespace {
+
+class Digits : public ArraySource {
+ public:
+  Digits(const Config& config, const SourceEnv& env) {}
+
+  std::vector<std::string> splits() const override { return {"test", "train"}; }
+  std::vector<std::string> class_names() const override {
+    return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  }
+  SyntheticForm synthetic_form() const override {
+    return {.size = 1437, .height = 8, .width = 8, .channels = 1, .classes = 10, .encoded = false};
+  }
+
+ protected:
+  Example load(size_t split) const override {
+    const bool train = split == 1;
+    const uint8_t* images = train ? bv_digits_train_images : bv_digits_test_images;
+    const uint8_t* labels = train ? bv_digits_train_labels : bv_digits_test_labels;
+    const uint8_t* end = train ? bv_digits_test_images : bv_digits_end;
+    return {{"image", parse_idx_images({images, labels}, "embedded digits")},
+            {"label", parse_idx_labels({labels, end}, "embedded digits")}};
+  }
+};
+
+const Register<Source, Digits> registered("digits");
+
+}  // namespace
+}  // namespace bv

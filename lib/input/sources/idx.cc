@@ -1,0 +1,115 @@
+// idx: MNIST, Fashion-MNIST and their kin as published, gzipped or not. Keys: data_dir, a folder
+// with train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-... (or test-...), which
+// make the splits train and test; or images and labels, two files that make the split train;
+// class_names.
+#include "lib/input/idx.h"
+
+#include "lib/input/array_source.h"
+#include "lib/input/path.h"
+#include "lib/util/file.h"
+
+namespace bv {
+namespace {
+
+class Idx : public ArraySource {
+ public:
+  Idx(const Config& config, const SourceEnv& env)
+      : class_names_(config.get("class_names", std::vector<std::string>{})) {
+    const auto dir = maybe_path(config, "data_dir");
+    const auto images = maybe_path(config, "images");
+    const auto labels = maybe_path(config, "labels");
+    if (dir && (images || labels))
+      config.fail("data_dir", "give data_dir or images and labels, not both");
+    if (images.has_value() != labels.has_value()) {
+      config.fail(images ? "images" : "labels", "images and labels go together");
+    }
+    if (!dir && !images) config.fail("", "source 'idx' needs data_dir, or images and labels");
+    if (dir) {
+      dir_ = {*dir, config.place("data_dir")};
+    } else {
+      images_ = *images;
+      labels_ = *labels;
+    }
+  }
+
+  std::vector<std::string> splits() const override {
+    if (dir_.path.empty()) return {"train"};
+    dir_.check_exists();
+    std::vector<std::string> found;
+    for (const char* split : {"test", "train"}) {
+      if (!find(split, "images-idx3-ubyte").empty()) found.push_back(split);
+    }
+    if (found.empty()) {
+      throw Error(Exit::usage, dir_.place.text(),
+                  fmt::format("no IDX files in '{}': expected train-images-idx3-ubyte[.gz] and "
+                              "train-labels-idx1-ubyte[.gz], or the same with t10k-",
+                              dir_.path));
+    }
+    return found;
+  }
+
+  std::vector<std::string> class_names() const override { return class_names_; }
+  SyntheticForm synthetic_form() const override {
+    return {.size = 10000,
+            .height = 28,
+            .width = 28,
+            .channels = 1,
+            .classes = static_cast<int64_t>(class_names_.size()),
+            .encoded = false};
+  }
+
+ protected:
+  Example load(size_t split) const override {
+    std::string images = images_, labels = labels_;
+    if (!dir_.path.empty()) {
+      const std::string name = splits().at(split);
+      images = find(name, "images-idx3-ubyte");
+      labels = find(name, "labels-idx1-ubyte");
+      if (labels.empty()) {
+        throw Error(Exit::usage, dir_.place.text(),
+                    fmt::format("no labels for '{}' in '{}': expected {}-labels-idx1-ubyte[.gz]",
+                                images, dir_.path, name == "test" ? "t10k" : "train"));
+      }
+    }
+    Example arrays = {{"image", read_idx_images(images)}, {"label", read_idx_labels(labels)}};
+    check_idx_counts(arrays["image"], images, arrays["label"], labels);
+    check_labels(arrays["label"], labels);
+    return arrays;
+  }
+
+ private:
+  // The file of a split, or "".
+  std::string find(const std::string& split, const std::string& rest) const {
+    const std::vector<std::string> prefixes = split == "test"
+                                                  ? std::vector<std::string>{"t10k-", "test-"}
+                                                  : std::vector<std::string>{"train-"};
+    for (const std::string& prefix : prefixes) {
+      for (const char* suffix : {"", ".gz"}) {
+        std::string file = dir_.path + "/" + prefix + rest + suffix;
+        if (file_exists(file)) return file;
+      }
+    }
+    return "";
+  }
+
+  void check_labels(const at::Tensor& labels, const std::string& file) const {
+    if (class_names_.empty()) return;
+    const int64_t* values = labels.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < labels.size(0); ++i) {
+      if (values[i] >= static_cast<int64_t>(class_names_.size())) {
+        throw Error(Exit::usage, file,
+                    fmt::format("label {} in row {}, but class_names has {} names", values[i], i,
+                                class_names_.size()));
+      }
+    }
+  }
+
+  FolderKey dir_;  // or, where its path is empty:
+  std::string images_, labels_;
+  std::vector<std::string> class_names_;
+};
+
+const Register<Source, Idx> registered("idx");
+
+}  // namespace
+}  // namespace bv

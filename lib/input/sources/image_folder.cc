@@ -1,0 +1,165 @@
+// image_folder: JPEG and PNG files by class. Key: data_dir, laid out as <class>/<file> (one split,
+// `train`) or as <split>/<class>/<file>, which is seen from a folder named train, test, val or
+// validation that holds folders.
+//
+// Classes are the names of the class folders of all splits, sorted by bytes, and so are the files
+// within a class. Examples are {"image": the encoded bytes, "label"}.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "lib/input/folder_index.h"
+#include "lib/input/path.h"
+#include "lib/input/source.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 30;
+
+// (n,) uint8. The path is left out of messages: the loader names the example.
+at::Tensor read_bytes(const std::string& file) {
+  const auto failed = [](std::string_view why) {
+    return Error::line(Exit::data, fmt::format("can't be read: {}", why));
+  };
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw failed(std::strerror(errno));
+  struct Closer {
+    int fd;
+    ~Closer() { close(fd); }
+  } closer{fd};
+  struct stat info;
+  if (fstat(fd, &info) != 0) throw failed(std::strerror(errno));
+  if (info.st_size > kMostBytes) throw failed(fmt::format("{} bytes are too many", info.st_size));
+  at::Tensor bytes = at::empty({info.st_size}, at::kByte);
+  auto* out = bytes.mutable_data_ptr<uint8_t>();
+  for (int64_t done = 0; done < info.st_size;) {
+    const ssize_t got = ::read(fd, out + done, info.st_size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw failed(std::strerror(errno));
+    if (got == 0) throw failed("it became shorter");
+    done += got;
+  }
+  return bytes;
+}
+
+class ImageFolder : public Source {
+ public:
+  ImageFolder(const Config& config, const SourceEnv& env)
+      : dir_{need_path(config, "data_dir"), config.place("data_dir")} {}
+
+  std::vector<std::string> splits() const override {
+    std::vector<std::string> names;
+    for (const Split& split : layout().splits) names.push_back(split.name);
+    return names;
+  }
+  int64_t size(size_t split) const override { return index(split).size(); }
+  std::vector<std::string> class_names() const override { return layout().classes; }
+  bool sorted_by_class() const override { return true; }
+  SyntheticForm synthetic_form() const override { return {}; }
+
+  Example read(size_t split, int64_t i) const override {
+    return {{"image", read_bytes(dir_.path + "/" + describe(split, i))},
+            {"label", at::full({}, label(split, i), at::kLong)}};
+  }
+
+  std::string describe(size_t split, int64_t i) const override {
+    const Split& folders = layout().splits.at(split);
+    const FolderIndex& files = index(split);
+    return fmt::format("{}{}/{}", folders.prefix, folders.classes[files.class_of(i)],
+                       files.file(i));
+  }
+
+  at::Tensor labels(size_t split) const override {
+    at::Tensor all = at::empty({size(split)}, at::kLong);
+    int64_t* out = all.mutable_data_ptr<int64_t>();
+    for (int64_t i = 0; i < all.size(0); ++i) out[i] = label(split, i);
+    return all;
+  }
+
+ private:
+  struct Split {
+    std::string name;
+    std::string prefix;                  // "train/", or "" in the layout without splits
+    std::vector<std::string> classes;    // its class folders, sorted
+    std::vector<int64_t> labels;         // of these, in Layout::classes
+    std::unique_ptr<FolderIndex> index;  // made at the first use
+  };
+  struct Layout {
+    std::vector<Split> splits;
+    std::vector<std::string> classes;
+  };
+
+  static Layout scan(const FolderKey& dir) {
+    dir.check_exists();
+    Layout layout;
+    const std::vector<std::string> top = list_folders(dir.path);
+    bool by_split = false;
+    for (const char* name : {"train", "test", "val", "validation"}) {
+      by_split |= std::binary_search(top.begin(), top.end(), name) &&
+                  !list_folders(dir.path + "/" + name).empty();
+    }
+    if (by_split) {
+      for (const std::string& name : top) {
+        std::vector<std::string> classes = list_folders(dir.path + "/" + name);
+        if (!classes.empty())
+          layout.splits.push_back({name, name + "/", std::move(classes), {}, {}});
+      }
+    } else {
+      layout.splits.push_back({"train", "", top, {}, {}});
+    }
+    std::set<std::string> all;
+    for (const Split& split : layout.splits) all.insert(split.classes.begin(), split.classes.end());
+    if (all.empty()) {
+      throw Error(Exit::usage, dir.place.text(),
+                  fmt::format("no class folders in '{}': expected <class>/*.jpg or "
+                              "<split>/<class>/*.jpg",
+                              dir.path));
+    }
+    layout.classes.assign(all.begin(), all.end());
+    for (Split& split : layout.splits) {
+      for (const std::string& name : split.classes) {
+        const auto found = std::lower_bound(layout.classes.begin(), layout.classes.end(), name);
+        split.labels.push_back(found - layout.classes.begin());
+      }
+    }
+    return layout;
+  }
+
+  Layout& layout() const {
+    const std::lock_guard lock(mutex_);
+    if (!layout_) layout_ = std::make_unique<Layout>(scan(dir_));
+    return *layout_;
+  }
+
+  const FolderIndex& index(size_t split) const {
+    Split& folders = layout().splits.at(split);
+    const std::lock_guard lock(mutex_);
+    if (!folders.index) {
+      const std::string folder = dir_.path + (folders.prefix.empty() ? "" : "/" + folders.name);
+      folders.index = std::make_unique<FolderIndex>(folder, folders.classes);
+    }
+    return *folders.index;
+  }
+
+  int64_t label(size_t split, int64_t i) const {
+    return layout().splits.at(split).labels[index(split).class_of(i)];
+  }
+
+  FolderKey dir_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, as are the Split::index in it
+};
+
+const Register<Source, ImageFolder> registered("image_folder");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,48 @@
+// Dropout from counter-based random numbers (reference section 8.3).
+#include "lib/model/dropout.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+#include "lib/util/error.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+namespace {
+
+// A mask of 0 and 1 / (1 - rate), row-major, of x's shape, dtype and device.
+at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int count) {
+  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions(at::kFloat).device(at::kCPU));
+  float* out = mask.data_ptr<float>();
+  const int64_t n = mask.numel();
+  check(n <= int64_t{1} << 34, "dropout of {} elements", n);  // 32-bit block counter, 4 to a block
+  const auto kept = static_cast<float>(1.0 / (1.0 - rate));
+  const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));  // drops draws below
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed), static_cast<uint32_t>(pass.seed >> 32)};
+  const auto purpose = static_cast<uint32_t>(Purpose::dropout) | static_cast<uint32_t>(count) << 8;
+  const auto step = static_cast<uint64_t>(pass.step);
+  at::parallel_for(0, (n + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const auto bits = philox({static_cast<uint32_t>(block), purpose, static_cast<uint32_t>(step),
+                                static_cast<uint32_t>(step >> 32)},
+                               key);
+      for (int64_t i = 4 * block; i < std::min(4 * block + 4, n); ++i) {
+        out[i] = bits[i % 4] < threshold ? 0.0f : kept;
+      }
+    }
+  });
+  return mask.to(x.options());
+}
+
+}  // namespace
+
+at::Tensor dropout(const at::Tensor& x, double rate, Pass& pass) {
+  if (!pass.train || rate == 0) return x;
+  const int count = pass.next_dropout++;
+  if (x.is_meta()) return x * at::empty_like(x);
+  return x * draw_mask(x, rate, pass, count);
+}
+
+}  // namespace bv

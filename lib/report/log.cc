@@ -1,0 +1,213 @@
+#include "lib/report/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv::log {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
+constexpr auto kPlainInterval = std::chrono::seconds(30);
+
+constexpr std::string_view kYellow = "\033[33m", kReset = "\033[0m", kEraseLine = "\r\033[K";
+
+void write_stderr(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(STDERR_FILENO, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return;  // nobody is there to tell
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+bool wants_terminal() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
+}
+
+size_t terminal_width() {
+  struct winsize size {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// The first `width` characters (not bytes) of UTF-8 text.
+std::string_view cut(std::string_view text, size_t width) {
+  size_t seen = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
+    if (seen++ == width) return text.substr(0, i);
+  }
+  return text;
+}
+
+// Log lines above, one live line below them.
+class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void start() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    live_ = wants_terminal();
+    line_.clear();
+    drawn_ = {};
+  }
+  void progress(std::string_view text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = Clock::now();
+    if (drawn_ != Clock::time_point() && now - drawn_ < (live_ ? Clock::duration(kRedrawInterval)
+                                                               : Clock::duration(kPlainInterval))) {
+      return;
+    }
+    drawn_ = now;
+    const std::string clean = printable(text);
+    if (!live_) return write_stderr(clean + "\n");
+    // A full line would wrap, and could not be erased again.
+    line_ = cut(clean, terminal_width() - 1);
+    write_stderr(fmt::format("\r{}\033[K", line_));
+  }
+  void clear() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!line_.empty()) write_stderr(kEraseLine);
+    line_.clear();
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    std::string text(formatted.data(), formatted.size());
+    if (live_) paint(text);
+    write_stderr(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_));
+  }
+  void flush_() override {}
+
+ private:
+  static void paint(std::string& text) {
+    for (const std::string_view word : {"NOTE:", "warning:"}) {
+      // Only the word that write_note() and write_warning() put there, after the stamp.
+      if (text.compare(kStampWidth, word.size(), word) != 0) continue;
+      text = fmt::format("{}{}{}{}{}", text.substr(0, kStampWidth), kYellow, word, kReset,
+                         text.substr(kStampWidth + word.size()));
+      return;
+    }
+  }
+
+  static constexpr size_t kStampWidth = 15;  // "I1121 09:30:01 "
+  bool live_ = false;
+  std::string line_;         // what is drawn now; empty: nothing
+  Clock::time_point drawn_;  // when
+};
+
+struct Log {
+  std::shared_ptr<ConsoleSink> console_sink = std::make_shared<ConsoleSink>();
+  std::shared_ptr<spdlog::logger> console =
+      std::make_shared<spdlog::logger>("console", console_sink);
+  std::mutex mutex;  // guards `file`
+  std::shared_ptr<spdlog::logger> file;
+
+  Log() {
+    console_sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+        "%L%m%d %H:%M:%S %v", spdlog::pattern_time_type::local));
+  }
+};
+
+// Never destroyed: other threads may log until the very end. stdio flushes the file at exit.
+Log& state() {
+  static Log& log = *new Log;
+  return log;
+}
+
+std::shared_ptr<spdlog::logger> log_file() {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  return state().file;
+}
+
+void to_file(spdlog::logger& file, std::string_view text, spdlog::level::level_enum level) {
+  for (const std::string& line : split(text, '\n')) {
+    file.log(level, spdlog::string_view_t(printable(line)));
+  }
+}
+
+void write(std::string_view text, spdlog::level::level_enum level) {
+  for (const std::string& line : split(text, '\n')) {
+    state().console->log(level, spdlog::string_view_t(printable(line)));
+  }
+  if (const auto file = log_file()) {
+    to_file(*file, text, level);
+    file->flush();
+  }
+}
+
+}  // namespace
+
+void start() { state().console_sink->start(); }
+
+void open_file(const std::string& file) {
+  std::shared_ptr<spdlog::logger> logger;
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+    sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+        "%Y-%m-%dT%H:%M:%S.%eZ %L %v", spdlog::pattern_time_type::utc));
+    logger = std::make_shared<spdlog::logger>("file", std::move(sink));
+  } catch (const spdlog::spdlog_ex& error) {
+    throw Error(Exit::storage, file, fmt::format("cannot write: {}", error.what()));
+  }
+  logger->set_error_handler(
+      [file, warned = std::make_shared<std::once_flag>()](const std::string& what) {
+        std::call_once(*warned, [&] {
+          state().console->warn("warning: {}: log lines are being lost: {}", file, printable(what));
+        });
+      });
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  state().file = std::move(logger);
+}
+
+void flush() {
+  if (const auto file = log_file()) file->flush();
+}
+
+void write_info(std::string_view text) { write(text, spdlog::level::info); }
+void write_note(std::string_view text) {
+  write(fmt::format("NOTE: {}", text), spdlog::level::info);
+}
+void write_warning(std::string_view text) {
+  write(fmt::format("warning: {}", text), spdlog::level::warn);
+}
+
+void write_detail(std::string_view text) {
+  if (const auto file = log_file()) to_file(*file, text, spdlog::level::info);
+}
+
+void progress(std::string_view text) { state().console_sink->progress(text); }
+void clear_progress() { state().console_sink->clear(); }
+
+}  // namespace bv::log

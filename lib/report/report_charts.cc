@@ -1,0 +1,183 @@
+#include "lib/report/report_charts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+#include "lib/report/html.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kMostPoints = 1000;  // of a line
+constexpr size_t kFewPoints = 60;     // up to here nothing is smoothed
+constexpr size_t kSmoothParts = 40;   // the window is this part of the points
+constexpr std::string_view kLoss = "training_loss";
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+// The names of reference section 4.2, and data_wait.
+bool is_trainers_own(std::string_view name) {
+  for (const std::string_view own : {"training_loss", "num_params", "uptime", "examples_seen",
+                                     "progress", "epoch", "img/sec/core", "data_wait", "mfu"}) {
+    if (name == own) return true;
+  }
+  for (const std::string_view start : {"global_schedule", "l2_", "core_hours", "z/", "y/"}) {
+    if (starts_with(name, start)) return true;
+  }
+  return false;
+}
+
+std::vector<Point> points_of(const History& history, std::string_view name) {
+  std::vector<Point> points;
+  const auto found = history.series.find(std::string(name));
+  if (found == history.series.end()) return points;
+  for (const auto& [step, value] : found->second) {
+    points.push_back({static_cast<double>(step), value});
+  }
+  return points;
+}
+
+Line plain_line(const History& history, const std::string& name, const std::string& label,
+                int color) {
+  return {label, thinned(points_of(history, name), kMostPoints), color, Line::Look::plain};
+}
+
+// One line, or where there are many points the faint raw values under a smoothed line.
+void add_smoothed(Chart& chart, const std::vector<Point>& points, const std::string& label,
+                  int color) {
+  if (points.size() <= kFewPoints) {
+    chart.lines.push_back({label, points, color, Line::Look::plain});
+    return;
+  }
+  const size_t window = std::max<size_t>(points.size() / kSmoothParts, 3);
+  chart.lines.push_back({"", thinned(points, kMostPoints), color, Line::Look::faint});
+  chart.lines.push_back(
+      {label, thinned(smoothed(points, window), kMostPoints), color, Line::Look::bold});
+}
+
+Chart new_chart(std::string title, std::string x_label = "step") {
+  Chart chart;
+  chart.title = std::move(title);
+  chart.x_label = std::move(x_label);
+  return chart;
+}
+
+}  // namespace
+
+bool EvalMetric::lower_is_better() const {
+  return suffix.find("loss") != std::string::npos || suffix.find("error") != std::string::npos;
+}
+
+std::vector<EvalMetric> eval_metrics(const History& history) {
+  std::vector<EvalMetric> metrics;
+  std::set<std::string> prefixes;
+  for (const auto& [name, points] : history.series) {
+    if (is_trainers_own(name)) continue;
+    const size_t slash = name.rfind('/');
+    EvalMetric metric{name, "", name, 0};
+    if (slash != std::string::npos) {
+      metric.prefix = name.substr(0, slash);
+      metric.suffix = name.substr(slash + 1);
+    }
+    prefixes.insert(metric.prefix);
+    metrics.push_back(metric);
+  }
+  for (EvalMetric& metric : metrics) {  // colour 0 is for training
+    const auto place = std::distance(prefixes.begin(), prefixes.find(metric.prefix));
+    metric.color = 1 + static_cast<int>(place) % (kChartColors - 1);
+  }
+  std::stable_sort(metrics.begin(), metrics.end(), [](const EvalMetric& a, const EvalMetric& b) {
+    return std::pair(a.lower_is_better(), a.suffix) < std::pair(b.lower_is_better(), b.suffix);
+  });
+  return metrics;
+}
+
+Chart loss_chart(const History& history) {
+  Chart chart = new_chart("Loss per step");
+  chart.may_be_log = true;
+  add_smoothed(chart, points_of(history, kLoss), std::string(kLoss), 0);
+  for (const EvalMetric& metric : eval_metrics(history)) {
+    if (metric.suffix != "loss") continue;
+    chart.lines.push_back(plain_line(history, metric.name, metric.name, metric.color));
+  }
+  return chart;
+}
+
+Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch) {
+  Chart chart = new_chart("Training loss per epoch", "epoch");
+  chart.may_be_log = true;
+  Line line{"mean of training_loss", {}, 0, Line::Look::plain};
+  double sum = 0;
+  int64_t count = 0, epoch = 0;
+  const auto end_epoch = [&] {
+    if (count > 0)
+      line.points.push_back({static_cast<double>(epoch), sum / static_cast<double>(count)});
+    sum = 0;
+    count = 0;
+  };
+  for (const Point& point : points_of(history, kLoss)) {
+    const int64_t of_point = (static_cast<int64_t>(point.x) - 1) / steps_per_epoch + 1;
+    if (of_point != epoch) end_epoch();
+    epoch = of_point;
+    if (!std::isfinite(point.y)) continue;
+    sum += point.y;
+    ++count;
+  }
+  end_epoch();
+  line.points = thinned(line.points, kMostPoints);
+  chart.lines.push_back(std::move(line));
+  return chart;
+}
+
+std::vector<Chart> metric_charts(const History& history) {
+  std::vector<Chart> charts;
+  for (const EvalMetric& metric : eval_metrics(history)) {
+    if (charts.empty() || charts.back().title != metric.suffix) {
+      charts.push_back(new_chart(metric.suffix));
+      charts.back().may_be_log = metric.lower_is_better();
+    }
+    charts.back().lines.push_back(plain_line(
+        history, metric.name, metric.prefix.empty() ? metric.name : metric.prefix, metric.color));
+  }
+  return charts;
+}
+
+std::vector<Chart> training_charts(const History& history) {
+  std::vector<Chart> charts;
+  Chart schedule = new_chart("Learning-rate schedule (factor of lr)");
+  int color = 0;
+  for (const auto& [name, points] : history.series) {
+    if (!starts_with(name, "global_schedule")) continue;
+    Line line = plain_line(history, name, name, color++);
+    line.look = Line::Look::bold;
+    schedule.lines.push_back(std::move(line));
+  }
+  if (color > 0) charts.push_back(std::move(schedule));
+  const auto add = [&](const std::string& title, const std::string& name, int line_color,
+                       bool may_be_log) {
+    if (history.series.find(name) == history.series.end()) return;
+    charts.push_back(new_chart(title));
+    charts.back().may_be_log = may_be_log;
+    add_smoothed(charts.back(), points_of(history, name), name, line_color);
+  };
+  add("Gradient norm", "l2_grads", 3, true);
+  add("Images per second and device", "img/sec/core", 5, false);
+  return charts;
+}
+
+std::string render_learning_curve(const History& history) {
+  std::vector<Chart> charts{loss_chart(history)};
+  for (Chart& chart : metric_charts(history)) {
+    if (chart.title == "loss") continue;
+    charts.push_back(std::move(chart));
+    break;
+  }
+  return chart_file(charts);
+}
+
+}  // namespace bv

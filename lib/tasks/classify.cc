@@ -1,0 +1,78 @@
+// classify: images to classes. Loss `loss` (lib/model/loss.h) on dense labels, in training smoothed
+// to y (1 - ls) + ls / C where `label_smoothing: ls` is given. The task itself has no keys.
+//
+// A batch has "image" (n, h, w, c) float32 and, for the loss, "labels" (n, C) float32.
+#include <fmt/ranges.h>
+
+#include "lib/model/loss.h"
+#include "lib/tasks/task.h"
+
+namespace bv {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error::in("classify", Exit::usage, why); }
+
+const at::Tensor& need_key(const Batch& batch, const char* key, const char* hint) {
+  const auto found = batch.find(key);
+  if (found != batch.end()) return found->second;
+  std::vector<std::string> keys;
+  for (const auto& [name, tensor] : batch) keys.push_back(name);
+  refuse(fmt::format("a batch has no '{}', only {}; {}", key, fmt::join(keys, ", "), hint));
+}
+
+const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
+  const at::Tensor& labels =
+      need_key(batch, "labels",
+               "make them with onehot(C, key=\"label\", key_result=\"labels\") and name them in "
+               "keep(\"image\", \"labels\")");
+  if (labels.scalar_type() != at::kFloat) {
+    refuse(
+        fmt::format("'labels' must be float32 (n, {}), got {} ({}); make them with "
+                    "onehot({}, key=\"label\", key_result=\"labels\")",
+                    logits.size(-1), c10::toString(labels.scalar_type()),
+                    fmt::join(labels.sizes(), ", "), logits.size(-1)));
+  }
+  if (labels.sizes() != logits.sizes()) {
+    refuse(
+        fmt::format("'labels' are ({}) but the model's logits are ({}); is num_classes the "
+                    "number that onehot(...) has?",
+                    fmt::join(labels.sizes(), ", "), fmt::join(logits.sizes(), ", ")));
+  }
+  return labels;
+}
+
+class Classify : public Task {
+ public:
+  Classify(const Config&, const TaskEnv& env)
+      : loss_(Loss::Registry::make(env.loss_name, Config(), env.loss_place)),
+        smoothing_(env.label_smoothing) {}
+
+  at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
+    const at::Tensor logits = forward(model, batch, pass);
+    const at::Tensor& labels = need_labels(batch, logits);
+    if (smoothing_ == 0) return (*loss_)(logits, labels).mean();
+    const double share = smoothing_ / static_cast<double>(logits.size(-1));
+    return (*loss_)(logits, labels.mul(1 - smoothing_).add_(share)).mean();
+  }
+
+  std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
+
+  Outputs predict(const std::string& pred, Model& model, const Batch& batch,
+                  Pass& pass) const override {
+    const at::Tensor logits = forward(model, batch, pass);
+    if (pred == "predict") return {{"logits", logits}};
+    check(pred == "loss", "no prediction function '{}'", pred);
+    return {{"loss", (*loss_)(logits, need_labels(batch, logits))}};
+  }
+
+ private:
+  static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
+    return model.forward(need_key(batch, "image", "name it in keep(\"image\", ...)"), pass);
+  }
+  std::unique_ptr<Loss> loss_;
+  double smoothing_;
+};
+const Register<Task, Classify> registered("classify");
+
+}  // namespace
+}  // namespace bv

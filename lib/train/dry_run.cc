@@ -1,0 +1,98 @@
+#include "lib/train/dry_run.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <unistd.h>
+
+#include <ATen/core/grad_mode.h>
+
+#include "lib/train/recipe.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr double kQuickSeconds = 1.0;
+constexpr double kMacsPerSecond = 5e10;  // a cautious guess for two cores in float32
+
+// The first n training examples of the stream, as a batch.
+Batch first_examples(const Recipe& recipe, int64_t n) {
+  LoaderOptions options = recipe.loader;
+  options.batch_size = n;
+  options.threads = 1;
+  options.prefetch = 1;
+  Loader loader(recipe.data, recipe.pp, options);
+  Batch batch = loader.next();
+  for (auto& [name, value] : batch) value = value.clone();  // outlives the loader
+  return batch;
+}
+
+Batch on_meta(const Batch& batch) {
+  Batch shapes;
+  for (const auto& [name, value] : batch) {
+    if (name != "_mask") shapes[name] = at::empty(value.sizes(), value.options().device(at::kMeta));
+  }
+  return shapes;
+}
+
+double available_memory() { return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)); }
+
+// One forward pass on shapes alone, to the loss; counts multiply-accumulates.
+double trace_on_meta(const Recipe& shapes, const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  double macs = 0;
+  Pass pass;
+  pass.precision = shapes.precision;
+  pass.macs = &macs;
+  pass.train = false;  // dropout draws real numbers; it changes no shape
+  shapes.task->loss(*shapes.model, on_meta(batch), pass);
+  return macs;
+}
+
+void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
+  const at::NoGradGuard no_grad;
+  for (const EvalJob& job : recipe.evals) {
+    Batch batch = job.evaluator->probe(n);
+    Pass pass;
+    pass.precision = recipe.precision;
+    recipe.task->predict(job.pred, *recipe.model, meta ? on_meta(batch) : batch, pass);
+  }
+}
+
+}  // namespace
+
+std::string dry_run(const Config& config, bool synthetic, bool full) {
+  const Recipe shapes(config, synthetic, /*meta=*/true);
+  const int64_t n = full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
+  const Batch batch = first_examples(shapes, n);
+  const double macs = trace_on_meta(shapes, batch);
+  const double state = shapes.state_bytes;
+  // Forward and backward are three forward passes.
+  const bool quick = full || (3 * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
+  if (quick) {
+    Recipe real(config, synthetic);
+    real.step->run(1, batch, /*measure=*/true);
+    real.step->measurements(1);
+    evaluate_once(real, n, /*meta=*/false);
+  } else {
+    evaluate_once(shapes, n, /*meta=*/true);
+  }
+
+  int64_t params = 0;
+  for (const auto& [name, value] : named_parameters(*shapes.model)) params += value.numel();
+  const RunLength& length = shapes.length;
+  std::string text;
+  text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n", shapes.model_name, human_count(params), macs / static_cast<double>(n) / 1e9);
+  text += fmt::format("training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
+                      human_count(length.total_steps), length.batch_size,
+                      static_cast<double>(length.total_steps) / shapes.steps_per_epoch(), human_count(length.data_size), shapes.steps_per_epoch());
+  for (const EvalJob& job : shapes.evals) {
+    text += fmt::format("evaluator   {}: {} examples\n", job.name, human_count(job.evaluator->examples()));
+  }
+  text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages\n", human_bytes(state));
+  text += fmt::format("checked     one training step and one step of each evaluator on {} real example{}{}\n", n, n == 1 ? "" : "s",
+                      quick ? "" : ", shapes only (meta device: too large to run within a second)");
+  return text;
+}
+
+}  // namespace bv

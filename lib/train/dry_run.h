@@ -1,0 +1,15 @@
+// --dry-run: builds everything, reads one example of each split, runs one training step and one
+// evaluation step (for real where that is quick, else on the meta device), writes nothing.
+#pragma once
+
+#include <string>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+// Returns what to print: steps, epochs, examples, parameters, memory, what was run. `full` uses the
+// whole batch instead of two examples. Throws what a run would throw at its start.
+std::string dry_run(const Config& config, bool synthetic, bool full);
+
+}  // namespace bv

@@ -1,0 +1,77 @@
+#include "lib/train/mixup.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "lib/model/simd.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kWidth = 64;  // elements; a constant trip count, which GCC vectorises
+
+// row = a row + b previous, over n elements.
+[[gnu::always_inline]] inline void mix_row(float* row, const float* previous, float a, float b,
+                                           int64_t n) {
+  int64_t at = 0;
+  for (; at + kWidth <= n; at += kWidth) {
+    alignas(64) std::array<float, kWidth> mixed;
+    for (int64_t i = 0; i < kWidth; ++i) mixed[i] = a * row[at + i] + b * previous[at + i];
+    for (int64_t i = 0; i < kWidth; ++i) row[at + i] = mixed[i];
+  }
+  for (; at < n; ++at) row[at] = a * row[at] + b * previous[at];
+}
+
+}  // namespace
+
+double read_mixup(const Config& mixup) {
+  const auto p = mixup.get<double>("p", 0.0);
+  if (!(p >= 0)) mixup.problem("p", fmt::format("must not be negative, got {}", p));
+  mixup.superseded("fold_in", "the coefficient is drawn from (seed, step)");
+  mixup.done();
+  return p;
+}
+
+double mixup_coefficient(uint64_t seed, int64_t step, double p) {
+  const double a = Rng(seed, Purpose::mixup, static_cast<uint64_t>(step)).beta(p, p);
+  return std::max(a, 1.0 - a);
+}
+
+void mix(at::Tensor& examples, double a, const char* key) {
+  if (examples.scalar_type() != at::kFloat) {
+    throw Error::in(
+        "train", Exit::usage,
+        fmt::format("mixup needs float32 '{}', got {}; {}", key,
+                    c10::toString(examples.scalar_type()),
+                    std::string_view(key) == "image" ? "add value_range(-1, 1) to input.pp"
+                                                     : "add onehot(...) to input.pp"));
+  }
+  check(examples.is_contiguous() && examples.dim() > 0, "mixup of a strided batch");
+  const int64_t n = examples.size(0);
+  const int64_t width = n == 0 ? 0 : examples.numel() / n;
+  float* data = examples.mutable_data_ptr<float>();
+  const auto keep = static_cast<float>(a), other = static_cast<float>(1.0 - a);
+  // Columns of the (n, width) matrix are independent: each thread takes some, and only needs a copy
+  // of their last row, walking from the last example to the first.
+  constexpr int64_t kColumns = 1024;
+  at::parallel_for(0, (width + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kColumns;
+    const int64_t columns = std::min(last * kColumns, width) - begin;
+    if (columns <= 0) return;
+    float* rows = data + begin;
+    const std::vector<float> wrapped(rows + (n - 1) * width, rows + (n - 1) * width + columns);
+    simd::dispatch([&]() __attribute__((always_inline)) {
+      for (int64_t i = n - 1; i > 0; --i) {
+        mix_row(rows + i * width, rows + (i - 1) * width, keep, other, columns);
+      }
+      mix_row(rows, wrapped.data(), keep, other, columns);
+    });
+  });
+}
+
+}  // namespace bv

@@ -1,0 +1,73 @@
+// Optimizers: one file each in optim/, named after `optax_name`; the keys of `optax` are their
+// constructors' (reference section 6.1).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/config/registry.h"
+#include "lib/train/params.h"
+
+namespace bv {
+
+// A range of the flat buffers whose parameters are updated alike.
+struct UpdateRange {
+  int64_t begin = 0, end = 0;  // multiples of FlatParams::kAlign
+  int schedule = 0;            // index into StepScalars::schedules
+  float lr_mult = 1;
+  float weight_decay = 0;  // wd times its multiplier
+};
+
+// What varies from step to step, and the constants of the chain around the optimizer.
+struct StepScalars {
+  int64_t count = 0;  // updates done before this one
+  float lr = 1;
+  std::vector<float> schedules;  // their values at `count`
+  // Clipping to a global norm: where clip_norm > 0 and grad_norm >= clip_norm, the gradient is
+  // (g / grad_norm) * clip_norm.
+  float clip_norm = 0, grad_norm = 0;
+  float ema_decay = 0;
+};
+
+// Sums of squares over the trainable parameters.
+struct UpdateSums {
+  double params = 0;   // after the update
+  double updates = 0;  // what was added to them
+};
+
+class Optimizer {
+ public:
+  using Registry = bv::Registry<Optimizer>;
+  static constexpr const char* kKind = "optimizer";
+  virtual ~Optimizer() = default;
+
+  // State that is kept per parameter: a buffer with the layout of the trainable prefix.
+  struct Slot {
+    std::string name;  // "mu", as in checkpoints: opt/mu/<parameter>
+    at::ScalarType dtype = at::kFloat;
+    at::Tensor flat = {};
+  };
+  const std::vector<Slot>& slots() const { return slots_; }
+  // Gives every slot its zeroed buffer; once, before the first update.
+  void allocate(const FlatParams& params);
+
+  // One step of the whole chain of section 6 on params.data(), from params.grads(): clip, this
+  // optimizer's rule, * lr, * lr_mult, + weight_decay * p, * schedule, * -1, add. Where `ema` is
+  // given (a buffer of the trainable prefix), also ema = d * ema + (1 - d) * p.
+  virtual UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+                            const StepScalars& scalars, const at::Tensor* ema) = 0;
+
+ protected:
+  explicit Optimizer(std::vector<Slot> slots) : slots_(std::move(slots)) {}
+  // Before allocate().
+  void set_slot_dtype(size_t slot, at::ScalarType dtype) { slots_.at(slot).dtype = dtype; }
+
+ private:
+  std::vector<Slot> slots_;
+};
+
+}  // namespace bv

@@ -1,0 +1,213 @@
+#include "lib/train/recipe.h"
+
+#include <ATen/Parallel.h>
+#include <sched.h>
+
+#include <regex>
+
+namespace bv {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+// oneDNN computes bf16 natively with these; elsewhere it would be emulated, slowly.
+bool cpu_has_bf16() { return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16"); }
+
+std::string keys_of(const Example& example) {
+  std::string keys;
+  for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
+  return keys;
+}
+
+// What an example's data or its ops get wrong before the run starts is a problem of the config.
+void read_example(const Config& config, std::string_view pp_key, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.code() != Exit::data) throw;
+    config.fail(pp_key, error.what());
+  }
+}
+
+int positive(const Config& config, const char* key, int fallback) {
+  const auto value = config.get<int64_t>(key, fallback);
+  if (value < 1 || value > 4096) {
+    config.problem(key, fmt::format("must be between 1 and 4096, got {}", value));
+    return fallback;
+  }
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
+  // Each part is tried on its own, so that a user sees all problems together; a part that needs one
+  // that failed is left out, and its keys are not called unknown.
+  attempt(config, [&] { read_run(); });
+  const bool has_data = attempt(config, [&] { read_input(synthetic); });
+  attempt(config, [&] { read_length(); });
+  const bool has_task = attempt(config, [&] { read_task(); });
+  const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
+  const bool has_step = has_model && has_task && attempt(config, [&] { read_optimizer(meta); });
+  if (!has_model) mark_read({"model", "init_head_bias"});
+  if (!has_step) {
+    mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults", "grad_clip_norm",
+               "grad_clip_per_example", "mixup", "ema"});
+  }
+  if (has_task) attempt(config, [&] { read_evaluators(); });
+  else mark_read({"evals", "batch_size_eval"});
+  if (problem_count(config) == 0) attempt(config, [&] { probe_evaluators(); });
+  config.done();
+  throw_problems(config);
+}
+
+void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) config.mark_read(key);
+}
+
+void Recipe::read_run() {
+  seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
+  const std::string words = config.word("precision", "auto", {"float32", "bf16", "auto"});
+  precision = words == "bf16" || (words == "auto" && cpu_has_bf16()) ? Precision::bf16 : Precision::float32;
+  compute_threads = positive(config, "compute_threads", usable_cores());
+  at::set_num_threads(compute_threads);
+  start.resume = config.get("resume", "");
+  start.model_init = config.get("model_init", "");
+  const Config load = config.section("model_load");
+  start.dont_load = load.get("dont_load", std::vector<std::string>{});
+  load.done();
+  config.get("pp_modules", std::vector<std::string>{});  // every op is always there
+  for (const std::string& pattern : start.dont_load) {
+    try {
+      std::regex{pattern};
+    } catch (const std::regex_error&) {
+      load.problem("dont_load", fmt::format("'{}' is no regular expression", pattern));
+    }
+  }
+  config.superseded("prefetch_to_device", "input.prefetch batches are kept ready");
+  config.superseded("ckpt_timeout", "checkpoints are written in the background and waited for");
+}
+
+void Recipe::read_input(bool synthetic) {
+  const Config input = config.section("input");
+  num_classes = config.get<int64_t>("num_classes");
+  if (num_classes < 0) config.fail("num_classes", "must not be negative");
+  data_env_.source = {seed, num_classes};
+  data_env_.synthetic = synthetic;
+  loader.threads = positive(input, "threads", usable_cores());
+  loader.prefetch = positive(input, "prefetch", 2);
+  loader.seed = seed;
+  loader.shuffle = input.get<bool>("shuffle", true);
+  const int64_t budget = input.get<int64_t>("skip_errors", 0);
+  if (budget < 0) input.fail("skip_errors", "the number of failing examples to put up with must not be negative");
+  loader.error_budget = budget;
+  input.superseded("shuffle_buffer_size", "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
+  input.superseded("cache_raw", "the system's page cache serves repeated reads");
+  input.superseded("num_parallel_calls", "input.threads");
+  length.batch_size = input.get<int64_t>("batch_size");
+  if (length.batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
+  loader.batch_size = length.batch_size;
+  pp = std::make_shared<Pipeline>(input, "pp");
+  const auto open = prepare_data(input.section("data"), data_env_);
+  input.done();
+  throw_problems(config);  // the data is not read with broken ops
+
+  data = open();
+  length.data_size = data->size();
+  if (length.batch_size > length.data_size) {
+    input.fail("batch_size", fmt::format("{} is more than the {} training examples", length.batch_size, length.data_size));
+  }
+  if (const std::string warning = data->missing_classes(); !warning.empty()) input.warn("data", warning);
+  read_example(input, "pp", [&] { first_ = Loader::first_example(*data, *pp, seed); });
+}
+
+void Recipe::read_length() {
+  // Without data, lengths in epochs are checked against a made-up size; nothing is run then.
+  if (length.batch_size == 0) length.batch_size = 1;
+  if (length.data_size == 0) length.data_size = length.batch_size;
+  const auto total = duration_steps(config, "total", length);
+  if (!total) config.fail("", "the length of training is missing: give total_steps, total_epochs or total_examples");
+  length.total_steps = *total;
+  log_training = duration_every(config, "log_training", length);
+  if (!log_training) config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
+  ckpt = duration_every(config, "ckpt", length);
+  keep_ckpt = duration_every(config, "keep_ckpt", length);
+}
+
+void Recipe::read_model(bool meta) {
+  const auto image = first_.find("image");
+  const Config input = config.section("input");
+  if (image == first_.end()) input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(first_)));
+  if (image->second.dim() != 3) {
+    input.fail("pp", image->second.dim() == 1 ? "gives an encoded image; begin it with 'decode'"
+                                              : "gives an 'image' that is not (height, width, channels)");
+  }
+  if (image->second.scalar_type() != at::kFloat) input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+  const auto labels = first_.find("labels");
+  if (labels != first_.end() && labels->second.dim() == 1 && labels->second.size(0) != num_classes) {
+    input.fail("pp", fmt::format("gives 'labels' of {} classes but num_classes is {}", labels->second.size(0), num_classes));
+  }
+  model_name = config.get<std::string>("model_name");
+  env_ = {num_classes, image->second.size(0), image->second.size(1), image->second.size(2)};
+  head_bias_ = config.maybe<double>("init_head_bias");
+  std::optional<MetaDevice> on_meta;
+  if (meta) on_meta.emplace();
+  model = Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env_);
+}
+
+void Recipe::read_task() {
+  TaskEnv env;
+  env.loss_name = config.get("loss", "sigmoid_xent");
+  env.loss_place = config.place("loss");
+  env.label_smoothing = config.get<double>("label_smoothing", 0.0);
+  if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
+    config.problem("label_smoothing", fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
+  }
+  const std::string name = config.get("task", "classify");
+  task = Task::Registry::make(name, Config(), config.place("task"), env);
+}
+
+void Recipe::read_optimizer(bool meta) {
+  StepConfig options = read_step(config, *model, length);
+  const auto parameters = named_parameters(*model);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto count = static_cast<double>(parameters[i].second.numel());
+    state_bytes += 4 * count;
+    if (options.groups.group_of[i] == kFrozen) continue;
+    state_bytes += 4 * count + (options.ema_decay ? 4 * count : 0);
+    for (const auto& slot : options.optimizer->slots()) state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * count;
+  }
+  if (meta) return;
+  init_parameters(*model, seed, head_bias_);
+  step = std::make_unique<TrainStep>(*model, *task, std::move(options), seed, precision);
+}
+
+void Recipe::read_evaluators() {
+  EvalDefaults defaults;
+  defaults.batch_size = positive(config, "batch_size_eval", static_cast<int>(length.batch_size));
+  defaults.threads = loader.threads;
+  defaults.seed = seed;
+  defaults.data = data_env_;
+  defaults.has_ema = config.has("ema");
+  defaults.predictions = task ? task->predictions() : std::vector<std::string>();
+  evals = read_evals(config.section("evals"), defaults, length);
+}
+
+// Late surprises are the worst: every evaluator's data is opened and one example read.
+void Recipe::probe_evaluators() {
+  const Config section = config.section("evals");
+  for (EvalJob& job : evals) {
+    attempt(config, [&] {
+      const Config keys = section.section(job.name);
+      Batch batch;
+      read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(1); });
+      if (!batch.count("image")) keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+    });
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,71 @@
+// A config made into parts. Everything that can be wrong with a run is found here, before any work
+// and before anything is written: keys, data, one example of each split, model, optimizer,
+// evaluators. The order of the reads is the order of the reference's section 1.2.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/config/duration.h"
+#include "lib/input/loader.h"
+#include "lib/model/model.h"
+#include "lib/tasks/task.h"
+#include "lib/train/evaluation.h"
+#include "lib/train/step.h"
+
+namespace bv {
+
+// Where the weights come from when the workdir has no checkpoint (reference 5.3).
+struct StartFrom {
+  std::string resume;                  // whole state of another run
+  std::string model_init;              // parameters only
+  std::vector<std::string> dont_load;  // patterns of names that keep their fresh values
+};
+
+struct Recipe {
+  // Builds everything. With meta = true the model has shapes but no memory. Throws all problems of
+  // the config together as one Error(Exit::usage).
+  Recipe(const Config& config, bool synthetic, bool meta = false);
+
+  Config config;
+  uint64_t seed = 0;
+  int64_t num_classes = 0;
+  Precision precision = Precision::float32;
+  int compute_threads = 1;
+  RunLength length;                    // batch_size, data_size, total_steps
+  StartFrom start;
+
+  std::shared_ptr<const Dataset> data;
+  std::shared_ptr<const Pipeline> pp;
+  LoaderOptions loader;
+
+  std::string model_name;
+  std::shared_ptr<Model> model;        // initialised (unless meta)
+  std::unique_ptr<Task> task;
+  std::unique_ptr<TrainStep> step;     // null if meta
+  double state_bytes = 0;              // parameters, gradients, optimizer state, averages
+  std::vector<EvalJob> evals;
+
+  std::optional<Every> log_training, ckpt, keep_ckpt;
+
+  double steps_per_epoch() const { return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size); }
+
+ private:
+  void read_run();
+  void read_input(bool synthetic);
+  void read_length();
+  void read_model(bool meta);
+  void read_task();
+  void read_optimizer(bool meta);
+  void read_evaluators();
+  void probe_evaluators();
+  void mark_read(std::initializer_list<std::string_view> keys) const;
+  DataEnv data_env_;
+  Example first_;  // after pp
+  ModelEnv env_;
+  std::optional<double> head_bias_;
+};
+
+}  // namespace bv

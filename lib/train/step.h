@@ -1,0 +1,101 @@
+// One training step (reference section 1.4): mixup, forward, loss, backward, clipping, optimizer,
+// averaged weights, measurements; and the state that a checkpoint holds.
+//
+// A step reads nothing back from a device unless it is measured.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/ckpt/tensors.h"
+#include "lib/tasks/task.h"
+#include "lib/train/groups.h"
+#include "lib/train/optimizer.h"
+#include "lib/train/params.h"
+
+namespace bv {
+
+// What the config says about the step: lr, lr_mults, wd, wd_mults, schedule, optax_name, optax,
+// grad_clip_norm, mixup, ema.
+struct StepConfig {
+  ParamGroups groups;
+  std::unique_ptr<Optimizer> optimizer;
+  double clip_norm = 0;  // 0 = off
+  double mixup = 0;      // p of Beta(p, p); 0 = off
+  std::optional<double> ema_decay;
+};
+// Records problems with the config; throws Error(Exit::usage) where it can't go on.
+StepConfig read_step(const Config& config, const Model& model, const RunLength& length);
+
+class TrainStep {
+ public:
+  // Moves the parameters of `model` into flat buffers. Model and task must outlive this.
+  TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision);
+
+  // Step number `step` (from 1; the count of updates done must be step - 1). The memory of
+  // `batch` may be overwritten. With `measure`, measurements() are of this step afterwards.
+  void run(int64_t step, Batch batch, bool measure);
+
+  // "global_schedule", "global_schedule1", ... (of update `step`), "l2_grads", "l2_params",
+  // "l2_updates", "training_loss", of the last measured step.
+  std::vector<std::pair<std::string, double>> measurements(int64_t step) const;
+  // The first of training_loss, l2_grads, l2_updates, l2_params that was not finite in some step so
+  // far; empty while all are. l2_grads is looked at in clipped and measured steps only.
+  const std::string& non_finite() const { return non_finite_; }
+
+  int64_t count() const;  // updates done
+  const FlatParams& params() const { return params_; }
+
+  // Copies of params/<path>, opt/count, opt/<slot>/<path>, buffers/<path> and ema/<path> (trainable
+  // parameters and float32 buffers). Dense, but permuted in memory as the model's are: one fast
+  // copy of each flat buffer now, transposing is left to whoever writes them.
+  NamedTensors state();
+  // All of state(), bit for bit; other names than those prefixes are not looked at. Writes nothing
+  // and throws Error(Exit::usage) at `origin` unless everything fits.
+  void load_state(const NamedTensors& from, const std::string& origin = "checkpoint");
+
+  // The averaged weights in the model's place while the returned object lives. No step may run
+  // meanwhile. Error(internal) without `ema`.
+  class EmaScope;
+  std::unique_ptr<EmaScope> use_ema();
+
+ private:
+  using Views = std::vector<std::pair<std::string, at::Tensor>>;
+  void start();
+  Views views(bool copies) const;
+  void swap_ema();
+  void average_buffers(float decay);
+  void note_finite(const char* name, double value);
+
+  Model& model_;
+  const Task& task_;
+  StepConfig config_;
+  const uint64_t seed_;
+  const Precision precision_;
+  FlatParams params_;
+  std::vector<UpdateRange> ranges_;
+  at::Tensor count_;   // () int64
+  at::Tensor ema_;     // (trainable) float32
+  Views buffers_;      // the model's own
+  Views ema_buffers_;  // averages of the float32 ones
+  bool started_ = false;
+  double frozen_squares_ = 0;  // sum of squares of the frozen parameters
+  double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
+  std::string non_finite_;
+};
+
+class TrainStep::EmaScope {
+ public:
+  explicit EmaScope(TrainStep& step) : step_(step) { step_.swap_ema(); }
+  ~EmaScope() { step_.swap_ema(); }
+  EmaScope(const EmaScope&) = delete;
+
+ private:
+  TrainStep& step_;
+};
+
+}  // namespace bv

@@ -1,0 +1,371 @@
+#include "lib/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "lib/report/log.h"
+#include "lib/report/params_table.h"
+#include "lib/train/signals.h"
+#include "lib/train/weights.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr double kProgressInterval = 0.2;  // seconds
+
+// Training time does not run while this lives.
+class Paused {
+ public:
+  explicit Paused(Chrono& chrono) : chrono_(chrono) { chrono_.pause(); }
+  ~Paused() { chrono_.resume(); }
+  Paused(const Paused&) = delete;
+
+ private:
+  Chrono& chrono_;
+};
+
+std::string host_name() {
+  char name[256] = "unknown";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace
+
+Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options)
+    : recipe_(recipe),
+      workdir_(workdir),
+      options_(std::move(options)),
+      total_(recipe.length.total_steps),
+      chrono_([this](std::string_view name, double value) {
+        if (!muted_) metrics_->measure(name, value);
+      }, nullptr, process_start()) {
+  if (workdir_) checkpointer_ = std::make_unique<Checkpointer>(*workdir_);
+}
+
+Trainer::~Trainer() = default;
+
+Exit Trainer::run() {
+  if (workdir_) log::open_file(workdir_->log(0));
+  log::info("Hello from process 0 holding 1/1 devices and writing to workdir {}.", workdir_ ? workdir_->dir() : "(none)");
+  log::write_detail(recipe_.config.yaml());
+  log::info("Global batch {}; {} training examples", recipe_.length.batch_size, recipe_.length.data_size);
+  log::info("Running for {} steps, that means {:.2f} epochs", total_, static_cast<double>(total_) / recipe_.steps_per_epoch());
+  restore();
+  if (workdir_) {
+    write_run_json(start_);
+    write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
+  }
+  open_metrics();
+  Chrono::Setup setup;
+  setup.first_step = first_step_;
+  setup.total_steps = total_;
+  setup.batch_size = recipe_.length.batch_size;
+  setup.steps_per_epoch = recipe_.steps_per_epoch();
+  setup.device_kind = "cpu";
+  setup.state = chrono_state_;
+  chrono_.inform(setup);
+  try {
+    if (resumed_here_ && first_step_ > 0) finish_interrupted_row();
+    else if (first_step_ == 0 || first_step_ == total_) initial_row();
+    if (const Exit code = loop(); code != Exit::ok) return code;
+  } catch (const Stopped& stopped) {
+    return stop(step_, stopped.code);
+  }
+  finish();
+  return Exit::ok;
+}
+
+void Trainer::restore() {
+  if (workdir_) {
+    if (auto found = Checkpointer::latest(*workdir_)) {
+      load_everything(*found, "workdir");
+      resumed_here_ = true;
+      saved_step_ = first_step_;
+      return;
+    }
+  }
+  const StartFrom& from = recipe_.start;
+  if (!from.resume.empty()) {
+    load_everything(Checkpointer::load(from.resume), "resume");
+  } else if (!from.model_init.empty()) {
+    log::note("Initialize model from {}...", from.model_init);
+    load_weights(from.model_init, recipe_.step->params(), from.dont_load);
+    start_ = "model_init";
+  } else {
+    start_ = "scratch";
+  }
+  log::note("Logging parameter overview...");
+  log_parameters();
+}
+
+void Trainer::log_parameters() const {
+  std::vector<ParamRow> rows;
+  std::map<std::string, const FlatParams::Entry*> entries;
+  for (const auto& entry : recipe_.step->params().entries()) entries[entry.name] = &entry;
+  for (const auto& [name, value] : named_parameters(*recipe_.model)) {  // in the model's order
+    const at::Tensor flat = value.detach().to(at::kDouble);
+    rows.push_back({name, value.sizes().vec(), flat.mean().item<double>(), flat.std(/*unbiased=*/false).item<double>(),
+                    entries.at(name)->group == kFrozen});
+  }
+  log::info("{}", params_table(rows));
+}
+
+void Trainer::load_everything(const Restored& from, const std::string& why) {
+  log::note("Resuming training from checkpoint {}...", from.folder);
+  recipe_.step->load_state(from.tensors, from.folder);
+  first_step_ = step_ = from.step;
+  start_ = why;
+  if (first_step_ > total_) {
+    throw Error(Exit::usage, from.folder, fmt::format("this checkpoint is at step {}, past the {} steps asked for", first_step_, total_));
+  }
+  const auto& chrono = from.meta.at("chrono");
+  chrono_state_.accum_program_time = chrono.at("accum_program_time");
+  chrono_state_.accum_train_time = chrono.at("accum_train_time");
+  chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
+  chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
+  for (const auto& entry : from.meta.at("row")) interrupted_row_.emplace_back(entry.at(0), entry.at(1));
+  const int threads = from.meta.at("compute_threads");
+  if (threads != recipe_.compute_threads) {
+    log::info("Computing with {} threads, as this run was started with (bitwise repeatable), not {}", threads, recipe_.compute_threads);
+    recipe_.compute_threads = threads;
+    at::set_num_threads(threads);
+  }
+}
+
+void Trainer::open_metrics() {
+  MetricWriter::Options options;
+  if (workdir_) {
+    options.metrics_file = workdir_->metrics();
+    options.tensorboard_dir = workdir_->tensorboard();
+    options.report_file = workdir_->report();
+    options.title = workdir_->dir();
+    options.config_yaml = resolved_yaml(recipe_.config);
+    options.steps_per_epoch = std::llround(recipe_.steps_per_epoch());
+    options.first_step = resumed_here_ ? first_step_ : 0;
+  }
+  metrics_ = std::make_unique<MetricWriter>(std::move(options));
+  log_due_.emplace(*recipe_.log_training, total_, /*last=*/true, /*first=*/true);
+  if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_, /*last=*/true, /*first=*/true);
+  // Without keep_ckpt the last step is kept, as in the reference; also where no ckpt_* is given.
+  keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_, 0}), total_, /*last=*/true, /*first=*/false);
+}
+
+void Trainer::write_run_json(const std::string& start) const {
+  int64_t restarts = 0;
+  if (file_exists(workdir_->run_json())) {
+    const auto old = nlohmann::json::parse(read_file(workdir_->run_json()), nullptr, false);
+    if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
+  }
+  const nlohmann::json run = {
+      {"argv", options_.argv},       {"version", options_.tool_version}, {"host", host_name()},
+      {"pid", getpid()},             {"started", utc_now()},             {"start", start},
+      {"first_step", first_step_},   {"restarts", restarts},             {"compute_threads", recipe_.compute_threads},
+  };
+  write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
+}
+
+// The step-0 row (or, restarted from another run's last step, that step's): num_params and every
+// evaluator.
+void Trainer::initial_row() {
+  metrics_->begin_row(first_step_);
+  int64_t params = 0;
+  for (const auto& entry : recipe_.step->params().entries()) params += entry.numel;
+  metrics_->measure("num_params", static_cast<double>(params));
+  if (!recipe_.evals.empty()) log::note("Running initial or final evals...");
+  for (EvalJob& job : recipe_.evals) {
+    if (!job.skip_first || first_step_ == total_) evaluate(job, first_step_);
+  }
+  metrics_->end_row();
+}
+
+// A checkpoint is saved before the evaluators of its step run. If the run died in between, the row
+// of that step is not in the file: what it had measured is in the checkpoint, the rest is done now.
+void Trainer::finish_interrupted_row() {
+  if (metrics_->had_row(first_step_)) return;
+  metrics_->begin_row(first_step_);
+  for (const auto& [name, value] : interrupted_row_) metrics_->measure(name, value);
+  for (EvalJob& job : recipe_.evals) {
+    if (job.due && (*job.due)(first_step_, chrono_.now())) evaluate(job, first_step_);
+  }
+  metrics_->end_row();
+}
+
+Exit Trainer::loop() {
+  if (first_step_ < total_) {
+    loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, recipe_.loader);
+    loader_->seek(first_step_);
+    log::note("Starting training loop...");
+  }
+  wait_start_ = chrono_.now();
+  for (int64_t step = first_step_ + 1; step <= total_; ++step) {
+    step_ = step;
+    const Plan plan = plan_step(step);
+    metrics_->begin_row(step);
+    update(step, plan);
+    measure(step, plan);
+    if (plan.save) save(step, plan.keep);
+    for (EvalJob* job : plan.evals) evaluate(*job, step);
+    metrics_->end_row();
+    show_progress(step);
+    if (const Exit code = stop_requested(); code != Exit::ok && step < total_) return stop(step, code);
+  }
+  return Exit::ok;
+}
+
+Trainer::Plan Trainer::plan_step(int64_t step) {
+  const double now = chrono_.now();
+  Plan plan;
+  // The first two steps of a run are always logged (chrono warms up); a resumed run warms its clock
+  // up without adding rows.
+  plan.log = (*log_due_)(step, now) || step <= 2;
+  plan.keep = (*keep_due_)(step, now);
+  plan.save = ((ckpt_due_ && (*ckpt_due_)(step, now)) || plan.keep) && workdir_;
+  for (EvalJob& job : recipe_.evals) {
+    if (job.due && (*job.due)(step, now)) plan.evals.push_back(&job);
+  }
+  return plan;
+}
+
+void Trainer::update(int64_t step, const Plan& plan) {
+  const auto run = [&] { recipe_.step->run(step, loader_->next(), plan.log); };
+  if (step != first_step_ + 1) return run();
+  muted_ = !plan.log;
+  chrono_.time("z/secs/update0", run);
+  muted_ = false;
+}
+
+// What is measured before the checkpoint of the step, so that the checkpoint can carry it.
+void Trainer::measure(int64_t step, const Plan& plan) {
+  if (plan.log) {
+    for (const auto& [name, value] : recipe_.step->measurements(step)) {
+      metrics_->measure(name, value);
+      if (name == "training_loss") last_loss_ = value;
+    }
+    check_finite(step);
+    const double now = chrono_.now();
+    metrics_->measure("data_wait", (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
+    waited_ = loader_->wait_seconds();
+    wait_start_ = now;
+  }
+  const bool in_row = plan.log || !plan.evals.empty();
+  if (!in_row && !plan.save && !chrono_.warming_up()) return;
+  muted_ = !in_row;
+  chrono_.tick(step);
+  muted_ = false;
+}
+
+// Reference 1.4: the row of the bad step is not written.
+void Trainer::check_finite(int64_t step) const {
+  const std::string bad = recipe_.step->non_finite();
+  if (bad.empty()) return;
+  const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
+  throw Error::in("train", Exit::diverged, fmt::format("{} became nan or inf somewhere within steps [{}, {}]", bad, std::max<int64_t>(step - interval, 0), step));
+}
+
+void Trainer::save(int64_t step, bool keep) {
+  check_finite(step);  // a non-finite state is never committed
+  const Paused paused(chrono_);
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors = recipe_.step->state();
+  nlohmann::json row = nlohmann::json::array();
+  for (const auto& [name, value] : metrics_->row()) row.push_back({name, value});
+  const Chrono::State& chrono = chrono_.state();
+  snapshot.meta = {
+      {"tool_version", options_.tool_version},
+      {"config", recipe_.config.json()},
+      {"compute_threads", recipe_.compute_threads},
+      {"class_names", recipe_.data->source().class_names()},
+      {"row", row},
+      {"chrono", {{"accum_program_time", chrono.accum_program_time},
+                  {"accum_train_time", chrono.accum_train_time},
+                  {"accum_pause_time", chrono.accum_pause_time},
+                  {"accum_examples_seen", chrono.accum_examples_seen}}},
+  };
+  checkpointer_->save(std::move(snapshot), keep);
+  saved_step_ = step;
+}
+
+void Trainer::evaluate(EvalJob& job, int64_t step) {
+  const Paused paused(chrono_);
+  log::note("{} evaluation...\n{}", job.name, chrono_.note());
+  EvalContext context;
+  context.step = step;
+  context.poll = poll_signals;
+  if (workdir_) context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
+  context.predict = [&](const Batch& batch) {
+    const at::NoGradGuard no_grad;
+    Pass pass;
+    pass.precision = recipe_.precision;
+    return recipe_.task->predict(job.pred, *recipe_.model, batch, pass);
+  };
+  std::string line;
+  const Measure emit = [&](std::string_view name, double value) {
+    metrics_->measure(job.prefix + std::string(name), value);
+    line += fmt::format("{}{}{}={:.4g}", line.empty() ? "" : "  ", job.prefix, name, value);
+  };
+  chrono_.time("z/secs/eval/" + job.name, [&] {
+    const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
+    job.evaluator->run(context, emit);
+  });
+  log::info("[{}] {}", step, line);
+  metrics_->write_report();
+}
+
+// A signal: saves unless this step is saved already, and leaves. Step 0: nothing was done yet.
+Exit Trainer::stop(int64_t step, Exit code) {
+  log::clear_progress();
+  if (workdir_ && step > 0) {
+    if (saved_step_ != step) save(step, false);
+    checkpointer_->wait();
+    log::info("Stopped by a signal at step {}; the checkpoint is committed: run the same command again to go on", step);
+  } else {
+    log::info("Stopped by a signal; nothing was saved");
+  }
+  metrics_->close();
+  return code;
+}
+
+void Trainer::finish() {
+  log::clear_progress();
+  log::note("Done!\n{}", chrono_.note());
+  metrics_->write_report();
+  metrics_->close();
+  if (!workdir_) return;
+  checkpointer_->wait();
+  workdir_->write_done(total_);
+  if (options_.cleanup) {
+    workdir_->remove();
+  } else {
+    log::info("Logs/checkpoints are in {}", workdir_->dir());
+  }
+}
+
+void Trainer::show_progress(int64_t step) {
+  const double now = chrono_.now();
+  if (now - shown_ < kProgressInterval) return;
+  shown_ = now;
+  std::string line = fmt::format("step {}/{} {:.1f}%  epoch {:.2f}  loss {:.4g}", step, total_,
+                                 100.0 * static_cast<double>(step) / static_cast<double>(total_),
+                                 static_cast<double>(step) / recipe_.steps_per_epoch(), last_loss_);
+  if (chrono_.images_per_second() > 0) line += fmt::format("  {} img/s", human_count(std::llround(chrono_.images_per_second())));
+  if (chrono_.eta_seconds() > 0) line += "  ETA " + hms(chrono_.eta_seconds());
+  log::progress(line);
+}
+
+}  // namespace bv

@@ -1,0 +1,78 @@
+// The training loop, in the reference's order (section 1.3): restore, initial evaluations, then per
+// step: update, measurements, checkpoint, evaluators, end of the metrics row.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/workdir.h"
+#include "lib/report/clock.h"
+#include "lib/report/metrics.h"
+#include "lib/train/recipe.h"
+
+namespace bv {
+
+struct TrainerOptions {
+  std::vector<std::string> argv;  // for run.json
+  std::string tool_version;
+  bool cleanup = false;           // remove the workdir after a successful end
+};
+
+class Trainer {
+ public:
+  // `workdir` may be null: then nothing is written. It must be claimed already.
+  Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options);
+  ~Trainer();
+
+  // Trains to the end, or until a signal. Returns Exit::ok, or the signal's code after a committed
+  // checkpoint. Throws Error: diverged, storage, data.
+  Exit run();
+
+ private:
+  void restore();
+  void load_everything(const Restored& from, const std::string& why);
+  void log_parameters() const;
+  void open_metrics();
+  void write_run_json(const std::string& start) const;
+  void initial_row();
+  void finish_interrupted_row();
+  Exit loop();
+  // What is due at a step besides the update.
+  struct Plan {
+    bool log = false, save = false, keep = false;
+    std::vector<EvalJob*> evals;
+  };
+  Plan plan_step(int64_t step);
+  void update(int64_t step, const Plan& plan);
+  void measure(int64_t step, const Plan& plan);
+  void check_finite(int64_t step) const;
+  void save(int64_t step, bool keep);
+  void evaluate(EvalJob& job, int64_t step);
+  Exit stop(int64_t step, Exit code);
+  void finish();
+  void show_progress(int64_t step);
+
+  Recipe& recipe_;
+  Workdir* workdir_;
+  TrainerOptions options_;
+  const int64_t total_;
+  int64_t first_step_ = 0;
+  bool resumed_here_ = false;        // from this workdir's own checkpoint
+  Row interrupted_row_;              // what the checkpoint's step had measured before it was saved
+  std::string start_;                // "scratch", "workdir", "resume", "model_init"
+  Chrono::State chrono_state_;
+
+  std::unique_ptr<MetricWriter> metrics_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<Loader> loader_;
+  Chrono chrono_;
+  bool muted_ = false;               // chrono's measurements are dropped
+  std::optional<Due> log_due_, ckpt_due_, keep_due_;
+  int64_t step_ = 0;                 // the last one begun
+  int64_t saved_step_ = -1;
+  double last_loss_ = 0, shown_ = 0, waited_ = 0, wait_start_ = 0;
+};
+
+}  // namespace bv

@@ -1,0 +1,94 @@
+#include "lib/util/rng.h"
+
+#include <xxhash.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace bv {
+
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * c[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57} * c[2];
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(p1),
+         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(p0)};
+    k[0] += 0x9E3779B9;
+    k[1] += 0xBB67AE85;
+  }
+  return c;
+}
+
+uint64_t hash64(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+Rng::Rng(uint64_t seed, Purpose purpose, uint64_t index)
+    : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+      counter_{0, static_cast<uint32_t>(purpose), static_cast<uint32_t>(index),
+               static_cast<uint32_t>(index >> 32)} {}
+
+uint32_t Rng::bits() {
+  if (used_ == 4) {
+    block_ = philox(counter_, key_);
+    ++counter_[0];
+    used_ = 0;
+  }
+  return block_[used_++];
+}
+
+uint64_t Rng::bits64() {
+  const uint64_t high = bits();
+  return high << 32 | bits();
+}
+
+double Rng::uniform() { return static_cast<double>(bits64() >> 11) * 0x1p-53; }
+
+double Rng::uniform(double low, double high) { return low + (high - low) * uniform(); }
+
+int64_t Rng::below(int64_t n) {
+  // Lemire 2019, "Fast random integer generation in an interval", with 64-bit draws.
+  const auto range = static_cast<uint64_t>(n);
+  unsigned __int128 product = static_cast<unsigned __int128>(bits64()) * range;
+  const uint64_t threshold = (0 - range) % range;
+  while (static_cast<uint64_t>(product) < threshold) {
+    product = static_cast<unsigned __int128>(bits64()) * range;
+  }
+  return static_cast<int64_t>(product >> 64);
+}
+
+double Rng::normal() {
+  if (has_spare_) {
+    has_spare_ = false;
+    return spare_;
+  }
+  const double radius = std::sqrt(-2.0 * std::log1p(-uniform()));
+  const double angle = 2.0 * std::numbers::pi * uniform();
+  spare_ = radius * std::sin(angle);
+  has_spare_ = true;
+  return radius * std::cos(angle);
+}
+
+double Rng::gamma(double shape) {
+  if (shape < 1) {  // boost: Gamma(a) = Gamma(a + 1) * U^(1/a)
+    const double boosted = gamma(shape + 1);
+    return boosted * std::pow(1.0 - uniform(), 1.0 / shape);
+  }
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  while (true) {
+    const double x = normal();
+    const double v = std::pow(1.0 + c * x, 3);
+    if (v <= 0) continue;
+    if (std::log1p(-uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
+double Rng::beta(double a, double b) {
+  const double x = gamma(a);
+  const double y = gamma(b);
+  // Both underflow for very small shapes; the limit is then a fair coin weighted by a / (a + b).
+  if (x + y < std::numeric_limits<double>::min()) return uniform() * (a + b) < a ? 1.0 : 0.0;
+  return x / (x + y);
+}
+
+}  // namespace bv

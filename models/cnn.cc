@@ -1,0 +1,73 @@
+// cnn: a small convolutional network, that of the flax notebook on MNIST. For each of `widths` a
+// 3x3 convolution (SAME), ReLU and an average pool of 2; then Dense, ReLU and the head.
+//
+//   widths   [32, 64]  channels of the convolutions
+//   dense    256       width of the hidden dense layer
+//   dropout  0         after the hidden layer's ReLU
+//
+// Features: conv_<i> (n, c, h, w) after each pool, pre_logits (n, dense), logits.
+// Parameters: Conv_<i>/{kernel (3,3,in,out), bias}, Dense_0/{kernel, bias}, head/{kernel, bias}. All
+// kernels LeCun normal, biases 0.
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include "lib/model/dropout.h"
+#include "lib/model/layers.h"
+#include "lib/model/model.h"
+
+namespace bv {
+namespace {
+
+class Cnn : public Model {
+ public:
+  Cnn(const Config& config, const ModelEnv& env)
+      : dropout_(config.get<double>("dropout", 0.0)) {
+    const auto widths = config.get<std::vector<int64_t>>("widths", {32, 64});
+    const auto hidden = config.get<int64_t>("dense", 256);
+    if (!(dropout_ >= 0 && dropout_ < 1)) config.fail("dropout", "must be in [0, 1)");
+    if (hidden < 1) config.fail("dense", "must be positive");
+    int64_t in = env.channels, height = env.height, width = env.width;
+    for (const int64_t out : widths) {
+      if (out < 1) config.fail("widths", "must be positive");
+      convs_.push_back(Conv2d::add(*this, fmt::format("Conv_{}", convs_.size()), 3, in, out,
+                                   lecun_normal(9 * in), /*with_bias=*/true));
+      in = out;
+      height /= 2;
+      width /= 2;
+    }
+    if (height < 1 || width < 1) {
+      config.fail("widths", fmt::format("{} average pools of 2 leave nothing of images of {}x{}",
+                                        widths.size(), env.height, env.width));
+    }
+    const int64_t flat = height * width * in;
+    hidden_ = Dense::add(*this, "Dense_0", flat, hidden, lecun_normal(flat));
+    if (env.num_classes > 0) {
+      head_ = Dense::add(*this, "head", hidden, env.num_classes, lecun_normal(hidden));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    at::Tensor x = image.permute({0, 3, 1, 2});
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      x = convs_[i].relu_avg_pool(x, pass);
+      if (pass.features) pass.keep(fmt::format("conv_{}", i).c_str(), x);
+    }
+    x = x.permute({0, 2, 3, 1}).flatten(1);  // (n, h*w*c), as the reference flattens
+    x = dropout(at::relu(hidden_(x, pass)), dropout_, pass).to(at::kFloat);
+    pass.keep("pre_logits", x);
+    if (!head_.kernel.defined()) return x;
+    x = head_.head(x, pass);
+    pass.keep("logits", x);
+    return x;
+  }
+
+ private:
+  const double dropout_;
+  std::vector<Conv2d> convs_;
+  Dense hidden_, head_;
+};
+
+const Register<Model, Cnn> registered("cnn");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,127 @@
+// resnet_cifar: a residual network for small images (32x32), the nine-layer one of the DAWNBench
+// entry by D. Page, "How to train your ResNet" (2018), with its width and depth open.
+//
+// prep: 3x3 convolution to `width` channels, norm, ReLU. Stage i (from 1): 3x3 convolution to
+// width * 2^i channels, norm, ReLU, max pool of 2, then blocks[i-1] residual blocks
+// x + f(f(x)) with f = ReLU(norm(conv 3x3)). Then the maximum over space, and the head, whose logits
+// are multiplied by logit_scale.
+//
+//   width        64         channels of prep
+//   blocks       [1, 0, 1]  residual blocks of each stage; the default has 9 layers, 6.6 M parameters
+//   norm         batch      batch | group (groups of 16 channels)
+//   logit_scale  0.125
+//
+// Features: prep, stage<i> (n, c, h, w), pre_logits (n, c), logits.
+// Parameters: prep/{conv/kernel, norm/{scale,bias}}, stage<i>/{conv,norm}/...,
+// stage<i>/block<j>/{conv1,norm1,conv2,norm2}/..., head/{kernel,bias}. With norm: batch the buffers
+// .../norm/{mean,var}. Convolutions have no bias and start He normal, the head LeCun normal.
+#include <ATen/ops/amax.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "lib/model/layers.h"
+#include "lib/model/model.h"
+
+namespace bv {
+namespace {
+
+// Convolution, norm, ReLU and where asked a max pool.
+struct ConvNorm {
+  Conv2d conv;
+  std::variant<BatchNorm, GroupNorm> norm;
+
+  at::Tensor operator()(const at::Tensor& x, bool pool, Pass& pass) const {
+    const at::Tensor y = conv(x, pass);
+    if (const auto* batch = std::get_if<BatchNorm>(&norm)) return batch->relu(y, pool, pass);
+    const at::Tensor z = at::relu(std::get<GroupNorm>(norm)(y));
+    return pool ? at::max_pool2d(z, 2) : z;
+  }
+};
+
+struct Stage {
+  ConvNorm enter;
+  std::vector<std::pair<ConvNorm, ConvNorm>> blocks;
+};
+
+class ResnetCifar : public Model {
+ public:
+  ResnetCifar(const Config& config, const ModelEnv& env)
+      : batch_norm_(config.word("norm", "batch", {"batch", "group"}) == "batch"),
+        logit_scale_(config.get<double>("logit_scale", 0.125)) {
+    const auto width = config.get<int64_t>("width", 64);
+    const auto blocks = config.get<std::vector<int64_t>>("blocks", {1, 0, 1});
+    if (width < 1) config.fail("width", fmt::format("must be positive, got {}", width));
+    if (!batch_norm_ && width % kGroupSize != 0) {
+      config.fail("width", fmt::format("norm: group needs a multiple of {}, got {}", kGroupSize, width));
+    }
+    if (std::min(env.height, env.width) >> blocks.size() < 1) {
+      config.fail("blocks", fmt::format("{} stages halve images of {}x{} to nothing", blocks.size(),
+                                        env.height, env.width));
+    }
+    prep_ = add_conv_norm("prep/conv", "prep/norm", env.channels, width);
+    int64_t channels = width;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i] < 0) config.fail("blocks", "must not be negative");
+      const std::string path = fmt::format("stage{}/", i + 1);
+      Stage stage;
+      stage.enter = add_conv_norm(path + "conv", path + "norm", channels, 2 * channels);
+      channels *= 2;
+      for (int64_t j = 1; j <= blocks[i]; ++j) {
+        const std::string block = fmt::format("{}block{}/", path, j);
+        ConvNorm first = add_conv_norm(block + "conv1", block + "norm1", channels, channels);
+        stage.blocks.emplace_back(
+            std::move(first), add_conv_norm(block + "conv2", block + "norm2", channels, channels));
+      }
+      stages_.push_back(std::move(stage));
+    }
+    if (env.num_classes > 0) {
+      head_ = Dense::add(*this, "head", channels, env.num_classes, lecun_normal(channels));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    at::Tensor x = prep_(image.permute({0, 3, 1, 2}), /*pool=*/false, pass);
+    pass.keep("prep", x);
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      x = stages_[i].enter(x, /*pool=*/true, pass);
+      for (const auto& [first, second] : stages_[i].blocks) {
+        x = x + second(first(x, false, pass), false, pass);
+      }
+      if (pass.features) pass.keep(fmt::format("stage{}", i + 1).c_str(), x);
+    }
+    x = at::amax(x, {2, 3}).to(at::kFloat);
+    pass.keep("pre_logits", x);
+    if (!head_.kernel.defined()) return x;
+    x = head_.head(x, pass) * logit_scale_;
+    pass.keep("logits", x);
+    return x;
+  }
+
+ private:
+  static constexpr int64_t kGroupSize = 16;
+
+  ConvNorm add_conv_norm(const std::string& conv, const std::string& norm, int64_t in, int64_t out) {
+    ConvNorm made;
+    made.conv = Conv2d::add(*this, conv, 3, in, out, he_normal(9 * in), /*with_bias=*/false);
+    if (batch_norm_) {
+      made.norm = BatchNorm::add(*this, norm, out);
+    } else {
+      made.norm = GroupNorm::add(*this, norm, out, out / kGroupSize);
+    }
+    return made;
+  }
+
+  const bool batch_norm_;
+  const double logit_scale_;
+  ConvNorm prep_;
+  std::vector<Stage> stages_;
+  Dense head_;
+};
+
+const Register<Model, ResnetCifar> registered("resnet_cifar");
+
+}  // namespace
+}  // namespace bv

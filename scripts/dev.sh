@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# scripts/dev.sh build|lint|format|tidy|asan|tsan: what a developer runs besides test.sh.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+# The rooms' total order: a file may include its own room and those before it.
+lint_include_order() {
+  awk '
+    BEGIN {
+      n = split("util config report ckpt input model tasks evals train", rooms, " ")
+      for (i = 1; i <= n; ++i) rank[rooms[i]] = i
+      models["util"] = models["config"] = models["model"] = 1
+    }
+    match($0, /^#include "lib\/[a-z]+\//) {
+      included = substr($0, RSTART + 14, RLENGTH - 15)
+      split(FILENAME, part, "/")
+      bad = part[1] == "models" ? !(included in models)
+          : part[1] == "lib" ? !(included in rank) || rank[included] > rank[part[2]] : 0
+      if (bad) { printf "%s:%d: error: %s may not include %s\n", FILENAME, FNR, part[1] == "lib" ? "lib/" part[2] : part[1], "lib/" included; status = 1 }
+    }
+    /^#include [<"]torch\/torch\.h/ { printf "%s:%d: error: torch/torch.h takes 12 s to compile; include what is used\n", FILENAME, FNR; status = 1 }
+    /^#include <yaml-cpp/ && FILENAME !~ /^lib\/config\// { printf "%s:%d: error: only lib/config uses yaml-cpp\n", FILENAME, FNR; status = 1 }
+    /^#include <spdlog/ && FILENAME !~ /^lib\/report\// { printf "%s:%d: error: only lib/report uses spdlog\n", FILENAME, FNR; status = 1 }
+    END { exit status }
+  ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
+}
+
+sanitized() {
+  cmake --preset "$1" >/dev/null
+  ninja -C "build/$1" all
+  (cd "build/$1" && ctest --output-on-failure "${@:2}")
+}
+
+case ${1:-} in
+  build) source scripts/setup.sh && bv_build "${@:2}" ;;
+  lint)
+    lint_include_order && echo "lint: include order is fine"
+    if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
+      git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"
+    fi ;;
+  format) git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format -i ;;
+  tidy)
+    [[ -e build/release/compile_commands.json ]] || cmake --preset release >/dev/null
+    git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc' | xargs -P 2 -n 1 clang-tidy -p build/release --quiet ;;
+  asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
+  tsan) sanitized tsan "${@:2}" ;;
+  *) echo "usage: scripts/dev.sh build|lint|format|tidy|asan|tsan" >&2; exit 2 ;;
+esac

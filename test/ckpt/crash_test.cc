@@ -1,0 +1,115 @@
+// Checkpoints of processes that die: at every named point, and at random moments.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "lib/ckpt/checkpointer.h"
+#include "test/ckpt/support.h"
+
+namespace bv {
+
+namespace {
+
+Snapshot state_of(int64_t step) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors["params/a"] = at::full({3000}, static_cast<double>(step), at::kFloat);
+  snapshot.tensors["opt/mu/a"] = at::full({3000}, -static_cast<double>(step), at::kBFloat16);
+  snapshot.meta = {{"step_too", step}};
+  return snapshot;
+}
+
+// The step of the newest whole checkpoint, after checking that all of it is of that step. 0: none.
+int64_t recovered(const Workdir& workdir) {
+  const auto restored = Checkpointer::latest(workdir);
+  if (!restored) return 0;
+  const auto expected = state_of(restored->step);
+  for (const auto& [name, tensor] : expected.tensors) {
+    CHECK(restored->tensors.at(name).equal(tensor));
+  }
+  CHECK(restored->meta == expected.meta);
+  return restored->step;
+}
+
+}  // namespace
+
+TEST_CASE("crash: at every point of a save the last or the one before it is there") {
+  const TempFolder folder;
+  struct Point {
+    const char* name;
+    bool committed;  // whether the save it interrupts counts
+    int first;       // the save that reaches it first
+  };
+  for (const Point& point :
+       {Point{"shard_written", false, 1}, Point{"manifest_written", false, 1},
+        Point{"renamed", true, 1}, Point{"last_replaced", true, 1}, Point{"pruned", true, 3}}) {
+    for (int n = 1; n <= 4; ++n) {
+      INFO(point.name << ":" << n);
+      const Workdir workdir(folder / fmt::format("{}-{}", point.name, n));
+      const std::string variable = fmt::format("ckpt.{}:{}", point.name, n);
+      const int status = run_in_child([&] {
+        ::setenv("BVTRAIN_CRASH_AT", variable.c_str(), 1);
+        Checkpointer checkpointer(workdir);
+        for (int64_t step = 1; step <= 10; ++step) checkpointer.save(state_of(step), false);
+        checkpointer.wait();
+      });
+      REQUIRE(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == 137);
+      const int64_t interrupted = point.first + n - 1;
+      CHECK(recovered(workdir) == interrupted - (point.committed ? 0 : 1));
+
+      // The next run goes on, and nothing of the dead one is left.
+      Checkpointer checkpointer(workdir);
+      checkpointer.save(state_of(100), false);
+      checkpointer.save(state_of(101), false);
+      checkpointer.wait();
+      CHECK(recovered(workdir) == 101);
+      CHECK(std::distance(std::filesystem::directory_iterator(workdir.ckpt_root()),
+                          std::filesystem::directory_iterator()) == 3);
+    }
+  }
+}
+
+TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  std::mt19937 random(20261121);
+  int64_t newest = 0;
+  for (int kill = 0; kill < 40; ++kill) {
+    int reports[2];
+    REQUIRE(::pipe(reports) == 0);
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      try {
+        Checkpointer checkpointer(workdir);
+        for (int64_t step = newest + 1;; ++step) {
+          checkpointer.save(state_of(step), step % 50 == 0);
+          checkpointer.wait();
+          if (::write(reports[1], &step, sizeof(step)) != sizeof(step)) ::_exit(98);
+        }
+      } catch (...) {
+      }
+      ::_exit(99);
+    }
+    ::close(reports[1]);
+    ::usleep(random() % 25000);
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(pid, &status, 0) == pid);
+    CHECK(WIFSIGNALED(status));
+    int64_t promised = newest;
+    for (int64_t step = 0; ::read(reports[0], &step, sizeof(step)) == sizeof(step);)
+      promised = step;
+    ::close(reports[0]);
+    newest = recovered(workdir);
+    CHECK(newest >= promised);
+    CHECK(newest <= promised + 1);
+  }
+  CHECK(newest > 0);
+}
+
+}  // namespace bv

@@ -1,0 +1,184 @@
+// Workdirs: what is refused before anything is made, the lock, DONE and --cleanup.
+#include "lib/ckpt/workdir.h"
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "lib/util/file.h"
+#include "test/ckpt/support.h"
+
+namespace bv {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("workdir: check_writable accepts what can be made, and makes nothing") {
+  const TempFolder folder;
+  for (const std::string& dir : {folder.path(), folder / "new", folder / "a/b/c", folder / "d/"}) {
+    CHECK(error_of([&] { Workdir(dir).check_writable(); }) == "");
+  }
+  CHECK(fs::is_empty(folder.path()));
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  CHECK(error_of([] { Workdir("out/digits").check_writable(); }) == "");
+  fs::current_path(before);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("workdir: check_writable refuses what can't be, by name") {
+  const TempFolder folder;
+  std::ofstream(folder / "file") << "x";
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  const auto line = [&](const std::string& dir) {
+    return error_of([&] { Workdir(dir).check_writable(); });
+  };
+  CHECK(line("") == "--workdir: error: the path is empty");
+  CHECK(line(folder / "file") == fmt::format("{}: error: cannot be the workdir: {} is not a folder",
+                                             folder / "file", folder / "file"));
+  CHECK(line(folder / "file/a/b") ==
+        fmt::format("{}: error: cannot be the workdir: {} is not a folder", folder / "file/a/b",
+                    folder / "file"));
+  CHECK(line("/dev/null/x") ==
+        "/dev/null/x: error: cannot be the workdir: /dev/null is not a folder");
+  CHECK(line(folder / "link/a") ==
+        fmt::format("{}: error: cannot be the workdir: {} is a broken symbolic link",
+                    folder / "link/a", folder / "link"));
+  const std::string longest = folder / std::string(300, 'x');
+  CHECK(line(longest) ==
+        fmt::format("{}: error: cannot be the workdir: {}: File name too long", longest, longest));
+  for (const char* scheme : {"gs", "s3", "hdfs", "http", "https"}) {
+    const std::string path = fmt::format("{}://b/x", scheme);
+    CHECK(line(path) == path +
+                            ": error: remote paths are not supported; mount the bucket (e.g. "
+                            "gcsfuse) or copy, and give a local path");
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("workdir: a folder without write permission, and a read-only file system") {
+  const TempFolder folder;
+  fs::create_directory(folder / "a");
+  const std::string line =
+      fmt::format("{0}/x: error: cannot be the workdir: {0} cannot be written: ", folder / "a");
+  if (::geteuid() != 0) {
+    ::chmod((folder / "a").c_str(), 0500);
+    CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
+          line + "Permission denied");
+    return;
+  }
+  if (::mount("none", (folder / "a").c_str(), "tmpfs", MS_RDONLY, nullptr) != 0) {
+    WARN("skipped: this root may not mount");
+    return;
+  }
+  CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
+        line + "Read-only file system");
+  ::umount((folder / "a").c_str());
+}
+
+TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
+  const TempFolder folder;
+  const std::string dir = folder / "run/1";
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    try {
+      Workdir mine(dir);
+      mine.claim();
+      if (::write(ready[1], "x", 1) == 1) ::pause();
+    } catch (...) {
+    }
+    ::_exit(99);
+  }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const auto begin = std::chrono::steady_clock::now();
+  Workdir second(dir);
+  CHECK(error_of([&] { second.claim(); }) ==
+        fmt::format("{}: error: the workdir is in use by process {} on host {}; wait for it or "
+                    "choose another --workdir",
+                    dir, holder, host));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500));
+
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  second.claim();
+  CHECK(read_file(second.lock()) == fmt::format("{} {}\n", ::getpid(), host));
+  CHECK(error_of([&] { Workdir(dir).claim(); }) != "");
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_CASE("workdir: claim takes over a lock file with nonsense, refuses what is no file") {
+  const TempFolder folder;
+  std::ofstream(folder / ".lock") << std::string(5000, '\xff');
+  {
+    Workdir workdir(folder.path());
+    workdir.claim();
+    CHECK(read_file(workdir.lock()).size() < 300);
+  }
+  fs::remove(folder / ".lock");
+  fs::create_directory(folder / ".lock");
+  CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
+        folder / ".lock: error: cannot open: Is a directory");
+}
+
+TEST_CASE("workdir: committed steps and DONE") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  CHECK(workdir.ckpt_steps().empty());
+  for (const char* name : {"step-10", "step-2", "step-0", "step-9223372036854775807", "step-3.tmp",
+                           "step-", "step-007", "step--1", "step-+4", "step-5x", "STEP-6", "best",
+                           ".trash-step-8", "step-9223372036854775808"}) {
+    fs::create_directories(folder / "ckpt/" + name);
+  }
+  std::ofstream(folder / "ckpt/step-77") << "a file";
+  CHECK(workdir.ckpt_steps() == std::vector<int64_t>{0, 2, 10, INT64_MAX});
+
+  CHECK(workdir.finished() == std::nullopt);
+  workdir.write_done(1234);
+  CHECK(workdir.finished() == 1234);
+  for (const char* text : {"", "x", "-1", "12 13", "99999999999999999999", "1.5"}) {
+    std::ofstream(workdir.done()) << text;
+    CHECK(workdir.finished() == std::nullopt);
+  }
+  std::ofstream(workdir.done()) << std::string(100000, '1');
+  CHECK(workdir.finished() == std::nullopt);
+}
+
+TEST_CASE("workdir: remove takes a run's files and leaves those of others") {
+  const TempFolder folder;
+  const auto fill = [](const Workdir& workdir) {
+    for (const auto& file : {workdir.config(), workdir.run_json(), workdir.metrics(),
+                             workdir.report(), workdir.tensorboard() + "/events", workdir.log(0),
+                             workdir.ckpt(3) + "/manifest.json", workdir.done()}) {
+      fs::create_directories(fs::path(file).parent_path());
+      std::ofstream(file) << "x";
+    }
+  };
+  Workdir clean(folder / "clean");
+  clean.claim();
+  fill(clean);
+  CHECK(clean.remove().empty());
+  CHECK_FALSE(fs::exists(clean.dir()));
+
+  Workdir mixed(folder / "mixed");
+  mixed.claim();
+  fill(mixed);
+  std::ofstream(mixed.dir() + "/thesis.tex") << "x";
+  CHECK(mixed.remove() == std::vector<std::string>{"thesis.tex"});
+  CHECK(std::distance(fs::directory_iterator(mixed.dir()), fs::directory_iterator()) == 1);
+  // Its .lock is gone, and so the next run can claim it although `mixed` still lives.
+  Workdir next(mixed.dir());
+  next.claim();
+  CHECK(fs::exists(next.lock()));
+}
+
+}  // namespace bv

@@ -1,0 +1,168 @@
+// The pp mini-language: Python literals, places of errors, reading the arguments.
+#include <catch2/catch.hpp>
+
+#include "lib/config/config.h"
+#include "test/config/support.h"
+
+using namespace bv;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+std::vector<Call> calls(const std::string& text) { return parse_calls(text, Place{}); }
+
+std::string refused(const std::string& text) {
+  return error_line([&] { parse_calls(text, Place{"--pp", 0, 0}); });
+}
+
+}  // namespace
+
+TEST_CASE("sections become calls") {
+  const auto all = calls("decode| resize(224) ||a.b.c()\n|  keep('x', \"y\") ");
+  REQUIRE(all.size() == 4);
+  CHECK(all[0].name == "decode");
+  CHECK(all[1].name == "resize");
+  CHECK(all[2].name == "a.b.c");
+  CHECK(all[3].args.positional_left() == 2);
+  CHECK(all[3].args.positional_strings() == Strings{"x", "y"});
+  CHECK(all[3].args.positional_left() == 0);
+  CHECK(calls("").empty());
+  CHECK(calls(" | |").empty());
+}
+
+TEST_CASE("arguments are Python literals") {
+  const Config c =
+      calls(
+          "op(-3, 1e-06, a=.5, b=1., c=True, d=False, e=None, f=[1, -2, ], g=(3, 4), h=(5), "
+          "i=(6,), j=(), "
+          "k={'x': 1, \"y\": [2]}, l='it\\'s \\\\ \\d\\n', m=[['p', 1], ['q', 2.5]], n='true')")[0]
+          .args;
+  CHECK(c.get<int64_t>("first") == -3);
+  CHECK(c.get<double>("second") == 1e-6);
+  CHECK(c.get<double>("a") == 0.5);
+  CHECK(c.get<double>("b") == 1);
+  CHECK(c.get<bool>("c"));
+  CHECK_FALSE(c.get<bool>("d"));
+  CHECK_FALSE(c.has("e"));
+  CHECK_FALSE(c.maybe<double>("e"));
+  CHECK(c.get<std::vector<int64_t>>("f") == std::vector<int64_t>{1, -2});
+  CHECK(c.get<std::vector<int64_t>>("g") == std::vector<int64_t>{3, 4});
+  CHECK(c.get<int64_t>("h") == 5);
+  CHECK(c.get<std::vector<int64_t>>("i") == std::vector<int64_t>{6});
+  CHECK(c.get<std::vector<int64_t>>("j").empty());
+  CHECK(c.section("k").get<int64_t>("x") == 1);
+  CHECK(c.section("k").get<std::vector<int64_t>>("y") == std::vector<int64_t>{2});
+  CHECK(c.get<std::string>("l") == "it's \\ \\d\n");
+  using Pairs = std::vector<std::pair<std::string, double>>;
+  CHECK(c.get<Pairs>("m") == Pairs{{"p", 1}, {"q", 2.5}});
+  CHECK(c.get<std::string>("n") == "true");
+  c.done();
+  CHECK(problem_count(c) == 0);
+}
+
+TEST_CASE("positional arguments go to the names in order") {
+  const Config c = calls("resize(224, 'area')")[0].args;
+  CHECK_FALSE(c.has("size"));  // asking takes none
+  CHECK(c.get<int64_t>("size") == 224);
+  CHECK(c.get<int64_t>("size") == 224);
+  CHECK(c.get("method", "bilinear") == "area");
+  CHECK(c.get("antialias", true));
+  CHECK(c.positional_left() == 0);
+  const Config k = calls("resize(7, size=224)")[0].args;
+  CHECK(k.get<int64_t>("size") == 224);
+  CHECK(k.get<int64_t>("other", 0) == 7);
+}
+
+TEST_CASE("wrong calls point into the value") {
+  const auto refused_at = [](const std::string& value, int64_t expected_size) {
+    const Config c = parse_config("input:\n  pp: " + value + "\n", "x.yaml").section("input");
+    const auto all = parse_calls(c.get<std::string>("pp"), c, "pp");
+    return error_line([&] {
+      const Config& args = all.back().args;
+      const auto size = args.get("size", expected_size);
+      args.get("method", "area");
+      if (size <= 0) args.fail("size", fmt::format("must be positive, got {}", size));
+      args.done();
+      throw_problems(args);
+    });
+  };
+  const char* line = "x.yaml:2:27: error: resize_small: size must be positive, got -3";
+  CHECK(refused_at("decode|resize_small(-3)", 1) == line);
+  CHECK(refused_at("'decode|resize_small(-3)'", 1) ==
+        "x.yaml:2:28: error: resize_small: size must be positive, got -3");
+  CHECK(refused_at("\"decode|resize_small(-3)\"", 1) ==
+        "x.yaml:2:28: error: resize_small: size must be positive, got -3");
+  CHECK(refused_at("'keep(\"ä\")|resize_small(-3)'", 1) ==
+        "x.yaml:2:31: error: resize_small: size must be positive, got -3");
+  // Escapes and folded lines shift the columns: the value's place.
+  CHECK(refused_at("\"decode\\x7cresize_small(-3)\"", 1) ==
+        "x.yaml:2:7: error: resize_small: size must be positive, got -3");
+  CHECK(refused_at("decode|\n    resize_small(-3)", 1) ==
+        "x.yaml:2:7: error: resize_small: size must be positive, got -3");
+  CHECK(refused_at("resize('big')", 1) ==
+        "x.yaml:2:14: error: resize: size: expected an integer, got 'big'");
+  CHECK(refused_at("resize(size=True)", 1) ==
+        "x.yaml:2:19: error: resize: size: expected an integer, got True");
+  CHECK(refused_at("resize(3, method=3)", 1) ==
+        "x.yaml:2:24: error: resize: method: expected a string, got 3");
+  CHECK(refused_at("resize(siz=3)", 1) ==
+        "x.yaml:2:14: error: resize: unknown argument 'siz' (did you mean 'size'?)");
+  CHECK(refused_at("resize(q=3)", 1) ==
+        "x.yaml:2:14: error: resize: unknown argument 'q'; known here: method, size");
+  CHECK(refused_at("resize(3, 'area', 5)", 1) ==
+        "x.yaml:2:25: error: resize: too many arguments: 3 without a name, 2 can be used");
+  CHECK(refused_at("resize(3)|resize(4, 'area', 5)", 1) ==
+        "x.yaml:2:35: error: resize: too many arguments: 3 without a name, 2 can be used");
+}
+
+TEST_CASE("texts that are no calls") {
+  const auto at = [](const std::string& why, int character) {
+    return fmt::format("--pp: error: {} (at character {} of it)", why, character);
+  };
+  CHECK(refused("resize(1+1)") == at("an expression: write its value", 9));
+  CHECK(refused("resize(224") == at("expected ',' or ')', got the end", 11));
+  CHECK(refused("resize(224)x") == at("expected '|' or the end after resize, got 'x'", 12));
+  CHECK(refused("a|3") == at("expected the name of an op, got '3'", 3));
+  CHECK(refused("a.") == at("expected a name after '.', got the end", 3));
+  CHECK(refused("a(x=1, x=2)") == at("argument 'x' is given twice", 8));
+  CHECK(refused("a(x=1, 2)") == at("an argument without a name after one with a name", 8));
+  CHECK(refused("a(true)") == at("expected a value, got the name 'true' (write True)", 3));
+  CHECK(refused("a(null)") == at("expected a value, got the name 'null' (write None)", 3));
+  CHECK(refused("a(method=area)") ==
+        at("expected a value, got the name 'area' (a string needs quotes: 'area')", 10));
+  CHECK(refused("a(f(1))") ==
+        at("expected a value, got the name 'f' (calls are not evaluated)", 3));
+  CHECK(refused("a(010)") ==
+        at("expected a number, got 010 (leading zeros are refused: write 10)", 3));
+  CHECK(refused("a(1_000)") == at("expected a number, got 1_000 (write 1000)", 3));
+  CHECK(refused("a(0x10)") == at("expected a number, got 0x10", 3));
+  CHECK(refused("a(1j)") == at("expected a number, got 1j", 3));
+  CHECK(refused("a(-)") == at("expected a number, got -", 3));
+  CHECK(refused("a('x|y')") ==
+        at("a string that is never closed ('|' cannot stand in a string)", 3) + "\n" +
+            at("expected '|' or the end after y, got '''", 7));
+  CHECK(refused("a('\\x41')") ==
+        at("this escape is not known here: write the character itself", 4));
+  CHECK(refused("a({'x' 1})") == at("expected ':', got '1'", 8));
+  CHECK(refused("a({'x': 1, 'x': 2})") == at("key 'x' is given twice", 12));
+  CHECK(refused("a([1 2])") == at("expected ',' or ']', got '2'", 6));
+  CHECK(refused("a(,)") == at("expected a value, got ','", 3));
+  CHECK(refused("a(x==1)") == at("an expression: write its value", 4));
+  CHECK(refused("a(" + std::string(40, '[')) == at("nested more than 32 levels deep", 36));
+  CHECK(refused(std::string(70000, 'a')) == "--pp: error: longer than 65536 bytes");
+}
+
+TEST_CASE("a text that is no call is a problem of its config") {
+  const Config c = parse_config("pp: decode|resize(1+1)|flip(\n", "x.yaml");
+  const std::string lines =
+      "x.yaml:1:20: error: pp: an expression: write its value\n"
+      "x.yaml:1:29: error: pp: expected a value, got the end";
+  CHECK(error_line([&] { parse_calls(c.get<std::string>("pp"), c, "pp"); }) == lines);
+  CHECK(error_line([&] { throw_problems(c); }) == lines);
+}
+
+TEST_CASE("a missing argument") {
+  const Config c = calls("resize()")[0].args;
+  CHECK(error_line([&] { c.get<int64_t>("size"); }) ==
+        "error: resize: size: missing: an integer is required");
+}

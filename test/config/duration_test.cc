@@ -1,0 +1,183 @@
+// Durations, itstime, hms against numbers of the reference code; seconds by JAXline's rule.
+#include "lib/config/duration.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <regex>
+
+#include "lib/util/file.h"
+#include "test/config/support.h"
+
+using namespace bv;
+
+namespace {
+
+// A golden file's text, "[]" where it is missing.
+std::string golden_text(const std::string& name) {
+  const char* shared = std::getenv("BVTRAIN_SHARED");
+  const bool given = shared != nullptr && *shared != '\0';
+  const std::string file =
+      std::string(given ? shared : BV_SOURCE_DIR "/../shared") + "/golden/" + name;
+  if (file_exists(file)) return read_file(file);
+  WARN("skipped: " << file << " is missing");
+  return "[]";
+}
+
+// Its items as configs: JSON is YAML.
+std::vector<Config> golden(const std::string& name) {
+  return parse_config("{cases: " + golden_text(name) + "}", name).sections("cases");
+}
+
+Config duration(const std::string& text) { return parse_config(text, "x.yaml"); }
+
+constexpr RunLength kLength{10, 100, 1000};
+
+}  // namespace
+
+TEST_CASE("durations as the reference converts them") {
+  const auto cases = golden("durations.json");
+  int compared = 0;
+  for (const Config& c : cases) {
+    const Config args = c.section("args");
+    const RunLength length{args.get("batch_size", int64_t{0}), args.get("data_size", int64_t{0}),
+                           args.get("total_steps", int64_t{0})};
+    const std::string name = c.get<std::string>("prefix");
+    const Config config = c.section("config");
+    INFO(c.json());
+    std::string result = c.get("result", "null");
+    std::optional<double> got;
+    const std::string line = error_line([&] { got = duration_real(config, name, length); });
+    if (result == "AssertionError") {
+      CHECK_FALSE(line.empty());
+    } else if (result == "ValueError" || result == "null") {
+      // The reference takes a unit that it cannot convert for absent; here that is said.
+      CHECK(line.empty() == config.keys().empty());
+      CHECK_FALSE(got);
+    } else {
+      CHECK(line.empty());
+      REQUIRE(got);
+      CHECK(*got == c.get<double>("result"));
+      if (*got == std::floor(*got)) {
+        CHECK(duration_steps(config, name, length) == static_cast<int64_t>(*got));
+      }
+    }
+    ++compared;
+  }
+  CHECK((cases.empty() || compared == 25));
+}
+
+TEST_CASE("round half to even, but never to nothing") {
+  CHECK(round_steps(0) == 0);
+  CHECK(round_steps(1e-9) == 1);
+  CHECK(round_steps(0.5) == 1);
+  CHECK(round_steps(1.5) == 2);
+  CHECK(round_steps(2.5) == 2);
+  CHECK(round_steps(3.5) == 4);
+}
+
+TEST_CASE("a duration that is wrong has its line") {
+  const auto line = [](const std::string& text, RunLength length = kLength) {
+    const Config c = duration(text);
+    return error_line([&] { duration_steps(c, "log", length); });
+  };
+  CHECK(line("log_steps: 5\nlog_epochs: 1\n") ==
+        "x.yaml:2:13: error: log_epochs: give only one of log_steps and log_epochs");
+  CHECK(line("log_percent: 1.5\n") ==
+        "x.yaml:1:14: error: log_percent: must lie in [0, 1], got 1.5 (a fraction, not 0..100)");
+  CHECK(line("log_steps: 12.5\n") ==
+        "x.yaml:1:12: error: log_steps: must be a whole number of steps, got 12.5");
+  CHECK(line("log_epochs: 1\n", {10, 0, 0}) ==
+        "x.yaml:1:13: error: log_epochs: cannot be used here: the size of the data is not known "
+        "(give log_steps)");
+  CHECK(line("log_epochs: 1\n", {0, 100, 0}) ==
+        "x.yaml:1:13: error: log_epochs: cannot be used here: the batch size is not known (give "
+        "log_steps)");
+  CHECK(line("log_percent: 0.5\n", {10, 100, 0}) ==
+        "x.yaml:1:14: error: log_percent: cannot be used here: the total number of steps is not "
+        "known (give log_steps)");
+  CHECK(line("log_epochs: 1e300\n") == "x.yaml:1:13: error: log_epochs: too long: 1e+301 steps");
+  CHECK(line("log_steps: .inf\n") == "x.yaml:1:12: error: log_steps: too long: inf steps");
+  CHECK(line("log_steps: many\n").empty());  // collected, not thrown
+  const Config c = duration("log_seconds: 5\n");
+  CHECK_FALSE(duration_steps(c, "log", kLength));
+  c.done();
+  CHECK(error_line([&] { throw_problems(c); }) ==
+        "x.yaml:1:1: error: unknown key 'log_seconds'; known here: log_epochs, log_examples, "
+        "log_percent, log_steps");
+}
+
+TEST_CASE("an interval is in steps or in seconds") {
+  const auto every = [](const std::string& text) {
+    return duration_every(duration(text), "log", kLength);
+  };
+  CHECK(every("log_epochs: 2\n")->steps == 20);
+  CHECK(every("log_seconds: 2.5\n")->seconds == 2.5);
+  CHECK(every("log_seconds: 2.5\nlog_steps: -1\n")->seconds == 2.5);
+  CHECK(every("log_seconds: -1\nlog_steps: 3\n")->steps == 3);
+  CHECK_FALSE(every("other: 1\n"));
+  CHECK_FALSE(*every("log_steps: 0\n"));
+  CHECK(error_line([&] { every("log_seconds: 2.5\nlog_steps: 3\n"); }) ==
+        "x.yaml:1:14: error: log_seconds: give only one of log_steps and log_seconds");
+}
+
+TEST_CASE("itstime as in the reference") {
+  const auto cases = golden("itstime.json");
+  for (const Config& c : cases) {
+    INFO(c.json());
+    const auto total = c.get<int64_t>("total");
+    std::vector<int64_t> steps;
+    for (int64_t step = 1; step <= total; ++step) {
+      if (itstime(step, c.get("every", int64_t{0}), total, c.get<bool>("last"),
+                  c.get<bool>("first"))) {
+        steps.push_back(step);
+      }
+    }
+    CHECK(steps == c.get<std::vector<int64_t>>("steps"));
+  }
+  CHECK_FALSE(itstime(10, 0, 10));
+}
+
+TEST_CASE("hms as in the reference") {
+  const std::string text = golden_text("hms.json");
+  const std::regex pair(R"re(\[\s*([0-9.]+),\s*"([^"]+)"\s*\])re");
+  size_t compared = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), pair), end; it != end; ++it, ++compared) {
+    CHECK(hms(std::stod((*it)[1])) == (*it)[2]);
+  }
+  CHECK((text == "[]" || compared == 15));
+}
+
+TEST_CASE("seconds are due as in JAXline") {
+  const auto cases = golden("jaxline_periodic.json");
+  int compared = 0;
+  for (const Config& c : cases) {
+    if (c.get<std::string>("type") != "secs") continue;
+    Due due({0, c.get<double>("interval")}, 1'000'000, false, false);
+    due(0, 0.0);  // the clock starts at the start of the loop
+    std::vector<int64_t> fired;
+    const auto times = c.get<std::vector<double>>("times");
+    for (size_t i = 0; i < times.size(); ++i) {
+      if (due(static_cast<int64_t>(i) + 1, times[i])) fired.push_back(static_cast<int64_t>(i) + 1);
+    }
+    CHECK(fired == c.get<std::vector<int64_t>>("fired"));
+    ++compared;
+  }
+  CHECK((cases.empty() || compared == 2));
+}
+
+TEST_CASE("due by the clock, at the first and the last step") {
+  Due due({0, 10}, 100, true, true);
+  CHECK(due(1, 1000));
+  CHECK_FALSE(due(2, 1009.9));
+  CHECK(due(3, 1010));
+  CHECK_FALSE(due(4, 1019));
+  CHECK(due(100, 1019.5));
+  Due never({0, 0}, 100, true, true);
+  CHECK_FALSE(never(1, 5));
+  CHECK_FALSE(never(100, 6));
+  Due steps({5, 0}, 12, true, false);
+  CHECK_FALSE(steps(1, 0));
+  CHECK(steps(5, 0));
+  CHECK(steps(12, 0));
+}

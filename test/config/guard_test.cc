@@ -1,0 +1,137 @@
+// The guard against what YAML and yaml-cpp let through: each trap by its exact line.
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "lib/config/config.h"
+#include "test/config/support.h"
+
+using namespace bv;
+
+namespace {
+
+std::string refused(const std::string& text) {
+  return error_line([&] { parse_config(text, "x.yaml"); });
+}
+
+}  // namespace
+
+TEST_CASE("duplicate keys name both lines") {
+  CHECK(refused("a: 1\nb: 2\na: 3\n") == "x.yaml:3:1: error: duplicate key 'a' (first at line 1)");
+  CHECK(refused("s:\n  k: 1\n  \"k\": 2\nt: {z: 1, z: 1, z: 2}\n") ==
+        "x.yaml:3:3: error: duplicate key 'k' (first at line 2)\n"
+        "x.yaml:4:11: error: duplicate key 'z' (first at line 4)\n"
+        "x.yaml:4:17: error: duplicate key 'z' (first at line 4)");
+}
+
+TEST_CASE("only one document") {
+  CHECK(refused("a: 1\n---\nb: 2\n") ==
+        "x.yaml:2:1: error: a second document ('---'): a config has one");
+  CHECK(refused("a: 1\n...\nb: 2\n") ==
+        "x.yaml:3:1: error: not valid YAML: unexpected text after the end");
+  CHECK(refused("- a: 1\nb: 2\n") ==
+        "x.yaml:2:1: error: not valid YAML: unexpected text after the end");
+  CHECK(parse_config("---\na: 1\n", "x.yaml").get<int64_t>("a") == 1);
+}
+
+TEST_CASE("bytes that are no text") {
+  CHECK(refused("a: 1\nb: \xFF\n") == "x.yaml:2:1: error: invalid UTF-8");
+  CHECK(refused(std::string("a: 1\nbc: \0\n", 11)) == "x.yaml:2:5: error: a NUL byte");
+  CHECK(refused("a: \"\\0\"\n") == "x.yaml:1:4: error: a NUL byte");
+  CHECK(refused(std::string((4 << 20) + 1, ' ')) == "x.yaml: error: larger than 4194304 bytes");
+  CHECK(parse_config("\xEF\xBB\xBF"
+                     "a: 1",
+                     "x.yaml")
+            .get<int64_t>("a") == 1);  // a byte order mark
+  CHECK(parse_config("a: 1\r\nb: 2\r\n", "x.yaml").get<int64_t>("a") == 1);
+}
+
+TEST_CASE("aliases neither cycle nor explode") {
+  CHECK(refused("a: &x [*x]\n") == "x.yaml:1:8: error: an alias that holds itself");
+  CHECK(refused("a: &x\n  b: {c: *x}\n") == "x.yaml:2:10: error: an alias that holds itself");
+  CHECK(refused("a: *x\n") ==
+        "x.yaml:1:4: error: not valid YAML: the referenced anchor is not defined");
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string last = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + last;
+    for (int k = 1; k < 10; ++k) bomb += ", " + last;
+    bomb += "]\n";
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(refused(bomb) == "x.yaml:6:45: error: more than 1000000 values (aliases expanded)");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(200));
+  const Config c = parse_config("a: &x {k: 1}\nb: *x\n", "x.yaml");
+  CHECK(c.section("b").get<int64_t>("k") == 1);
+  CHECK(c.section("a").get<int64_t>("k") == 1);
+}
+
+TEST_CASE("nesting has an end") {
+  const auto nested = [](int n) {
+    return "a: " + std::string(n, '[') + std::string(n, ']') + "\n";
+  };
+  CHECK(refused(nested(63)).empty());
+  CHECK(refused(nested(64)) == "x.yaml:1:67: error: nested more than 64 levels deep");
+  CHECK(refused(std::string(100000, '[')).find("nested more than 64 levels deep") !=
+        std::string::npos);
+  CHECK(refused("a: " + std::string(2000, '{')).find("nested more than 64 levels deep") !=
+        std::string::npos);
+  std::string deep;
+  for (int i = 0; i < 70; ++i) deep += std::string(i, ' ') + "k:\n";
+  CHECK(refused(deep) == "x.yaml:65:65: error: nested more than 64 levels deep");
+  // Depth hidden behind an alias.
+  CHECK(refused("a: &x " + std::string(40, '[') + std::string(40, ']') +
+                "\nb: " + std::string(40, '[') + "*x" + std::string(40, ']')) ==
+        "x.yaml:2:44: error: nested more than 64 levels deep");
+}
+
+TEST_CASE("merge keys are merged") {
+  const Config c = parse_config(
+      "base: &b {k: 1, l: 2}\nmore: &m {l: 3, n: 4}\none: {<<: *b, k: 5}\ntwo: {<<: [*m, *b]}\n",
+      "x.yaml");
+  CHECK(c.section("one").json() == R"({"k": 5, "l": 2})");
+  CHECK(c.section("two").json() == R"({"l": 3, "n": 4, "k": 1})");
+  CHECK(refused("a: {<<: 3}\n") ==
+        "x.yaml:1:5: error: '<<' takes a mapping or a list of mappings, got '3'");
+}
+
+TEST_CASE("tags, odd keys, open quotes, tabs") {
+  CHECK(refused("a: !!float 5\n") ==
+        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+  CHECK(refused("a: !foo\nb: 1\n") ==
+        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+  CHECK(refused("a: ! b\n") ==
+        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+  CHECK(refused("[a]: 1\n") == "x.yaml:1:1: error: a key must be a plain name");
+  CHECK(refused("? {a: 1}\n: 2\n") == "x.yaml:1:3: error: a key must be a plain name");
+  CHECK(refused("a: {~: 2}\n") == "x.yaml:1:5: error: a key must be a plain name");
+  CHECK(refused("'': 2\n") == "x.yaml:1:1: error: a key must be a plain name");
+  CHECK(refused("a: 'x\n") == "x.yaml:1:4: error: a quote that is never closed");
+  CHECK(refused("a: \"x\\\"\n\n") == "x.yaml:1:4: error: a quote that is never closed");
+  CHECK(refused("a: 'x''\nb: 2\n") == "x.yaml:1:4: error: a quote that is never closed");
+  CHECK(refused("a: 1\nb: [1, {c: 2}\n") ==
+        "x.yaml:2:4: error: not valid YAML: a bracket that is never closed");
+  CHECK(refused("a: {b: 1\n") ==
+        "x.yaml:1:4: error: not valid YAML: a bracket that is never closed");
+  CHECK(refused("a: \"") == "x.yaml:1:4: error: a quote that is never closed");
+  CHECK(refused("a:\n\tb: 1\n") == "x.yaml:2:3: error: a tab in the indentation: use spaces");
+  CHECK(refused("a:\n  b: 1\n\tc: 1\n") ==
+        "x.yaml:3:1: error: a tab in the indentation: use spaces");
+  CHECK(refused("a: b: c\n") == "x.yaml:1:5: error: not valid YAML: illegal map value");
+}
+
+TEST_CASE("a config is a mapping") {
+  CHECK(refused("") == "x.yaml: error: the config is empty");
+  CHECK(refused("# only a comment\n") == "x.yaml: error: the config is empty");
+  CHECK(refused("~") == "x.yaml: error: the config is empty");
+  CHECK(refused("- a\n") ==
+        "x.yaml:1:1: error: expected a mapping ('key: value' lines) at the top level, got a list");
+  CHECK(refused("lr:0.1\n") ==
+        "x.yaml:1:1: error: expected a mapping ('key: value' lines) at the top level, got 'lr:0.1' "
+        "(a blank must follow the ':')");
+}
+
+TEST_CASE("too many keys in one mapping") {
+  std::string text;
+  for (int i = 0; i <= 10000; ++i) text += "k" + std::to_string(i) + ": 1\n";
+  CHECK(refused(text) == "x.yaml:10001:1: error: more than 10000 keys in one mapping");
+}

@@ -1,0 +1,141 @@
+// What is written about a config: the resolved YAML, --explain, YAML and JSON texts.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <iterator>
+#include <sstream>
+
+#include "lib/config/config.h"
+#include "test/config/support.h"
+
+using namespace bv;
+
+TEST_CASE("the resolved config holds defaults and origins and loads again") {
+  const std::string text =
+      "seed: 1\nmodel: {name: vit, width: 768}\npp: 'decode|resize(224)'\n"
+      "evals:\n  val: {type: c}\nlr_mults: [[head, 2], ['.*', 1]]\nstages: [{n: 1}, {n: 2}]\n"
+      "off: null\nquoted: '010'\n";
+  const auto read = [](const Config& c) {
+    std::string seen;
+    seen += fmt::format("{} {} ", c.get("seed", int64_t{0}), c.get("lr", 1e-6));
+    const Config model = c.section("model");
+    seen += model.get<std::string>("name") +
+            fmt::format(" {} {} ", model.get("width", int64_t{3}), model.get("dropout", 0.0));
+    seen += c.section("schedule").get("decay", "cosine");
+    seen += c.get("text", "007 and: so #on");
+    seen += c.get<std::string>("pp");
+    for (const auto& [name, e] : c.section("evals").items())
+      seen += name + e.get<std::string>("type") + e.get("split", "test[:5]");
+    for (const auto& [pattern, v] : c.get<std::vector<std::pair<std::string, double>>>("lr_mults"))
+      seen += fmt::format("{}={} ", pattern, v);
+    for (const Config& s : c.sections("stages"))
+      seen += fmt::format("{} {}", s.get<int64_t>("n"), s.get("m", true));
+    seen += fmt::format("{}", fmt::join(c.get("sizes", std::vector<int64_t>{3, 4}), "/"));
+    seen += c.get<std::string>("quoted") + c.maybe<std::string>("none").value_or("-");
+    c.has("off");
+    c.done();
+    throw_problems(c);
+    return seen;
+  };
+  const Config c = parse_config(text, "x.yaml", {{"model.width", "32", "--set model.width=32"}});
+  const std::string seen = read(c);
+  const std::string resolved = resolved_yaml(c);
+  CHECK(resolved ==
+        "seed: 1  # x.yaml:1\n"
+        "model:\n"
+        "  name: vit  # x.yaml:2\n"
+        "  width: 32  # --set\n"
+        "  dropout: 0  # default\n"
+        "pp: decode|resize(224)  # x.yaml:3\n"
+        "evals:\n"
+        "  val:\n"
+        "    type: c  # x.yaml:5\n"
+        "    split: \"test[:5]\"  # default\n"
+        "lr_mults: [[head, 2], [\".*\", 1]]  # x.yaml:6\n"
+        "stages:\n"
+        "  -\n"
+        "    n: 1  # x.yaml:7\n"
+        "    m: true  # default\n"
+        "  -\n"
+        "    n: 2  # x.yaml:7\n"
+        "    m: true  # default\n"
+        "off: null  # x.yaml:8\n"
+        "quoted: \"010\"  # x.yaml:9\n"
+        "lr: 1e-06  # default\n"
+        "schedule:\n"
+        "  decay: cosine  # default\n"
+        "text: \"007 and: so #on\"  # default\n"
+        "sizes: [3, 4]  # default\n");
+  CHECK(read(parse_config(resolved, "config.yaml")) == seen);
+}
+
+TEST_CASE("a key with two defaults keeps none in the resolved config") {
+  const Config c = parse_config("a: 1\n", "x.yaml");
+  c.get("b", int64_t{1});
+  c.get("b", int64_t{2});
+  CHECK(resolved_yaml(c) == "a: 1  # x.yaml:1\n");
+}
+
+TEST_CASE("explain names value, default, origin and the line of the read") {
+  const Config c = parse_config("lr: 0.1\nmodel: {width: 3}\npp: 'resize(224)'\n", "x.yaml",
+                                {{"seed", "5", "--set seed=5"}});
+  const int lr_line = __LINE__ + 1;
+  c.get("lr", 0.001);
+  c.get("wd", 0.5);
+  c.get<int64_t>("seed");
+  c.section("model").get("width", int64_t{1});
+  const auto calls = parse_calls(c.get<std::string>("pp"), c, "pp");
+  calls[0].args.get<int64_t>("size");
+  const std::string text = explain(c);
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    rows.emplace_back(std::istream_iterator<std::string>(words),
+                      std::istream_iterator<std::string>());
+  }
+  const auto row = [&](size_t i, int size) {
+    return std::vector<std::string>(rows.at(i).begin(), rows[i].begin() + size);
+  };
+  using Row = std::vector<std::string>;
+  CHECK(rows[1] == Row{"lr", "0.1", "0.001", "x.yaml:1",
+                       fmt::format("test/config/resolved_test.cc:{}", lr_line)});
+  CHECK(row(2, 4) == Row{"wd", "0.5", "0.5", "default"});
+  CHECK(row(3, 4) == Row{"seed", "5", "-", "--set"});
+  CHECK(row(4, 4) == Row{"model", "...", "-", "x.yaml:2"});
+  CHECK(row(5, 4) == Row{"model.width", "3", "1", "x.yaml:2"});
+  CHECK(row(6, 4) == Row{"pp", "resize(224)", "-", "x.yaml:3"});
+  CHECK(row(7, 5) == Row{"pp[0]:", "resize.size", "224", "-", "x.yaml:3"});
+}
+
+TEST_CASE("YAML and JSON texts keep the values") {
+  const Config c = parse_config(
+      "a: '1'\nb: 1\nc: .5\nd: \"x\\ny\\t\\\\\\\"\\x01 é\"\ne: 'null'\nf: ~\ng: []\nh: {}\n"
+      "i: [a, 'b, c', [1, {k: v}]]\n'odd: key': '#no'\nj: $${X}\nk: 'true'\nl: true\nm: '- x'\nn: "
+      "-x\no: ''\n"
+      "p: .inf\nq: 010\nr: '$$$${a}'\n\"<<\": 'a b'\ns: a#b\nt: 'x '\nu: '---'\nv: |\n  two\n  "
+      "lines\n",
+      "x.yaml");
+  CHECK(
+      c.json() ==
+      R"({"a": "1", "b": 1, "c": 0.5, "d": "x\ny\t\\\"\u0001 é", "e": "null", "f": null, "g": [], "h": {}, )"
+      R"("i": ["a", "b, c", [1, {"k": "v"}]], "odd: key": "#no", "j": "${X}", "k": "true", "l": true, "m": "- x", )"
+      R"("n": "-x", "o": "", "p": ".inf", "q": "010", "r": "$$${a}", "<<": "a b", "s": "a#b", "t": "x ", "u": "---", "v": "two\nlines\n"})");
+  const Config again = parse_config(c.yaml(), "y.yaml");
+  CHECK(again.json() == c.json());
+  CHECK(parse_config(again.yaml(), "z.yaml").yaml() == again.yaml());
+  CHECK(c.section("h").yaml() == "{}\n");
+}
+
+TEST_CASE("a config of sixty lines loads in two milliseconds") {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += fmt::format("key{}: {{a: 1, b: 'text', c: [1, 2, 3]}}\n", i);
+  double best = 1;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    parse_config(text, "x.yaml");
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  INFO(best);
+  CHECK(best < 0.002 * 8);  // slack for sanitizers and busy machines; it takes under 1 ms
+}

@@ -1,0 +1,174 @@
+// Resume is bitwise exact: weights, optimizer, averages, buffers and metric rows, after kill -9 and
+// after signals, with the real binary.
+#include <catch2/catch.hpp>
+#include <signal.h>
+#include <unistd.h>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/npz.h"
+#include "test/e2e/binary.h"
+
+namespace bv::test {
+namespace {
+
+// Dropout, mixup, augmentation, averaged weights, an evaluator between checkpoints.
+const char* const kConfig = R"(
+seed: 3
+num_classes: 10
+total_steps: 20
+input:
+  data: {name: digits, split: train}
+  batch_size: 96
+  pp: random_affine(shift=0.1, rotate=10)|value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+model: {widths: [16, 32], dense: 64, dropout: 0.3}
+loss: softmax_xent
+label_smoothing: 0.1
+mixup: {p: 0.3}
+optax_name: scale_by_adam
+optax: {mu_dtype: bfloat16}
+lr: 0.003
+wd: 0.001
+grad_clip_norm: 1.0
+schedule: {decay_type: cosine, warmup_steps: 4}
+ema: {decay: 0.9}
+log_training_steps: 3
+ckpt_steps: 5
+evals:
+  test:
+    type: classification
+    data: {name: digits, split: test}
+    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    log_steps: 4
+    ema: true
+)";
+
+struct State {
+  NamedTensors tensors;
+  std::vector<TextRow> rows;
+};
+
+State final_state(const std::string& workdir) {
+  NamedTensors copies;
+  for (const auto& [name, value] : Checkpointer::load(workdir).tensors) copies.emplace(name, value.clone());
+  return {copies, repeatable_rows(workdir)};
+}
+
+void check_same(const State& a, const State& b) {
+  REQUIRE(a.tensors.size() == b.tensors.size());
+  for (const auto& [name, value] : a.tensors) {
+    INFO(name);
+    REQUIRE(b.tensors.count(name) == 1);
+    const at::Tensor& other = b.tensors.at(name);
+    REQUIRE(value.scalar_type() == other.scalar_type());
+    REQUIRE(value.nbytes() == other.nbytes());
+    CHECK(std::memcmp(value.const_data_ptr(), other.const_data_ptr(), value.nbytes()) == 0);
+  }
+  CHECK(a.rows == b.rows);
+}
+
+struct Fixture {
+  TempDir dir;
+  std::string config = dir / "c.yaml";
+  Fixture() { write(config, kConfig); }
+  std::vector<std::string> args(const std::string& workdir) const { return {"--config", config, "--workdir", dir / workdir}; }
+  const State& reference() {
+    if (reference_.tensors.empty()) {
+      const Finished whole = run(args("whole"));
+      INFO(whole.err);
+      REQUIRE(whole.code == 0);
+      reference_ = final_state(dir / "whole");
+    }
+    return reference_;
+  }
+
+ private:
+  State reference_;
+};
+
+}  // namespace
+
+TEST_CASE("20 steps equal 10, kill -9, 10") {
+  Fixture f;
+  // Dies at once after the checkpoint of step 10 is committed (the third: 1, 5, 10), before its
+  // evaluators and its row.
+  const Finished killed = run(f.args("cut"), {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"}});
+  REQUIRE(killed.code == 137);
+  const Finished resumed = run(f.args("cut"));
+  INFO(resumed.err);
+  REQUIRE(resumed.code == 0);
+  check_same(f.reference(), final_state(f.dir / "cut"));
+}
+
+TEST_CASE("kill -9 at random moments, again and again, changes nothing") {
+  Fixture f;
+  uint64_t random = 12345;
+  int kills = 0;
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    Child child(f.args("cut"));
+    random = random * 6364136223846793005 + 1442695040888963407;
+    usleep(static_cast<useconds_t>(200000 + random % 500000));
+    child.kill(SIGKILL);
+    const Finished finished = child.wait();
+    if (finished.code == 0) break;
+    INFO(finished.err);
+    REQUIRE(finished.code == 128 + SIGKILL);
+    ++kills;
+  }
+  const Finished last = run(f.args("cut"));
+  INFO(last.err);
+  REQUIRE(last.code == 0);
+  INFO(kills << " kills");
+  CHECK(kills > 0);
+  check_same(f.reference(), final_state(f.dir / "cut"));
+}
+
+TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the documented code") {
+  Fixture f;
+  for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGUSR1, 75}}) {
+    const std::string name = "cut" + std::to_string(signal);
+    auto args = f.args(name);
+    args.insert(args.end(), {"--set", "total_steps=100000"});
+    Child child(args);
+    const std::string first = f.dir / (name + "/ckpt/step-5");
+    for (int i = 0; i < 1000 && !exists(first); ++i) usleep(10000);
+    REQUIRE(exists(first));
+    child.kill(signal);
+    const Finished stopped = child.wait();
+    INFO(stopped.err);
+    CHECK(stopped.code == code);
+    const Restored saved = Checkpointer::load(f.dir / name);
+    CHECK(saved.step >= 5);
+    CHECK(stopped.err.find("at step " + std::to_string(saved.step) + ";") != std::string::npos);
+  }
+}
+
+TEST_CASE("a finished run is finished: exit 0 at once; a raised total goes on") {
+  Fixture f;
+  const State& whole = f.reference();
+  const Finished again = run(f.args("whole"));
+  CHECK(again.code == 0);
+  CHECK(again.err.find("finished already, at step 20") != std::string::npos);
+  CHECK(repeatable_rows(f.dir / "whole") == whole.rows);
+  auto more = f.args("whole");
+  more.insert(more.end(), {"--set", "total_steps=24"});
+  const Finished raised = run(more);
+  INFO(raised.err);
+  CHECK(raised.code == 0);
+  CHECK(Checkpointer::load(f.dir / "whole").step == 24);
+}
+
+TEST_CASE("the number of loader threads changes nothing") {
+  Fixture f;
+  for (const char* threads : {"1", "8"}) {
+    auto args = f.args(std::string("t") + threads);
+    args.insert(args.end(), {"--set", std::string("input.threads=") + threads});
+    const Finished finished = run(args);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    check_same(f.reference(), final_state(f.dir / (std::string("t") + threads)));
+  }
+}
+
+}  // namespace bv::test

@@ -1,0 +1,66 @@
+// A source for tests of the loader: image (6, 5, 3) uint8 of noise, label = the index.
+#pragma once
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/input/op.h"
+#include "lib/input/source.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+
+class FakeSource : public Source {
+ public:
+  explicit FakeSource(int64_t size, bool array = false) : size_(size), array_(array) {}
+
+  std::function<void(int64_t)> on_read;              // may wait or throw
+  std::function<void(int64_t, Example&)> transform;  // may change the example
+
+  std::vector<std::string> splits() const override { return {"train"}; }
+  int64_t size(size_t) const override { return size_; }
+  bool is_array() const override { return array_; }
+  std::string describe(size_t, int64_t index) const override {
+    return fmt::format("train/{}.png", index);
+  }
+  SyntheticForm synthetic_form() const override { return {}; }
+
+  Example read(size_t, int64_t index) const override {
+    if (on_read) on_read(index);
+    at::Tensor image = at::empty({6, 5, 3}, at::kByte);
+    Rng rng(1, Purpose::synthetic, static_cast<uint64_t>(index));
+    for (int i = 0; i < 90; ++i) image.data_ptr<uint8_t>()[i] = rng.bits() & 255;
+    Example example{{"image", image}, {"label", at::scalar_tensor(index, at::kLong)}};
+    if (transform) transform(index, example);
+    return example;
+  }
+
+  Example read_batch(size_t split, std::span<const int64_t> indices) const override {
+    std::map<std::string, std::vector<at::Tensor>> columns;
+    for (const int64_t index : indices) {
+      for (auto& [key, value] : read(split, index)) columns[key].push_back(value);
+    }
+    Example batch;
+    for (auto& [key, values] : columns) batch[key] = at::stack(values);
+    return batch;
+  }
+
+ private:
+  const int64_t size_;
+  const bool array_;
+};
+
+inline std::shared_ptr<const Dataset> dataset(std::shared_ptr<const Source> source) {
+  return std::make_shared<Dataset>(std::move(source), "train", Place{});
+}
+inline std::shared_ptr<const Pipeline> pipeline(const std::string& text) {
+  return std::make_shared<Pipeline>(text, Place{"pp"});
+}
+
+}  // namespace bv

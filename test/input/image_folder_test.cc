@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "lib/input/folder_index.h"
+#include "lib/input/image/complete.h"
+#include "lib/input/image/decode.h"
+#include "lib/input/image/jpeg.h"
+#include "lib/input/source.h"
+#include "lib/util/rng.h"
+#include "test/input/files.h"
+
+using namespace bv;
+
+namespace {
+
+std::string jpeg(int value) {
+  const at::Tensor bytes = encode_jpeg(at::full({8, 8, 3}, value, at::kByte), 90);
+  return {bytes.const_data_ptr<char>(), static_cast<size_t>(bytes.numel())};
+}
+
+// An image folder, and a cache of its own.
+struct Folder : TempFolder {
+  Folder() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
+  ~Folder() { unsetenv("XDG_CACHE_HOME"); }
+
+  std::shared_ptr<const Dataset> open_data(const std::string& rest = "") const {
+    const Config config =
+        parse_config("name: image_folder\ndata_dir: " + path() + "\n" + rest, "t.yaml");
+    const auto open = prepare_data(config, {});
+    throw_problems(config);
+    return open();
+  }
+  std::string problem(const std::string& rest = "") const {
+    return error_of(Exit::usage, [&] { open_data(rest); });
+  }
+  std::vector<std::string> files(const std::string& rest = "") const {
+    const auto data = open_data(rest);
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < data->size(); ++i) names.push_back(data->describe(i));
+    return names;
+  }
+  std::string index_file() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache.path())) {
+      if (entry.is_regular_file()) return entry.path();
+    }
+    return "";
+  }
+
+  TempFolder cache;
+};
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("root/class: one split, sorted by bytes", "[image_folder]") {
+  const Folder folder;
+  for (const char* name : {"dog/b.jpg", "dog/B.JPEG", "cat/10.jpg", "cat/9.jpg", "Zebra/x.Jpg"}) {
+    folder.write(name, jpeg(100));
+  }
+  folder.write("cat/notes.txt", "not an image");
+  folder.write("cat/.hidden.jpg", "");
+  folder.write(".git/x.jpg", "");
+  folder.write("README", "");
+  CHECK(folder.files() ==
+        Names{"Zebra/x.Jpg", "cat/10.jpg", "cat/9.jpg", "dog/B.JPEG", "dog/b.jpg"});
+  const auto data = folder.open_data();
+  CHECK(data->source().class_names() == Names{"Zebra", "cat", "dog"});
+  CHECK(data->source().splits() == Names{"train"});
+  CHECK_FALSE(data->is_array());
+  CHECK(data->read(1).at("label").item<int64_t>() == 1);
+  CHECK(data->read(4).at("label").item<int64_t>() == 2);
+  const at::Tensor bytes = data->read(3).at("image");
+  CHECK(std::string(bytes.const_data_ptr<char>(), bytes.numel()) == jpeg(100));
+}
+
+TEST_CASE("root/split/class: classes are those of all splits", "[image_folder]") {
+  const Folder folder;
+  for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg", "val/ant/1.jpg", "val/dog/1.jpg",
+                           "extra/dog/1.jpg"}) {
+    folder.write(name, jpeg(100));
+  }
+  folder.make("docs");
+  const auto val = folder.open_data("split: val");
+  CHECK(val->source().splits() == Names{"extra", "train", "val"});
+  CHECK(val->source().class_names() == Names{"ant", "cat", "dog"});
+  CHECK(folder.files("split: val") == Names{"val/ant/1.jpg", "val/dog/1.jpg"});
+  CHECK(val->read(1).at("label").item<int64_t>() == 2);
+  CHECK(folder.files("split: val+extra").size() == 3);
+  CHECK_THAT(folder.problem("split: test"), Catch::Contains("unknown split 'test'") &&
+                                                Catch::Contains("known: extra, train, val"));
+}
+
+TEST_CASE("slices of a folder mix the classes", "[image_folder]") {
+  const Folder folder;
+  for (const char* name : {"ant", "bee", "cat", "dog"}) {
+    for (int i = 0; i < 25; ++i) folder.write(fmt::format("{}/{:02}.jpg", name, i), jpeg(100));
+  }
+  const Names first = folder.files("split: 'train[:80%]'");
+  const Names rest = folder.files("split: 'train[80%:]'");
+  std::set<std::string> together(first.begin(), first.end());
+  together.insert(rest.begin(), rest.end());
+  CHECK(first.size() == 80);
+  CHECK(rest.size() == 20);
+  CHECK(together.size() == 100);
+  CHECK(folder.open_data("split: 'train[:80%]'")->missing_classes().empty());
+  // Three images hold at most three of the four classes.
+  CHECK_THAT(folder.open_data("split: 'train[:3]'")->missing_classes(),
+             Catch::StartsWith("split 'train[:3]' has no example of "));
+}
+
+TEST_CASE("the index is remembered until a folder changes", "[image_folder]") {
+  const Folder folder;
+  folder.write("cat/1.jpg", jpeg(100));
+  folder.write("dog/1.jpg", jpeg(100));
+  const Names classes = {"cat", "dog"};
+
+  // A folder changed this moment may change again within its time stamp: nothing is remembered.
+  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  CHECK(folder.index_file().empty());
+
+  folder.age();
+  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  CHECK_FALSE(folder.index_file().empty());
+  CHECK(FolderIndex(folder.path(), classes).from_cache());
+  const Names before = folder.files();
+
+  // Content is not looked at again, so the head and tail checks are not repeated ...
+  folder.write("cat/1.jpg", "broken");
+  CHECK(FolderIndex(folder.path(), classes).from_cache());
+  CHECK(folder.files() == before);
+  // ... until a file is added.
+  folder.write("cat/2.jpg", jpeg(100));
+  CHECK(folder.problem() ==
+        (folder / "cat/1.jpg") + ": error: not a JPEG or PNG image: it begins with 62 72 6F 6B");
+  folder.write("cat/1.jpg", jpeg(100));
+  CHECK(folder.files() == Names{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
+
+  // A new class, and one that went away.
+  folder.age();
+  CHECK(folder.files().size() == 3);
+  folder.write("ant/1.jpg", jpeg(100));
+  CHECK(folder.files() == Names{"ant/1.jpg", "cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
+  std::filesystem::remove_all(folder / "cat");
+  CHECK(folder.files() == Names{"ant/1.jpg", "dog/1.jpg"});
+}
+
+TEST_CASE("a broken index is built again", "[image_folder]") {
+  const Folder folder;
+  for (int i = 0; i < 5; ++i) folder.write(fmt::format("cat/{}.jpg", i), jpeg(100));
+  folder.age();
+  const Names classes = {"cat"};
+  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  const std::string file = folder.index_file();
+  const std::string good = slurp(file);
+  const Names names = folder.files();
+  Rng rng(1, Purpose::synthetic, 0);
+  for (int i = 0; i < 200; ++i) {
+    std::string bad = good;
+    bad[rng.below(static_cast<int64_t>(bad.size()))] ^= static_cast<char>(1 + rng.below(255));
+    if (i % 4 == 0) bad.resize(rng.below(static_cast<int64_t>(bad.size())));
+    std::ofstream(file, std::ios::binary) << bad;
+    CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+    CHECK(slurp(file) == good);
+  }
+  // A right checksum over a wrong text.
+  for (const std::string& payload :
+       {std::string("bvtrain image folder 1"), std::string(""), std::string(100, '\0')}) {
+    std::ofstream(file, std::ios::binary) << fmt::format("{:016x}\n", hash64(payload)) << payload;
+    CHECK(folder.files() == names);
+  }
+}
+
+TEST_CASE("a cache that can't be written does no harm", "[image_folder]") {
+  const Folder folder;
+  folder.write("cat/1.jpg", jpeg(100));
+  folder.age();
+  const std::string file = folder.cache.write("file", "");
+  setenv("XDG_CACHE_HOME", file.c_str(), 1);
+  CHECK(folder.files() == Names{"cat/1.jpg"});
+}
+
+TEST_CASE("broken folders", "[image_folder]") {
+  const Folder folder;
+  CHECK(folder.problem() == "t.yaml:2:11: error: no class folders in '" + folder.path() +
+                                "': expected <class>/*.jpg or <split>/<class>/*.jpg");
+  const std::string good = jpeg(100);
+  folder.write("train/cat/1.jpg", good);
+  folder.make("train/dog");
+  CHECK(folder.problem() == (folder / "train/dog") + ": error: class 'dog' has no images");
+  folder.write("train/dog/17.jpg", good.substr(0, good.size() - 2));
+  CHECK(folder.problem() ==
+        (folder / "train/dog/17.jpg") +
+            fmt::format(": error: not a complete JPEG: no end marker (file is {} bytes)",
+                        good.size() - 2));
+  // All together, in order.
+  folder.write("train/cat/2.png", "");
+  folder.write("train/cat/3.gif", "GIF89a.....");
+  folder.write("train/cat/4.jpg", "version https://git-lfs.github.com/spec/v1\noid sha256:12\n");
+  CHECK(folder.problem() ==
+        (folder / "train/cat/2.png") + ": error: the file is empty\n" +
+            (folder / "train/cat/3.gif") +
+            ": error: GIF images are not supported: convert it to JPEG or PNG\n" +
+            (folder / "train/cat/4.jpg") +
+            ": error: this is a git-LFS pointer, not the image itself: run 'git lfs pull' where it "
+            "came from\n" +
+            (folder / "train/dog/17.jpg") +
+            fmt::format(": error: not a complete JPEG: no end marker (file is {} bytes)",
+                        good.size() - 2));
+  for (int i = 0; i < 30; ++i) folder.write(fmt::format("train/ant/{:02}.jpg", i), "x");
+  const std::string many = folder.problem();
+  CHECK(std::count(many.begin(), many.end(), '\n') == 20);
+  CHECK_THAT(many, Catch::EndsWith("\n... and 14 more"));
+}
+
+TEST_CASE("a file that goes away is a data error of its example", "[image_folder]") {
+  const Folder folder;
+  folder.write("cat/1.jpg", jpeg(100));
+  const auto data = folder.open_data();
+  std::filesystem::remove(folder / "cat/1.jpg");
+  CHECK(error_of(Exit::data, [&] { data->read(0); }) == "can't be read: No such file or directory");
+}
+
+TEST_CASE("completeness of images", "[image_folder]") {
+  const TempFolder temp;
+  const auto of = [&](const std::string& content) {
+    return incomplete_image(temp.write("x.jpg", content));
+  };
+  const std::string good = jpeg(100);
+  CHECK(of(good).empty());
+  // A long comment before the frame header, and megabytes behind the end marker, are fine.
+  const std::string comment = std::string("\xFF\xFE\xFF\xFF", 4) + std::string(65533, 'c');
+  CHECK(of(good.substr(0, 2) + comment + comment + good.substr(2)).empty());
+  CHECK(of(good + std::string(100000, 'm')).empty());
+  // The end marker of a thumbnail in an APP1 segment is none.
+  const std::string thumbnail = std::string("\xFF\xE1\x00\x06\xFF\xD9zz", 8);
+  CHECK(of(good.substr(0, 2) + thumbnail + good.substr(2)).empty());
+  CHECK_THAT(of(good.substr(0, 2) + thumbnail + good.substr(2, good.size() - 4)),
+             Catch::Contains("no end marker"));
+  // Every shorter file is incomplete.
+  for (size_t n = 0; n < good.size(); ++n) {
+    if (of(good.substr(0, n)).empty()) CHECK(n == good.size());
+  }
+  const size_t frame = good.find("\xFF\xC0");
+  REQUIRE(frame != std::string::npos);
+  std::string zero = good;
+  zero[frame + 5] = zero[frame + 6] = 0;
+  CHECK(of(zero) ==
+        "not a valid JPEG: image of 0 x 8 pixels: at most 65500 a side and 268435456 in all");
+  CHECK(of(good.substr(0, 4)) == "not a complete JPEG: no frame header (file is 4 bytes)");
+
+  const std::string png = slurp(shared_file("golden/pp/rgba.png"));
+  if (png.empty()) return;
+  CHECK(of(png).empty());
+  for (size_t n = 0; n < png.size() - 8; ++n) {
+    if (of(png.substr(0, n)).empty()) CHECK(n == png.size());
+  }
+  CHECK(of(png.substr(0, 1000)) == "not a complete PNG: no IEND chunk (file is 1000 bytes)");
+}

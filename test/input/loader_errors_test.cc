@@ -1,0 +1,300 @@
+// What a loader does with examples that fail: the batch, the text, the exit code, the budget.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <new>
+#include <set>
+
+#include "lib/input/loader.h"
+#include "lib/input/shuffle.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/input/fake_source.h"
+
+namespace bv {
+namespace {
+
+constexpr uint64_t kSeed = 77;
+
+LoaderOptions options(int64_t batch_size, int threads, int64_t budget, bool shuffled = false) {
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  options.threads = threads;
+  options.seed = kSeed;
+  options.shuffle = shuffled;
+  options.error_budget = budget;
+  return options;
+}
+
+// A source whose examples `bad` fail, as a room's error does.
+std::shared_ptr<FakeSource> failing(int64_t size, std::set<int64_t> bad, bool array = false) {
+  const auto source = std::make_shared<FakeSource>(size, array);
+  source->on_read = [bad](int64_t index) {
+    if (!bad.contains(index)) return;
+    throw Error::in("input.fake", Exit::data, fmt::format("train/{}.png: truncated", index));
+  };
+  return source;
+}
+
+std::vector<int64_t> next_labels(Loader& loader) {
+  const at::Tensor& values = loader.next().at("label");
+  return {values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.numel()};
+}
+
+struct Thrown {
+  std::string text;
+  Exit code = Exit::ok;
+};
+template <class F>
+Thrown thrown(const F& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return {error.what(), error.code()};
+  }
+  return {};
+}
+Thrown next_error(Loader& loader) {
+  return thrown([&] { loader.next(); });
+}
+
+// What `run` writes to stderr.
+template <class F>
+std::string captured_stderr(const F& run) {
+  const std::string file = fmt::format("/tmp/loader_errors_test.{}", getpid());
+  std::fflush(stderr);
+  const int saved = dup(2);
+  FILE* const to = std::fopen(file.c_str(), "w");
+  dup2(fileno(to), 2);
+  run();
+  std::fflush(stderr);
+  dup2(saved, 2);
+  close(saved);
+  std::fclose(to);
+  const std::string text = read_file(file);
+  unlink(file.c_str());
+  return text;
+}
+
+TEST_CASE("a failing example is an error of its batch") {
+  const bool array = GENERATE(false, true);
+  for (const int threads : {1, 2, 8}) {
+    // 21 and 22 are in the third batch of 10; 35 would fail too, but comes later.
+    Loader loader(dataset(failing(40, {22, 21, 35}, array)), pipeline(""), options(10, threads, 0));
+    CHECK(next_labels(loader)[9] == 9);
+    CHECK(next_labels(loader)[9] == 19);
+    for (int again = 0; again < 2; ++again) {
+      const Thrown error = next_error(loader);
+      CHECK(error.text == "[input] train/21.png: truncated");
+      CHECK(error.code == Exit::data);
+    }
+    CHECK(loader.errors() == 1);
+    loader.seek(4);
+    CHECK(next_labels(loader)[9] == 9);
+  }
+}
+
+TEST_CASE("an example that fails before the first batch is no error yet") {
+  // The shapes then come from another one.
+  Loader loader(dataset(failing(40, {0, 1})), pipeline(""), options(10, 2, 0));
+  loader.seek(2);
+  CHECK(next_labels(loader)[0] == 20);
+  loader.seek(0);
+  CHECK(next_error(loader).text == "[input] train/0.png: truncated");
+  Loader none(dataset(failing(3, {0, 1, 2})), pipeline(""), options(2, 2, 3));
+  CHECK(next_error(none).text == "[input] train/0.png: truncated");
+}
+
+TEST_CASE("exceptions become one line that names the example once") {
+  std::function<void()> raise;
+  const auto source = std::make_shared<FakeSource>(4);
+  source->on_read = [&](int64_t index) {
+    if (index == 3) raise();
+  };
+  const auto line = [&](std::function<void()> exception) {
+    raise = std::move(exception);
+    Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+    return next_error(loader);
+  };
+  const auto data_error = [](std::string_view where, std::string_view why) {
+    return [=] { throw Error(Exit::data, where, why); };
+  };
+  CHECK(line(data_error("", "too short")).text == "[input] train/3.png: too short");
+  CHECK(line(data_error("train/3.png", "too short")).text == "[input] train/3.png: too short");
+  CHECK(line(data_error("train/3.png @ offset 7", "not a marker")).text ==
+        "[input] train/3.png: train/3.png @ offset 7: error: not a marker");
+  CHECK(line([] { throw Error::in("pp", Exit::data, "[1, 2] is no size"); }).text ==
+        "[input] train/3.png: [1, 2] is no size");
+  CHECK(line([] { throw std::runtime_error("first\nsecond"); }).text ==
+        "[input] train/3.png: first");
+  CHECK(line([] { at::full({2}, 1).add_(at::full({3}, 1)); }).text ==
+        "[input] train/3.png: The size of tensor a (2) must match the size of tensor b (3) at "
+        "non-singleton dimension 0");
+  CHECK(line([] { throw 7; }).text == "[input] train/3.png: unknown exception");
+
+  CHECK(line([] { throw std::runtime_error("x"); }).code == Exit::data);
+  CHECK(line([] { throw Error(Exit::usage, "", "x"); }).code == Exit::data);
+  CHECK(line([] { throw Error(Exit::internal, "", "x"); }).code == Exit::internal);
+  CHECK(line([] { throw std::bad_alloc(); }).code == Exit::memory);
+  CHECK(line([] { throw std::bad_alloc(); }).text == "[input] train/3.png: out of memory");
+}
+
+TEST_CASE("only what is wrong with an example counts against the budget") {
+  const auto source = std::make_shared<FakeSource>(4);
+  Exit code = Exit::data;
+  source->on_read = [&](int64_t index) {
+    if (index == 3) throw Error(code, "", "bad");
+  };
+  for (code = Exit::data; const Exit each : {Exit::usage, Exit::internal, Exit::memory}) {
+    code = each;
+    Loader loader(dataset(source), pipeline(""), options(4, 1, 4));
+    CHECK(next_error(loader).text == "[input] train/3.png: bad");
+  }
+}
+
+TEST_CASE("in training another example takes the place of one that fails") {
+  const bool array = GENERATE(false, true);
+  const std::set<int64_t> bad = {4, 7, 20, 21, 22, 23, 24, 25, 26, 27, 28};
+  const std::string warnings = captured_stderr([&] {
+    for (const int threads : {1, 8}) {
+      Loader loader(dataset(failing(30, bad, array)), pipeline("flip_lr"),
+                    options(11, threads, 11, true));
+      const auto clean = dataset(std::make_shared<FakeSource>(30, array));
+      for (int64_t b = 0; b < 6; ++b) {  // more than two epochs: each counts once
+        const Batch& batch = loader.next();
+        for (int64_t i = 0; i < 11; ++i) {
+          const int64_t p = b * 11 + i;
+          int64_t index = shuffle(kSeed, p / 30, p % 30, 30);
+          Rng replacement(kSeed, Purpose::shuffle, p);
+          while (bad.contains(index)) index = replacement.below(30);
+          Example wanted = clean->read(index);
+          Rng rng(kSeed, Purpose::augment, p);
+          pipeline("flip_lr")->apply(wanted, rng);
+          REQUIRE(batch.at("label")[i].item<int64_t>() == index);
+          REQUIRE(at::equal(batch.at("image")[i], wanted["image"]));
+        }
+      }
+      CHECK(loader.errors() == 11);
+    }
+  });
+  const std::vector<std::string> lines = split(trim(warnings), '\n');
+  REQUIRE(lines.size() == 22);  // 10 and a last one, for each loader
+  CHECK_THAT(lines[0], Catch::Contains(".png: truncated (another example takes its place)"));
+  CHECK_THAT(lines[10], Catch::Contains("further examples that fail are counted, not listed"));
+  CHECK(std::equal(lines.begin(), lines.begin() + 11, lines.begin() + 11));  // threads: no matter
+}
+
+TEST_CASE("above the budget the next failing example stops the run") {
+  captured_stderr([] {
+    for (const int threads : {1, 8}) {
+      Loader loader(dataset(failing(4000, {3, 5, 17, 36})), pipeline(""), options(10, threads, 2));
+      loader.next();
+      CHECK(loader.errors() == 2);
+      const Thrown error = next_error(loader);
+      CHECK(error.text ==
+            "[input] train/17.png: truncated (3 examples failed, the error budget is 2)");
+      CHECK(error.code == Exit::data);
+      CHECK(next_error(loader).text == error.text);
+    }
+  });
+}
+
+TEST_CASE("replacements end when nothing can be read") {
+  std::set<int64_t> bad;
+  for (int64_t i = 1; i < 1000; ++i) bad.insert(i);
+  captured_stderr([&] {
+    Loader loader(dataset(failing(1000, bad)), pipeline(""), options(10, 2, 100000));
+    loader.seek(1);
+    CHECK_THAT(next_error(loader).text,
+               Catch::EndsWith(".png: truncated (the last of 20 replacements in a row)"));
+  });
+}
+
+TEST_CASE("in evaluation a failing example is masked out") {
+  const bool array = GENERATE(false, true);
+  const std::string warnings = captured_stderr([&] {
+    LoaderOptions given = options(4, 2, 1);
+    given.evaluation = true;
+    given.prefetch = 0;
+    Loader loader(dataset(failing(6, {2}, array)), pipeline(""), given);
+    for (int pass = 0; pass < 2; ++pass) {
+      loader.seek(0);
+      CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 0, 3});
+      loader.seek(0);
+      const Batch& batch = loader.next();
+      CHECK(!batch.at("_mask")[2].item<bool>());
+      CHECK(batch.at("_mask").sum().item<int64_t>() == 3);
+      CHECK(batch.at("image")[2].sum().item<int64_t>() == 0);
+      CHECK(loader.errors() == 1);
+    }
+  });
+  CHECK_THAT(warnings, Catch::EndsWith("[input] train/2.png: truncated (left out)\n"));
+}
+
+TEST_CASE("examples that do not fit together stop at once, whatever the budget") {
+  const bool array = GENERATE(false, true);
+  const auto line = [&](std::function<void(Example&)> transform) {
+    const auto source = std::make_shared<FakeSource>(40, array);
+    source->transform = [=](int64_t index, Example& example) {
+      if (index == 17) transform(example);
+    };
+    Loader loader(dataset(source), pipeline(""), options(10, 2, 5));
+    loader.next();
+    const Thrown error = next_error(loader);
+    CHECK(error.code == Exit::data);
+    return error.text;
+  };
+  CHECK(line([](Example& example) {
+          example["image"] = at::full({3, 5, 3}, 1, at::kByte);
+        }) ==
+        "[input] train/17.png: feature 'image' has shape (3, 5, 3), in other examples (6, 5, 3): "
+        "add an op such as resize or random_crop to pp that makes all shapes equal");
+  CHECK(line([](Example& example) { example["image"] = example["image"].to(at::kFloat); }) ==
+        "[input] train/17.png: feature 'image' is float32, in other examples uint8");
+  CHECK(line([](Example& example) { example.erase("label"); }) ==
+        "[input] train/17.png: feature 'label' is missing, other examples have it");
+  CHECK(line([](Example& example) { example["extra"] = example["label"]; }) ==
+        "[input] train/17.png: feature 'extra' is not in the other examples: make all alike, or "
+        "drop('extra')");
+  CHECK(line([](Example& example) { example["zz"] = example["label"]; }) ==
+        "[input] train/17.png: feature 'zz' is not in the other examples: make all alike, or "
+        "drop('zz')");
+}
+
+TEST_CASE("encoded images that nobody decodes are an error with its own hint") {
+  const auto source = std::make_shared<FakeSource>(4);
+  source->transform = [](int64_t index, Example& example) {
+    example["image"] = at::full({100 + index}, 1, at::kByte);
+  };
+  Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+  CHECK(next_error(loader).text ==
+        "[input] train/1.png: feature 'image' has shape (101), in other examples (100): add "
+        "decode to pp, or leave the feature out with keep(...)");
+}
+
+TEST_CASE("a batch that can't be allocated is an error of memory") {
+  Loader loader(dataset(std::make_shared<FakeSource>(4)), pipeline(""),
+                options(int64_t{1} << 60, 1, 0));
+  const Thrown error = next_error(loader);
+  CHECK(error.code == Exit::memory);
+  CHECK_THAT(error.text, Catch::StartsWith("[input] no memory for 3 batches of feature 'image' "
+                                           "(1152921504606846976, 6, 5, 3) (uint8, "));
+}
+
+TEST_CASE("first_example reports its failure as one of the input, before the run") {
+  const Thrown error =
+      thrown([] { Loader::first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
+  CHECK(error.text == "[input] train/0.png: truncated");
+  CHECK(error.code == Exit::usage);
+}
+
+TEST_CASE("an empty data set is refused") {
+  const Thrown error = thrown(
+      [] { Loader(dataset(std::make_shared<FakeSource>(0)), pipeline(""), options(4, 1, 0)); });
+  CHECK(error.code == Exit::usage);
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,344 @@
+// What a loader delivers: which examples, in which order, in which memory, by which threads.
+#include "lib/input/loader.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "lib/input/shuffle.h"
+#include "test/input/fake_source.h"
+
+namespace bv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kSeed = 77;
+constexpr const char* kRandomOps = "flip_lr|random_crop(4)|value_range(-1, 1)";
+constexpr const char* kBatchedOps = "flip_lr|value_range(-1, 1)";  // all have a batched form
+
+LoaderOptions options(int64_t batch_size, int threads = 2) {
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  options.threads = threads;
+  options.seed = kSeed;
+  return options;
+}
+
+bool same(const Example& a, const Example& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) {
+           return x.first == y.first && x.second.scalar_type() == y.second.scalar_type() &&
+                  at::equal(x.second, y.second);
+         });
+}
+
+Example row(const Batch& batch, int64_t i) {
+  Example example;
+  for (const auto& [key, value] : batch) example[key] = value[i];
+  return example;
+}
+
+std::vector<int64_t> labels(const Batch& batch, const char* key = "label") {
+  const at::Tensor& values = batch.at(key);
+  return {values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.numel()};
+}
+
+std::vector<int64_t> next_labels(Loader& loader) { return labels(loader.next()); }
+
+// The header's definition of the stream, computed here.
+Example expected(const Dataset& data, const Pipeline& pp, bool shuffled, int64_t position) {
+  const int64_t n = data.size();
+  Example example =
+      data.read(shuffled ? shuffle(kSeed, position / n, position % n, n) : position % n);
+  Rng rng(kSeed, Purpose::augment, static_cast<uint64_t>(position));
+  pp.apply(example, rng);
+  return example;
+}
+
+template <class Condition>
+bool soon(const Condition& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+// The threads of this process whose name begins with `name`.
+int threads_named(const std::string& name) {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    count += comm.starts_with(name);
+  }
+  return count;
+}
+
+TEST_CASE("batches are the stream that the header defines, with any number of threads") {
+  const bool array = GENERATE(false, true);
+  const std::string ops = array ? kBatchedOps : kRandomOps;
+  const auto data = dataset(std::make_shared<FakeSource>(23, array));
+  const auto pp = pipeline(ops);
+  REQUIRE((!array || pp->has_batched()));
+  for (const bool shuffled : {true, false}) {
+    for (const int64_t batch_size : {1, 7, 40}) {  // 40: more than the data
+      for (const int threads : {1, 2, 8}) {
+        for (const int prefetch : {0, 1, 3}) {
+          LoaderOptions given = options(batch_size, threads);
+          given.shuffle = shuffled;
+          given.prefetch = prefetch;
+          Loader loader(data, pp, given);
+          for (int64_t b = 0; b < 8; ++b) {
+            const Batch& batch = loader.next();
+            for (int64_t i = 0; i < batch_size; ++i) {
+              INFO("array " << array << ", shuffled " << shuffled << ", batch size " << batch_size
+                            << ", threads " << threads << ", batch " << b << ", row " << i);
+              REQUIRE(same(row(batch, i), expected(*data, *pp, shuffled, b * batch_size + i)));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks of stacked examples give the same bits as single examples") {
+  const auto pp = pipeline(kBatchedOps);
+  REQUIRE(pp->has_batched());
+  const auto stacked = dataset(std::make_shared<FakeSource>(701, true));
+  const auto single = dataset(std::make_shared<FakeSource>(701, false));
+  for (const int64_t batch_size : {9, 300, 1000}) {  // chunks of 8, 150, 256: the last is shorter
+    Loader a(stacked, pp, options(batch_size, 1));
+    Loader b(single, pp, options(batch_size, 2));
+    for (int i = 0; i < 3; ++i) REQUIRE(same(a.next(), b.next()));
+  }
+}
+
+TEST_CASE("every example of an epoch comes exactly once, in an order of its own") {
+  Loader loader(dataset(std::make_shared<FakeSource>(10)), pipeline(""), options(4));
+  std::vector<int64_t> stream;
+  for (int b = 0; b < 5; ++b) {  // two epochs; the third batch straddles them
+    for (const int64_t label : next_labels(loader)) stream.push_back(label);
+  }
+  const std::vector<int64_t> first(stream.begin(), stream.begin() + 10);
+  const std::vector<int64_t> second(stream.begin() + 10, stream.end());
+  CHECK(std::set<int64_t>(first.begin(), first.end()).size() == 10);
+  CHECK(std::set<int64_t>(second.begin(), second.end()).size() == 10);
+  CHECK(first != second);
+}
+
+TEST_CASE("without shuffling the rows come in order and wrap") {
+  LoaderOptions given = options(4);
+  given.shuffle = false;
+  Loader loader(dataset(std::make_shared<FakeSource>(3)), pipeline(""), given);
+  CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 2, 0});
+  CHECK(next_labels(loader) == std::vector<int64_t>{1, 2, 0, 1});
+}
+
+TEST_CASE("seek(b) equals running to b") {
+  const auto data = dataset(std::make_shared<FakeSource>(23));
+  const auto pp = pipeline(kRandomOps);
+  Loader steady(data, pp, options(5));
+  Loader jumping(data, pp, options(5));
+  for (int b = 0; b < 12; ++b) {
+    const Batch& batch = steady.next();
+    if (b % 3 != 2) continue;  // also where it stands, and back from where it stands
+    jumping.seek(b);
+    REQUIRE(same(batch, jumping.next()));
+    jumping.seek(b);
+    REQUIRE(same(batch, jumping.next()));
+  }
+  jumping.seek(int64_t{1} << 50);  // far on
+  REQUIRE(same(row(jumping.next(), 3), expected(*data, *pp, true, (int64_t{5} << 50) + 3)));
+}
+
+TEST_CASE("an evaluation is one pass in order, padded and masked") {
+  const bool array = GENERATE(false, true);
+  const auto data = dataset(std::make_shared<FakeSource>(10, array));
+  const auto pp = pipeline("value_range(-1, 1)");
+  for (const int prefetch : {0, 2}) {
+    LoaderOptions given = options(4);
+    given.evaluation = true;
+    given.prefetch = prefetch;
+    Loader loader(data, pp, given);
+    CHECK(loader.batches_per_pass() == 3);
+    std::set<const void*> memory;
+    for (int pass = 0; pass < 3; ++pass) {
+      loader.seek(0);
+      for (int64_t b = 0; b < 3; ++b) {
+        const Batch& batch = loader.next();
+        memory.insert(batch.at("image").data_ptr());
+        REQUIRE(batch.at("_mask").scalar_type() == at::kBool);
+        for (int64_t i = 0; i < 4; ++i) {
+          Example example = row(batch, i);
+          const bool real = 4 * b + i < 10;
+          CHECK(example.at("_mask").item<bool>() == real);
+          CHECK(example.at("_id").item<int64_t>() == (real ? 4 * b + i : 0));
+          example.erase("_mask");
+          example.erase("_id");
+          Example wanted = expected(*data, *pp, false, 4 * b + i);
+          if (!real) {
+            for (auto& [key, value] : wanted) value = at::zeros_like(value);
+          }
+          CHECK(same(example, wanted));
+        }
+      }
+      CHECK_THROWS_WITH(loader.next(), "internal: error: loader: no batch 3 in a pass of 3");
+    }
+    CHECK(memory.size() <= static_cast<size_t>(prefetch) + 1);
+  }
+}
+
+TEST_CASE("_mask and _id that pp made are kept") {
+  const auto source = std::make_shared<FakeSource>(3);
+  source->transform = [](int64_t index, Example& example) {
+    example["_id"] = at::scalar_tensor(100 + index, at::kLong);
+    example["_mask"] = at::scalar_tensor(0.5, at::kFloat);
+  };
+  LoaderOptions given = options(2);
+  given.evaluation = true;
+  Loader loader(dataset(source), pipeline(""), given);
+  CHECK(labels(loader.next(), "_id") == std::vector<int64_t>{100, 101});
+  const Batch& last = loader.next();
+  CHECK(labels(last, "_id") == std::vector<int64_t>{102, 0});
+  CHECK(last.at("_mask")[0].item<float>() == 0.5f);
+  CHECK(last.at("_mask")[1].item<float>() == 0);
+}
+
+TEST_CASE("tensors that are not contiguous are copied by value") {
+  const auto source = std::make_shared<FakeSource>(5);
+  source->transform = [](int64_t, Example& example) {
+    example["image"] = example["image"].transpose(0, 2);
+  };
+  const auto data = dataset(source);
+  const auto pp = pipeline("");
+  Loader loader(data, pp, options(5));
+  const Batch& batch = loader.next();
+  CHECK(batch.at("image").is_contiguous());
+  for (int i = 0; i < 5; ++i) CHECK(same(row(batch, i), expected(*data, *pp, true, i)));
+}
+
+TEST_CASE("batches are a ring of prefetch + 1, and workers run no further ahead") {
+  std::atomic<int> reads = 0;
+  const auto source = std::make_shared<FakeSource>(100);
+  source->on_read = [&](int64_t) { ++reads; };
+  for (const int prefetch : {0, 1, 2}) {
+    LoaderOptions given = options(4, 3);
+    given.prefetch = prefetch;
+    Loader loader(dataset(source), pipeline(""), given);
+    reads = 0;
+    std::this_thread::sleep_for(1ms);
+    CHECK(reads == 0);  // threads start at the first next()
+    std::set<const void*> memory;
+    for (int b = 0; b < 8; ++b) {
+      memory.insert(loader.next().at("image").data_ptr());
+      const int allowed = 1 + 4 * (b + 1 + prefetch);  // 1: for the shapes
+      CHECK(soon([&] { return reads == allowed; }));
+      std::this_thread::sleep_for(1ms);
+      CHECK(reads == allowed);
+    }
+    CHECK(memory.size() == static_cast<size_t>(prefetch) + 1);
+  }
+}
+
+TEST_CASE("a slow example holds up its own batch only") {
+  // Example 1 is not read before everything else that prefetching allows has been.
+  std::atomic<int> reads = 0;
+  std::atomic<bool> in_time = true;
+  const auto source = std::make_shared<FakeSource>(100);
+  source->on_read = [&](int64_t index) {
+    if (index == 1) in_time = soon([&] { return reads == 12; }) && in_time;
+    ++reads;
+  };
+  LoaderOptions given = options(4, 2);
+  given.shuffle = false;
+  Loader loader(dataset(source), pipeline(""), given);
+  CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(in_time);  // 12 = three batches, less example 1, and one read for the shapes
+  CHECK(next_labels(loader) == std::vector<int64_t>{4, 5, 6, 7});
+}
+
+TEST_CASE("a loader ends promptly whatever its workers do") {
+  std::atomic<int> reads = 0;
+  const auto source = std::make_shared<FakeSource>(1000);
+  source->on_read = [&](int64_t) {
+    ++reads;
+    std::this_thread::sleep_for(1ms);
+  };
+  const auto data = dataset(source);
+  const auto pp = pipeline("");
+  { Loader unused(data, pp, options(4)); }
+  {
+    Loader full(data, pp, options(2));
+    full.next();
+    CHECK(soon([&] { return reads == 7; }));  // then all workers wait for space
+  }
+  CHECK(threads_named("bv-load-") == 0);
+  auto busy = std::make_unique<Loader>(data, pp, options(200, 2));  // 0.1 s a batch
+  busy->next();
+  const auto begin = std::chrono::steady_clock::now();
+  const int before = reads;
+  busy->seek(5);
+  CHECK(reads <= before + 4);
+  busy->next();
+  const int later = reads;
+  busy.reset();
+  CHECK(reads <= later + 4);
+  CHECK(threads_named("bv-load-") == 0);
+  CHECK(std::chrono::steady_clock::now() - begin < 2s);
+}
+
+TEST_CASE("workers are named, and LibTorch's ops make no threads of their own in them") {
+  // Large enough that LibTorch would make a team for the sum, and MKL one for the product.
+  const auto compute = [] {
+    const at::Tensor ones = at::ones({512, 512});
+    at::mm(at::add(ones, ones), ones);
+  };
+  compute();  // the consumer's own team
+  const auto tasks = [] { return threads_named(""); };
+  const int before = tasks();
+  std::atomic<int> most = 0;
+  const auto source = std::make_shared<FakeSource>(50);
+  std::atomic<bool> started = false;
+  source->on_read = [&](int64_t) {
+    if (!started) return;
+    compute();
+    most = std::max(most.load(), tasks());
+  };
+  const auto data = dataset(source);
+  Loader loader(data, pipeline(""), options(8, 3));
+  started = true;
+  for (int b = 0; b < 4; ++b) loader.next();
+  CHECK(threads_named("bv-load-") == 3);
+  CHECK(most <= before + 3);
+}
+
+TEST_CASE("first_example is example 0 after pp, as if at position 0") {
+  const auto data = dataset(std::make_shared<FakeSource>(9));
+  const auto pp = pipeline(kRandomOps);
+  CHECK(same(Loader::first_example(*data, *pp, kSeed), expected(*data, *pp, false, 0)));
+}
+
+TEST_CASE("time spent waiting for data is counted") {
+  const auto source = std::make_shared<FakeSource>(9);
+  source->on_read = [](int64_t) { std::this_thread::sleep_for(5ms); };
+  Loader loader(dataset(source), pipeline(""), options(2, 1));
+  CHECK(loader.wait_seconds() == 0);
+  loader.next();
+  CHECK(loader.wait_seconds() > 0.01);
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,177 @@
+// What holds for every registered op: it can be made, is repeatable, leaves its input alone, keeps
+// its dtype rule, and gives the same bits in the batched form.
+#include "lib/util/text.h"
+#include "test/input/op_support.h"
+
+using namespace bv;
+
+namespace {
+
+struct Form {
+  std::vector<int64_t> shape;  // of one example's tensor; empty: a scalar
+  at::ScalarType in, out;
+};
+
+struct Case {
+  std::string call;
+  std::string in = "image", out = "image";  // keys
+  std::vector<Form> forms;
+  bool batched = true;
+};
+
+// Images of several sizes and channels, uint8 and float32; `out` is their dtype if none is given.
+std::vector<Form> images(std::optional<at::ScalarType> out = std::nullopt) {
+  std::vector<Form> forms;
+  for (const auto in : {at::kByte, at::kFloat}) {
+    for (const int64_t channels : {1, 2, 3, 4})
+      forms.push_back({{13, 18, channels}, in, out.value_or(in)});
+    forms.push_back({{40, 21, 3}, in, out.value_or(in)});
+  }
+  return forms;
+}
+
+std::vector<Form> any_dtype(std::vector<int64_t> shape) {
+  std::vector<Form> forms;
+  for (const auto dtype : {at::kByte, at::kFloat, at::kInt, at::kLong, at::kDouble}) {
+    forms.push_back({shape, dtype, dtype});
+  }
+  return forms;
+}
+
+std::vector<Form> labels(std::vector<int64_t> shape) {
+  return {{shape, at::kLong, at::kFloat},
+          {shape, at::kInt, at::kFloat},
+          {shape, at::kByte, at::kFloat}};
+}
+
+// At least one case for each registered op.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&](Case c) { all.push_back(std::move(c)); };
+  add({.call = "central_crop", .forms = images()});
+  add({.call = "central_crop(9)", .forms = any_dtype({13, 18, 3})});
+  add({.call = "clip_value_range",
+       .forms = {{{5, 6, 3}, at::kByte, at::kFloat}, {{5, 6, 3}, at::kFloat, at::kFloat}}});
+  add({.call = "copy('image', 'twin')", .out = "twin", .forms = any_dtype({4, 3})});
+  add({.call = "drop('other')", .forms = any_dtype({4, 3})});
+  add({.call = "flip_lr", .forms = images()});
+  add({.call = "flip_lr(inkey='image', outkey='mirror')",
+       .out = "mirror",
+       .forms = any_dtype({7, 33, 5})});
+  add({.call = "inception_crop", .forms = images(), .batched = false});
+  add({.call = "inception_crop(8)", .forms = images()});
+  add({.call = "inception_crop(12, area_min=30, method='bicubic', antialias=True)",
+       .forms = images()});
+  add({.call = "keep('image')", .forms = any_dtype({4, 3})});
+  add({.call = "onehot(10)", .in = "labels", .out = "labels", .forms = labels({})});
+  add({.call = "onehot(10, key='label', key_result='labels', on=0.9, off=0.02)",
+       .in = "label",
+       .out = "labels",
+       .forms = labels({3})});
+  add({.call = "onehot(10, multi=False)",
+       .in = "labels",
+       .out = "labels",
+       .forms = labels({2, 3})});
+  add({.call = "pad_to_shape(shape=[15, 20, 3], pad_value=7, where='both')",
+       .forms = any_dtype({13, 18, 3})});
+  add({.call = "pad_to_shape(shape=[6], key='labels')",
+       .in = "labels",
+       .out = "labels",
+       .forms = any_dtype({4})});
+  add({.call = "random_affine(shift=2, rotate=20, scale=[0.8, 1.2], fill=9)", .forms = images()});
+  add({.call = "random_affine(shift=0.2)", .forms = images()});
+  add({.call = "random_crop(9)", .forms = images()});
+  for (const std::string method :
+       {"nearest", "bilinear", "bicubic", "area", "lanczos3", "gaussian"}) {
+    for (const std::string antialias : {"False", "True"}) {
+      add({.call = fmt::format("resize(11, '{}', {})", method, antialias), .forms = images()});
+    }
+  }
+  add({.call = "resize_long(16)", .forms = images()});
+  add({.call = "resize_small(8)", .forms = images()});
+  add({.call = "reshape([-1, 6])", .forms = any_dtype({9, 4, 1})});
+  add({.call = "value_range(-1, 1)", .forms = images(at::kFloat)});
+  add({.call = "value_range(0, 1, in_min=[0, 10, 20], in_max=[255, 200, 100], clip_values=True)",
+       .forms = {{{9, 7, 3}, at::kByte, at::kFloat}, {{9, 7, 3}, at::kLong, at::kFloat}}});
+  add({.call = "vgg_value_range",
+       .forms = {{{50, 6, 3}, at::kByte, at::kFloat}, {{5, 6, 3}, at::kFloat, at::kFloat}}});
+  return all;
+}
+
+std::string op_name(const std::string& call) { return call.substr(0, call.find('(')); }
+
+at::Tensor example_input(const Case& c, const Form& form, uint64_t index) {
+  const at::Tensor values = noise(form.shape, form.in, index);
+  return c.in == "image" ? values : values.remainder(10);
+}
+
+void check_form(const Case& c, const Form& form) {
+  constexpr int64_t kCount = 6;
+  CAPTURE(c.call, c10::toString(form.in), form.shape);
+  const Pipeline pp = pipeline(c.call);
+  CHECK(pp.has_batched() == c.batched);
+
+  std::vector<at::Tensor> inputs, results;
+  std::vector<uint32_t> draws;  // the first number the op left to the next one
+  for (int64_t i = 0; i < kCount; ++i) {
+    const at::Tensor input = example_input(c, form, i);
+    const at::Tensor original = input.clone();
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      Example example = {{c.in, input}, {"other", at::zeros({})}};
+      Rng rng(7, Purpose::augment, i);
+      pp.apply(example, rng);
+      REQUIRE(example.count(c.out) == 1);
+      const at::Tensor result = example.at(c.out);
+      CHECK(result.scalar_type() == form.out);
+      CHECK(same_bits(input, original));
+      if (repeat == 0) {
+        results.push_back(result);
+        draws.push_back(rng.bits());
+      } else {
+        CHECK(same_bits(result, results.back()));
+      }
+    }
+    inputs.push_back(input);
+  }
+  if (!c.batched) return;
+
+  Example batch = {{c.in, at::stack(inputs)}, {"other", at::zeros({kCount})}};
+  const at::Tensor original = batch.at(c.in).clone(), input = batch.at(c.in);
+  std::vector<Rng> rngs;
+  for (int64_t i = 0; i < kCount; ++i) rngs.emplace_back(7, Purpose::augment, i);
+  pp.apply_batch(batch, rngs);
+  CHECK(same_bits(input, original));
+  REQUIRE(batch.count(c.out) == 1);
+  REQUIRE(batch.at(c.out).size(0) == kCount);
+  for (int64_t i = 0; i < kCount; ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(batch.at(c.out)[i], results[i]));
+    CHECK(rngs[i].bits() == draws[i]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every op keeps the contract") {
+  std::set<std::string> tested = {
+      "decode"};  // takes JPEG or PNG bytes: below, and pp_golden_test.cc
+  for (const Case& c : cases()) {
+    tested.insert(op_name(c.call));
+    for (const Form& form : c.forms) check_form(c, form);
+  }
+  for (const std::string& name : Op::Registry::names()) {
+    INFO("the op '" << name << "' has no case in op_contract_test.cc");
+    CHECK(tested.contains(name));
+  }
+}
+
+TEST_CASE("decode has no batched form") { CHECK_FALSE(pipeline("decode").has_batched()); }
+
+TEST_CASE("the registered ops") {
+  const std::vector<std::string> expected = {
+      "central_crop",  "clip_value_range", "copy",           "decode", "drop",
+      "flip_lr",       "inception_crop",   "keep",           "onehot", "pad_to_shape",
+      "random_affine", "random_crop",      "reshape",        "resize", "resize_long",
+      "resize_small",  "value_range",      "vgg_value_range"};
+  CHECK(Op::Registry::names() == expected);
+}

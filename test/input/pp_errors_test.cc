@@ -1,0 +1,183 @@
+// The exact lines for wrong pp strings and for examples that do not fit.
+#include "test/input/op_support.h"
+
+using namespace bv;
+
+namespace {
+
+// `pp` begins at t.yaml:3:9; the error must point to where `token` stands in it.
+struct Wrong {
+  std::string pp, token, message;
+};
+
+void check_made(const Wrong& wrong) {
+  CAPTURE(wrong.pp);
+  CHECK(make_error(wrong.pp) ==
+        fmt::format("t.yaml:3:{}: error: {}", 9 + wrong.pp.find(wrong.token), wrong.message));
+}
+
+Example image_of(std::vector<int64_t> shape, at::ScalarType dtype = at::kByte) {
+  return {{"image", at::zeros(shape, dtype)}, {"label", at::full({}, 3, at::kLong)}};
+}
+
+}  // namespace
+
+TEST_CASE("arguments out of range are named at their place") {
+  const std::vector<Wrong> all = {
+      {"resize_small(-3)", "-3", "resize_small: smaller_size must be positive, got -3"},
+      {"resize_long(longer_size=0)", "0", "resize_long: longer_size must be positive, got 0"},
+      {"resize(0)", "0", "resize: size must be positive, got 0"},
+      {"resize(70000)", "70000", "resize: size must be at most 65536, got 70000"},
+      {"resize(size=[8, -1])", "[", "resize: size must be positive, got -1"},
+      {"resize([1, 2, 3])", "[", "resize: size must be a number or [height, width], got 3 numbers"},
+      {"central_crop([0, 4])", "[", "central_crop: crop_size must be positive, got 0"},
+      {"random_crop(-1)", "-1", "random_crop: crop_size must be positive, got -1"},
+      {"inception_crop(8, -1)", "-1",
+       "inception_crop: area_min must be within 0 .. area_max = 100 (percent), got -1"},
+      {"inception_crop(area_min=50, area_max=20)", "50",
+       "inception_crop: area_min must be within 0 .. area_max = 20 (percent), got 50"},
+      {"inception_crop(area_max=120)", "120",
+       "inception_crop: area_max must be above 0 and at most 100 (percent), got 120"},
+      {"decode(2)", "2", "decode: channels must be 1 or 3, got 2"},
+      {"value_range(in_min=[1, 2], in_max=[3, 4, 5])", "[3",
+       "value_range: in_max must have as many numbers as in_min (2), got 3"},
+      {"value_range(in_min=5, in_max=5)", "5)",
+       "value_range: in_max must differ from in_min, got 5 for both"},
+      {"value_range(1, -1, clip_values=True)", "-1",
+       "value_range: vmax must be at least vmin = 1 to clip, got -1"},
+      {"value_range(in_max=[])", "[", "value_range: in_max must not be an empty list"},
+      {"vgg_value_range(mean=[1, 2])", "vgg",
+       "vgg_value_range: std must have as many numbers as mean (2), got 3"},
+      {"clip_value_range(std=[1, 0, 1])", "[", "clip_value_range: std must not be 0"},
+      {"onehot(0)", "0", "onehot: depth must be within 1 .. 16777216, got 0"},
+      {"keep()", "keep", "keep: give at least one key"},
+      {"drop", "drop", "drop: give at least one key"},
+      {"pad_to_shape(shape=[4, -2])", "[",
+       "pad_to_shape: shape sides must be -1 (as it is) or more, got -2"},
+      {"reshape(new_shape=[-1, -1])", "[", "reshape: new_shape only one side can be -1"},
+      {"random_affine(-2)", "-2", "random_affine: shift must not be negative, got -2"},
+      {"random_affine(rotate=200)", "200",
+       "random_affine: rotate must be within 0 .. 180 (degrees), got 200"},
+      {"random_affine(scale=[0, 1])", "[",
+       "random_affine: scale must be [least, most] with 0 < least <= most, got [0, 1]"},
+      {"random_affine(scale=[2])", "[",
+       "random_affine: scale must be [least, most] with 0 < least <= most, got [2]"},
+  };
+  for (const Wrong& wrong : all) check_made(wrong);
+}
+
+TEST_CASE("unknown names and superfluous arguments") {
+  check_made({"resize(8, 'bilineer')", "'bilineer'",
+              "resize: method expected one of nearest, bilinear, bicubic, area, lanczos3, "
+              "lanczos5, gaussian, "
+              "mitchellcubic, got 'bilineer' (did you mean 'bilinear'?)"});
+  check_made({"resize(8, methd='area')", "methd",
+              "resize: unknown argument 'methd' (did you mean 'method'?)"});
+  check_made({"resize(8, 'area', False, 'image')", "'image'",
+              "resize: too many arguments: 4 without a name, 3 can be used"});
+  check_made(
+      {"flip_lr(0.5)", "0.5", "flip_lr: too many arguments: 1 without a name, 0 can be used"});
+  check_made({"flip_lr|flip_rl", "flip_rl",
+              "unknown op 'flip_rl' (did you mean 'flip_lr'?); known: central_crop, "
+              "clip_value_range, copy, decode, "
+              "drop, flip_lr, inception_crop, keep, onehot, pad_to_shape, random_affine, "
+              "random_crop, reshape, resize, "
+              "resize_long, resize_small, value_range, vgg_value_range"});
+}
+
+TEST_CASE("all problems of a pp string come together, with those of its config") {
+  const Config config =
+      parse_config("pp: resize(0)|flip_lr(3)|random_crop(-1)\nbatch: x\n", "c.yaml");
+  const Pipeline pp(config, "pp");
+  config.get<int64_t>("batch", 1);
+  CHECK(error_of(Exit::usage, [&] { throw_problems(config); }) ==
+        "c.yaml:1:12: error: resize: size must be positive, got 0\n"
+        "c.yaml:1:23: error: flip_lr: too many arguments: 1 without a name, 0 can be used\n"
+        "c.yaml:1:38: error: random_crop: crop_size must be positive, got -1\n"
+        "c.yaml:2:8: error: batch: expected an integer, got 'x'");
+}
+
+TEST_CASE("no pp string is no ops") {
+  const Config config = parse_config("pp: null\n", "c.yaml");
+  for (const char* key : {"pp", "pp_fn"}) {
+    const Pipeline pp(config, key);
+    CHECK(pp.text().empty());
+    CHECK(pp.has_batched());
+    Example example = image_of({2, 2, 1});
+    Rng rng(1, Purpose::augment, 0);
+    pp.apply(example, rng);
+    CHECK(example.size() == 2);
+  }
+  config.done();
+  throw_problems(config);
+}
+
+TEST_CASE("what does not fit the kind of data names the call's place") {
+  const std::vector<Wrong> all = {
+      {"flip_lr|resize(8, key='imag')", "resize",
+       "resize: no key 'imag' in the example; it has: image, label"},
+      {"keep('image', 'labels')", "keep",
+       "keep: no key 'labels' in the example; it has: image, label"},
+      {"drop('image')|drop('id')", "drop('id')", "drop: no key 'id' in the example; it has: label"},
+      {"copy('labels', 'x')", "copy", "copy: no key 'labels' in the example; it has: image, label"},
+      {"flip_lr(key='label')", "flip_lr",
+       "flip_lr: 'label' must have shape (height, width, channels), has ()"},
+      {"resize(8, key='label')", "resize",
+       "resize: 'label' must have shape (height, width, channels), has ()"},
+      {"decode", "decode",
+       "decode: 'image' must be encoded bytes (1-d uint8), has shape (20, 30, 3) and type Byte"},
+      {"vgg_value_range(key='label')", "vgg",
+       "vgg_value_range: 'label' must have 3 channels for 3 numbers, has shape ()"},
+      {"onehot(5, key='image')|onehot(5, key='image')", "onehot(5, key='image')",
+       "onehot: 'image' must be one number or a list of them, has 3 dimensions"},
+      {"value_range|onehot(5, key='image', multi=False)", "onehot",
+       "onehot: 'image' must be integers, is Float"},
+      {"pad_to_shape([30, 30])", "pad",
+       "pad_to_shape: 'image' must have 2 dimensions as the shape to pad to, has shape (20, 30, "
+       "3)"},
+      {"pad_to_shape([30, 30, 3], -1)", "pad",
+       "pad_to_shape: 'image' can't be padded with -1, which its type Byte can't hold"},
+      {"random_affine(fill=300)", "random_affine",
+       "random_affine: 'image' is uint8, which can't hold the fill value 300"},
+  };
+  for (const Wrong& wrong : all) {
+    CAPTURE(wrong.pp);
+    CHECK(run_error(Exit::usage, wrong.pp, image_of({20, 30, 3})) ==
+          fmt::format("t.yaml:3:{}: error: {}", 9 + wrong.pp.find(wrong.token), wrong.message));
+  }
+  for (const std::string op : {"resize(8)", "flip_lr", "value_range", "inception_crop"}) {
+    CHECK(run_error(Exit::usage, op, image_of({20})) ==
+          fmt::format("t.yaml:3:9: error: {}: 'image' is still encoded (1-d uint8): put 'decode' "
+                      "before this op",
+                      op.substr(0, op.find('('))));
+  }
+  CHECK(run_error(Exit::usage, "resize(8)", image_of({20, 30, 3}, at::kLong)) ==
+        "t.yaml:3:9: error: resize: 'image' must be uint8 or float32, is Long");
+}
+
+TEST_CASE("what is wrong with one example is a data error") {
+  const std::pair<std::string, std::string> all[] = {
+      {"random_crop(24)", "random_crop: the crop of 24x24 is larger than the image of 20x30"},
+      {"central_crop([20, 31])",
+       "central_crop: the crop of 20x31 is larger than the image of 20x30"},
+      {"pad_to_shape([20, 30, 1])",
+       "pad_to_shape: shape (20, 30, 3) is larger than the shape to pad to, (20, 30, 1)"},
+      {"reshape([7, -1])", "reshape: shape (20, 30, 3) has 1800 values, which do not fit (7, -1)"},
+      {"onehot(3, key='label')", "onehot: 'label' is 3, must be within 0 .. 2"},
+      {"resize_small(65536)",
+       "resize_small: an image of 20x30 would become 65536x98304; the limits are 1 .. 65536 a side "
+       "and 268435456 pixels"},
+  };
+  for (const auto& [pp, message] : all) {
+    CAPTURE(pp);
+    CHECK(run_error(Exit::data, pp, image_of({20, 30, 3})) == message);
+  }
+  CHECK(run_error(Exit::data, "resize_long(10)", image_of({1, 100, 1})) ==
+        "resize_long: an image of 1x100 would become 0x10; the limits are 1 .. 65536 a side and "
+        "268435456 pixels");
+  CHECK(run_error(Exit::data, "resize(8)", image_of({0, 30, 3})) ==
+        "resize: the image is empty: shape (0, 30, 3)");
+  const Example list = {{"labels", at::tensor({1, -1}, at::kLong)}};
+  CHECK(run_error(Exit::data, "onehot(3)", list) ==
+        "onehot: 'labels' is -1, must be within 0 .. 2");
+}

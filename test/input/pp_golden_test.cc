@@ -1,0 +1,124 @@
+// The pp strings of the golden data against the reference's own results, with the tolerances of
+// shared/golden/README.md.
+#include "lib/ckpt/npz.h"
+#include "test/input/op_support.h"
+
+using namespace bv;
+
+namespace {
+
+// "" (and a printed line) where the golden data is missing.
+std::string golden(const std::string& name) { return shared_file("golden/pp/" + name); }
+
+at::Tensor file_bytes(const std::string& name) {
+  const std::string bytes = slurp(golden(name));
+  return at::from_blob(const_cast<char*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
+                       at::kByte)
+      .clone();
+}
+
+struct Difference {
+  double most = 0, mean = 0;
+  double part = 0;  // of the values that differ by more than 1e-5
+};
+
+Difference difference(const at::Tensor& a, const at::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  REQUIRE(a.scalar_type() == b.scalar_type());
+  const at::Tensor apart = (a.to(at::kDouble) - b.to(at::kDouble)).abs();
+  return {apart.max().item<double>(), apart.mean().item<double>(),
+          (apart > 1e-5).to(at::kDouble).mean().item<double>()};
+}
+
+// pp key -> pp string.
+std::map<std::string, std::string> strings() {
+  const Config index = parse_config(slurp(golden("index.json")), "index.json");
+  const Config section = index.section("pp_strings");
+  std::map<std::string, std::string> all;
+  for (const std::string& key : section.keys()) all[key] = section.get<std::string>(key);
+  return all;
+}
+
+// One grey level of the image below, after the value range of that string.
+double level(const std::string& key) {
+  if (key == "eval_pipeline") return 2.0 / 255;
+  if (key == "value_range_01") return 1.0 / 255;
+  if (key == "value_range_chan") return 5.0 / 80;
+  if (key == "vgg_value_range") return 1 / (0.224 * 255);
+  if (key == "clip_value_range") return 1 / (0.2613 * 255);
+  return 0;  // float_resize: no uint8 in between
+}
+
+void check_key(const std::string& image, const std::string& key, const std::string& pp,
+               const NamedTensors& arrays) {
+  CAPTURE(image, key, pp);
+  const bool encoded = key.starts_with("decode") || key == "eval_pipeline";
+  const Example in = {{"image", encoded ? file_bytes(image) : arrays.at("decode")}};
+  const at::Tensor ours = run_pp(pp, in).at("image");
+  const Difference apart = difference(ours, arrays.at(key));
+  CAPTURE(apart.most, apart.mean, apart.part);
+  if (key == "decode" || key == "decode_precise" || key.find("nearest") != std::string::npos) {
+    CHECK(apart.most == 0);
+  } else if (ours.scalar_type() == at::kByte) {
+    CHECK(apart.most <= 1);
+    CHECK(apart.part <= 0.002);
+  } else {
+    CHECK(apart.most <= level(key) + 1e-5);
+    CHECK(apart.part <= 0.002);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("golden images through whole pp strings") {
+  if (golden("index.json").empty()) return;
+  for (const std::string image : {"img0.jpg", "img1.jpg", "img2.jpg", "rgba.png"}) {
+    const NamedTensors arrays = read_npz(golden(image.substr(0, image.find('.')) + ".npz"));
+    size_t checked = 0;
+    for (auto [key, pp] : strings()) {
+      if (!arrays.contains(key)) continue;
+      // Recorded for the last image only; the others have this size.
+      if (key == "resize_rect_up" && image != "rgba.png") pp = "resize([64, 48])";
+      check_key(image, key, pp, arrays);
+      ++checked;
+    }
+    CHECK(checked == arrays.size());
+  }
+}
+
+TEST_CASE("golden general ops") {
+  if (golden("index.json").empty()) return;
+  const NamedTensors arrays = read_npz(golden("general.npz"));
+  const std::map<std::string, std::vector<std::string>> keys = {
+      {"onehot_scalar", {"label", "labels"}},
+      {"onehot_multi", {"labels"}},
+      {"onehot_multi_onoff", {"labels"}},
+      {"onehot_scalar_onoff", {"labels"}},
+      {"onehot_empty", {"labels"}},
+      {"onehot_keepdim", {"labels"}},
+      {"onehot_neg", {"labels"}},
+      {"keep", {"a", "b"}},
+      {"drop", {"b", "z"}},
+      {"pad_to_shape", {"x", "y"}},
+      {"pad_to_shape_both", {"x"}},
+      {"reshape", {"x"}}};
+  const auto all = strings();
+  for (const auto& [name, expected_keys] : keys) {
+    const std::string pp = all.at("general/" + name);
+    CAPTURE(name, pp);
+    Example in;
+    for (const auto& [path, tensor] : arrays) {
+      if (path.starts_with(name + "/in/")) in[path.substr(name.size() + 4)] = tensor;
+    }
+    const Example out = run_pp(pp, in);
+    std::vector<std::string> out_keys;
+    for (const auto& [key, tensor] : out) out_keys.push_back(key);
+    CHECK(out_keys == expected_keys);
+    for (const auto& [path, tensor] : arrays) {
+      if (!path.starts_with(name + "/") || path.find('/', name.size() + 1) != std::string::npos)
+        continue;
+      CAPTURE(path);
+      CHECK(at::equal(out.at(path.substr(name.size() + 1)).to(tensor.scalar_type()), tensor));
+    }
+  }
+}

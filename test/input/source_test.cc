@@ -1,0 +1,262 @@
+// Every registered source through the common contract, and prepare_data().
+#include "lib/input/source.h"
+
+#include <ATen/ops/cat.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "lib/ckpt/npz.h"
+#include "lib/input/image/jpeg.h"
+#include "test/input/files.h"
+
+using namespace bv;
+
+namespace {
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+// Writes the smallest data each source can read; returns the config of its section.
+std::string smallest_config(const std::string& name, const TempFolder& temp) {
+  if (name == "digits") return "{name: digits}";
+  if (name == "synthetic") return "{name: synthetic, size: 12, image_size: 8, encoded: none}";
+  if (name == "idx") {
+    temp.write("train-images-idx3-ubyte",
+               big_endian(0x803) + big_endian(2) + big_endian(1) + big_endian(3) + "abcdef");
+    temp.write("train-labels-idx1-ubyte", big_endian(0x801) + big_endian(2) + "\1\2");
+    return "{name: idx, data_dir: " + temp.path() + "}";
+  }
+  if (name == "cifar") {
+    for (int i = 1; i <= 5; ++i) {
+      temp.write(fmt::format("data_batch_{}.bin", i), std::string(1, i) + std::string(3072, 'x'));
+    }
+    temp.write("test_batch.bin", std::string(3073, 1));
+    return "{name: cifar, data_dir: " + temp.path() + "}";
+  }
+  if (name == "npz") {
+    write_npz(temp / "a.npz",
+              {{"train/image", at::ones({3, 2, 2, 1}, at::kByte)}, {"train/label", at::arange(3)}});
+    return "{name: npz, fname: " + (temp / "a.npz") + ", prefix: train/}";
+  }
+  if (name == "image_folder") {
+    const at::Tensor bytes = encode_jpeg(at::full({4, 4, 3}, 7, at::kByte), 90);
+    const std::string jpeg(bytes.const_data_ptr<char>(), bytes.numel());
+    for (const char* file : {"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"}) temp.write(file, jpeg);
+    return "{name: image_folder, data_dir: " + temp.path() + "}";
+  }
+  FAIL("no smallest config for source '" + name + "': add one here");
+  return "";
+}
+
+std::shared_ptr<const Dataset> open_data(const std::string& section, const DataEnv& env = {}) {
+  const Config config = parse_config(section, "t.yaml");
+  const auto open = prepare_data(config, env);
+  throw_problems(config);
+  return open();
+}
+
+std::string open_error(const std::string& section, const DataEnv& env = {}) {
+  return error_of(Exit::usage, [&] { open_data(section, env); });
+}
+
+bool same(const Example& a, const Example& b) {
+  if (a.size() != b.size()) return false;
+  return std::all_of(a.begin(), a.end(), [&](const auto& entry) {
+    const auto found = b.find(entry.first);
+    return found != b.end() && found->second.scalar_type() == entry.second.scalar_type() &&
+           found->second.equal(entry.second);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the registered sources", "[source]") {
+  CHECK(Source::Registry::names() ==
+        std::vector<std::string>{"cifar", "digits", "idx", "image_folder", "npz", "synthetic"});
+}
+
+TEST_CASE("contract of a source", "[source]") {
+  const TempFolder cache;
+  setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  for (const std::string& name : Source::Registry::names()) {
+    INFO(name);
+    const TempFolder temp;
+    const auto data = open_data(smallest_config(name, temp));
+    REQUIRE(data->size() >= 2);
+    const Example first = data->read(0);
+    CHECK(first.at("image").scalar_type() == at::kByte);
+    CHECK(first.at("label").dim() == 0);
+    CHECK(first.at("label").scalar_type() == at::kLong);
+    CHECK(first.at("image").dim() == (data->is_array() ? 3 : 1));
+    CHECK_FALSE(data->describe(0).empty());
+    CHECK(data->missing_classes().empty());
+
+    // An example is the caller's: writing into it changes nothing for the next reader.
+    Example scribbled = data->read(0);
+    scribbled.at("image").fill_(99);
+    scribbled.at("label").fill_(99);
+    CHECK(same(data->read(0), first));
+
+    // Stacks hold the same bits; in any order, with repeats.
+    const std::vector<int64_t> indices = {1, 0, 1};
+    if (data->is_array()) {
+      const Example batch = data->read_batch(indices);
+      for (size_t i = 0; i < indices.size(); ++i) {
+        for (const auto& [key, value] : data->read(indices[i])) {
+          CHECK(batch.at(key)[static_cast<int64_t>(i)].equal(value));
+        }
+      }
+    }
+
+    // Threads may race to the first use.
+    const auto fresh = open_data(smallest_config(name, temp));
+    std::vector<Example> seen(4);
+    {
+      std::vector<std::jthread> threads;
+      for (Example& example : seen) threads.emplace_back([&] { example = fresh->read(1); });
+    }
+    for (const Example& example : seen) CHECK(same(example, data->read(1)));
+
+    // --synthetic gives examples of the same form, without a file.
+    std::string elsewhere = smallest_config(name, temp);
+    for (size_t at; (at = elsewhere.find(temp.path())) != std::string::npos;) {
+      elsewhere.replace(at, temp.path().size(), "/nonexistent");
+    }
+    const auto stand_in = open_data(elsewhere, {{.seed = 3, .num_classes = 7}, true});
+    const Example generated = stand_in->read(0);
+    CHECK(stand_in->is_array() == data->is_array());
+    CHECK(generated.at("image").dim() == first.at("image").dim());
+    if (data->is_array() && name != "idx" && name != "npz") {
+      CHECK(generated.at("image").sizes() == first.at("image").sizes());
+    }
+    CHECK(generated.at("label").scalar_type() == at::kLong);
+  }
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_CASE("missing files are errors that name the place or the file", "[source]") {
+  CHECK(open_error("name: idx\ndata_dir: /nonexistent/mnist") ==
+        "t.yaml:2:11: error: no such folder: '/nonexistent/mnist'");
+  CHECK(open_error("name: cifar\ndata_dir: /nonexistent/c") ==
+        "t.yaml:2:11: error: no such folder: '/nonexistent/c'");
+  CHECK(open_error("name: image_folder\ndata_dir: /nonexistent/i") ==
+        "t.yaml:2:11: error: no such folder: '/nonexistent/i'");
+  CHECK(open_error("name: idx\nimages: /nonexistent/a\nlabels: /nonexistent/b") ==
+        "/nonexistent/a: error: no such file");
+  CHECK(open_error("name: npz\nfname: /nonexistent.npz") ==
+        "/nonexistent.npz: error: no such file");
+  CHECK_THAT(
+      open_error("name: image_folder\ndata_dir: gs://bucket/x"),
+      Catch::Contains("t.yaml:2:11: error: ") &&
+          Catch::Contains("gs:// is not supported ('gs://bucket/x'): copy the data to a local "
+                          "disk, or mount it, and give that path"));
+}
+
+TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
+  // Touches no file until it is opened.
+  const Config config = parse_config("{name: idx, data_dir: /nonexistent}", "t.yaml");
+  CHECK_NOTHROW(prepare_data(config, {}));
+  // digits and train are the defaults.
+  CHECK(open_data("{}")->size() == 1437);
+  CHECK(open_data("{split: test}")->size() == 360);
+  CHECK(open_data("{split: 'train[:10%]+test'}")->size() == 144 + 360);
+  CHECK_THAT(open_error("{name: digits, splt: test}"),
+             Catch::Contains("'splt'") && Catch::Contains("'split'"));
+  CHECK_THAT(open_error("{name: digits, split: tset}"),
+             Catch::StartsWith("t.yaml:1:23: error: unknown split 'tset'") &&
+                 Catch::Contains("known: test, train"));
+  CHECK_THAT(open_error("{name: digit}"),
+             Catch::StartsWith("t.yaml:1:8: error: unknown data source 'digit'") &&
+                 Catch::Contains("known: cifar, digits, idx, image_folder, npz, synthetic"));
+  CHECK_THAT(open_error("{name: imagenet2012, split: train}"),
+             Catch::EndsWith("('imagenet2012' is TFDS's name: its files are read by 'name: "
+                             "image_folder')"));
+  CHECK_THAT(open_error("{name: idx, data_dir: a, images: b}"), Catch::Contains("not both"));
+  CHECK_THAT(open_error("{name: idx}"), Catch::Contains("needs data_dir, or images and labels"));
+  CHECK_THAT(open_error("{name: cifar, data_dir: a, classes: 20}"),
+             Catch::Contains("must be 10 or 100, got 20"));
+}
+
+TEST_CASE("--synthetic takes the place of any source", "[source]") {
+  const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
+  // A name only TFDS knows: encoded 256x256 colour, with room for its slices.
+  const auto imagenet = open_data("{name: imagenet2012, split: 'train[51200:]', data_dir: x}", env);
+  CHECK(imagenet->size() == 1024);
+  CHECK(decode_jpeg({imagenet->read(3).at("image").const_data_ptr<uint8_t>(),
+                     static_cast<size_t>(imagenet->read(3).at("image").numel())},
+                    3, true)
+            .sizes() == at::IntArrayRef({256, 256, 3}));
+  CHECK(open_data("{name: imagenet2012, split: 'minival[:99%]'}", env)->size() == 1014);
+  CHECK(open_data("{name: cifar, split: 'train[:45000]', data_dir: x}", env)->size() == 45000);
+  CHECK(open_data("{name: cifar, split: 'train[45000:]', data_dir: x}", env)->size() == 10000);
+  // Keys are read as ever.
+  CHECK_THAT(open_error("{name: cifar, data_dir: x, clases: 10}", env),
+             Catch::Contains("'clases'"));
+  CHECK_THAT(open_error("{name: cifar, data_dir: x, split: 'train['}", env),
+             Catch::Contains("bad split"));
+}
+
+TEST_CASE("synthetic images are repeatable and belong to their class", "[source]") {
+  const std::string config =
+      "{name: synthetic, size: 100, height: 12, width: 16, channels: 3, classes: 5, encoded: none}";
+  const auto data = open_data(config, {{.seed = 1}});
+  const auto again = open_data(config, {{.seed = 1}});
+  const auto other = open_data(config, {{.seed = 2}});
+  const auto image = [](const std::shared_ptr<const Dataset>& set, int64_t i) {
+    return set->read(i).at("image");
+  };
+  CHECK(image(data, 7).sizes() == at::IntArrayRef({12, 16, 3}));
+  CHECK(image(data, 7).equal(image(again, 7)));
+  CHECK_FALSE(image(data, 7).equal(image(other, 7)));
+  CHECK(data->read(7).at("label").item<int64_t>() == 2);
+  // The nearest of the first five images is the one of the same class, also across splits.
+  auto test = open_data(
+      "{name: synthetic, split: test, size: 100, height: 12, width: 16, "
+      "classes: 5, encoded: none}",
+      {{.seed = 1}});
+  CHECK_FALSE(image(data, 7).equal(image(test, 7)));
+  for (int64_t i = 5; i < 100; ++i) {
+    std::vector<at::Tensor> distances;
+    for (int64_t k = 0; k < 5; ++k) {
+      distances.push_back((image(test, i).to(at::kFloat) - image(data, k).to(at::kFloat)).norm());
+    }
+    CHECK(at::stack(distances).argmin().item<int64_t>() == i % 5);
+  }
+  CHECK_THAT(open_error("{name: synthetic, channels: 4}"),
+             Catch::Contains("must be 1 or 3, got 4"));
+  CHECK_THAT(open_error("{name: synthetic, size: 0}"),
+             Catch::Contains("must be within 1 .. 1099511627776, got 0"));
+}
+
+TEST_CASE("npz: arrays under a prefix become features", "[source]") {
+  const TempFolder temp;
+  const at::Tensor image = at::arange(24, at::kFloat).reshape({3, 2, 2, 2});
+  write_npz(temp / "a.npz", {{"train/image", image},
+                             {"train/label", at::tensor({4, 5, 6}, at::kInt)},
+                             {"train/weights", at::tensor({0.5, 1.5, 2.5}, at::kFloat)},
+                             {"val/image", image.slice(0, 0, 2)},
+                             {"val/label", at::tensor({1, 2, 3}, at::kInt)},
+                             {"step", at::tensor(3)}});
+  const std::string section = "{name: npz, fname: " + (temp / "a.npz");
+  const auto data = open_data(section + ", prefix: train/}");
+  CHECK(data->size() == 3);
+  const Example row = data->read(1);
+  CHECK(row.size() == 3);
+  CHECK(row.at("image").equal(image[1]));
+  CHECK(row.at("label").scalar_type() == at::kLong);
+  CHECK(row.at("label").item<int64_t>() == 5);
+  CHECK(row.at("weights").item<float>() == 1.5F);
+  CHECK(open_data(section + ", prefix: train/, split: 'train[1:]'}")->size() == 2);
+  CHECK(open_data(section + ", prefix: train/, split: all}")->size() == 3);
+  CHECK(open_error(section + ", prefix: val/}") ==
+        (temp / "a.npz") + ": error: array 'val/image' has 2 rows, but 'val/label' has 3");
+  CHECK(open_error(section + ", prefix: st}") ==
+        (temp / "a.npz") + ": error: array 'step' is a single number, not rows of a data set");
+  CHECK(open_error(section + ", prefix: test/}") ==
+        (temp / "a.npz") +
+            ": error: no array begins with prefix 'test/'; there are: step, "
+            "train/image, train/label, train/weights, val/image, val/label");
+}

@@ -1,0 +1,171 @@
+#include "lib/input/split.h"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <set>
+
+#include "lib/input/source.h"
+#include "test/input/files.h"
+
+using namespace bv;
+
+namespace {
+
+const Place kPlace{"x.yaml", 5, 12};
+
+std::pair<int64_t, int64_t> range(const std::string& expression, int64_t n) {
+  const auto terms = parse_split(expression, kPlace);
+  REQUIRE(terms.size() == 1);
+  return terms[0].range(n, kPlace);
+}
+std::string problem(const std::string& expression, int64_t n) {
+  return error_of(Exit::usage, [&] { range(expression, n); });
+}
+using Range = std::pair<int64_t, int64_t>;
+
+// `classes` classes in order, `per_class` examples each.
+class Sorted : public Source {
+ public:
+  Sorted(int64_t classes, int64_t per_class, bool sorted)
+      : classes_(classes), per_class_(per_class), sorted_(sorted) {}
+  std::vector<std::string> splits() const override { return {"test", "train"}; }
+  int64_t size(size_t split) const override { return classes_ * per_class_; }
+  Example read(size_t split, int64_t index) const override {
+    return {{"index", at::full({}, index + 1000 * static_cast<int64_t>(split), at::kLong)}};
+  }
+  bool sorted_by_class() const override { return sorted_; }
+  at::Tensor labels(size_t split) const override {
+    return at::arange(size(split)).div(per_class_, "floor").to(at::kLong);
+  }
+  std::vector<std::string> class_names() const override { return {"ant", "bee", "cat"}; }
+  SyntheticForm synthetic_form() const override { return {}; }
+
+ private:
+  int64_t classes_, per_class_;
+  bool sorted_;
+};
+
+std::vector<int64_t> all(const Dataset& data) {
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    indices.push_back(data.read(i).at("index").item<int64_t>());
+  }
+  return indices;
+}
+
+}  // namespace
+
+TEST_CASE("slices mean what they mean in TFDS", "[split]") {
+  CHECK(range("train", 100) == Range{0, 100});
+  CHECK(range("train[:]", 100) == Range{0, 100});
+  CHECK(range("train[:99%]", 60000) == Range{0, 59400});
+  CHECK(range("train[51200:]", 60000) == Range{51200, 60000});
+  CHECK(range("train[10:20]", 100) == Range{10, 20});
+  CHECK(range("train[-10:]", 100) == Range{90, 100});
+  CHECK(range("train[:-10]", 100) == Range{0, 90});
+  CHECK(range("train[-10%:]", 50) == Range{45, 50});
+  CHECK(range("train[ 1 : 2 ]", 50) == Range{1, 2});
+  // Python's round: half to even. 50 % of 5 = 2.5 -> 2, of 7 = 3.5 -> 4; 33 % of 200 = 66.
+  CHECK(range("train[:50%]", 5) == Range{0, 2});
+  CHECK(range("train[50%:]", 7) == Range{4, 7});
+  CHECK(range("train[33%:66%]", 200) == Range{66, 132});
+  // ImageNet's usual validation share: round(0.99 * 1281167) = round(1268355.33).
+  CHECK(range("train[99%:]", 1281167) == Range{1268355, 1281167});
+}
+
+TEST_CASE("complementary percentages cover a split exactly", "[split]") {
+  for (int64_t n : {1, 2, 3, 7, 99, 101, 1437, 50000}) {
+    for (int percent = 1; percent < 100; ++percent) {
+      const int64_t cut = std::llrint(percent * static_cast<double>(n) / 100);
+      if (cut == 0 || cut == n) continue;
+      CHECK(range(fmt::format("a[:{}%]", percent), n).second ==
+            range(fmt::format("a[{}%:]", percent), n).first);
+    }
+  }
+}
+
+TEST_CASE("bad splits name the trouble", "[split]") {
+  const std::string examples = "; examples: train, train[:99%], train[51200:], a+b";
+  CHECK(problem("train[:10", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:10': ']' is missing at the end" + examples);
+  CHECK(problem("train[5]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[5]': a slice needs ':'" + examples);
+  CHECK(problem("train[:x]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:x]': 'x' is not an integer" + examples);
+  CHECK(problem("train[:1.5%]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:1.5%]': '1.5' is not an integer percentage" +
+            examples);
+  CHECK(problem("train[:110%]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:110%]': 110% is not within -100% .. 100%" +
+            examples);
+  CHECK(problem("train[10%:20]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[10%:20]': both ends must be percentages, or neither" +
+            examples);
+  CHECK(problem("", 100) == "x.yaml:5:12: error: bad split '': a split name is missing" + examples);
+  CHECK(problem("train+", 100) ==
+        "x.yaml:5:12: error: bad split 'train+': a split name is missing" + examples);
+  CHECK(problem("tr ain", 100) ==
+        "x.yaml:5:12: error: bad split 'tr ain': no such form" + examples);
+  CHECK(problem("train[::2]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[::2]': ':2' is not an integer" + examples);
+  CHECK(problem("train[101:]", 100) ==
+        "x.yaml:5:12: error: split 'train[101:]': 101 is outside the 100 examples of 'train'");
+  CHECK(problem("train[-9223372036854775808:]", 100) ==
+        "x.yaml:5:12: error: split 'train[-9223372036854775808:]': -9223372036854775808 is outside "
+        "the 100 examples of 'train'");
+  CHECK(problem("train[100:]", 100) ==
+        "x.yaml:5:12: error: split 'train[100:]' is empty: 'train' has 100 examples");
+  CHECK(problem("train[20:10]", 100) ==
+        "x.yaml:5:12: error: split 'train[20:10]' is empty: 'train' has 100 examples");
+  CHECK(problem("train[:1%]", 10) ==
+        "x.yaml:5:12: error: split 'train[:1%]' is empty: 'train' has 10 examples");
+}
+
+TEST_CASE("a data set maps through sums of slices, in order", "[split]") {
+  const auto source = std::make_shared<Sorted>(3, 10, false);
+  const Dataset data(source, "train[28:] + test[:2]+train[5:6]", kPlace);
+  CHECK(all(data) == std::vector<int64_t>{1028, 1029, 0, 1, 1005});
+  CHECK(data.describe(1) == "train row 29");
+  const std::vector<int64_t> mixed = {2, 0, 1, 4};
+  const at::Tensor batch = data.read_batch(mixed).at("index");
+  CHECK(batch.equal(at::tensor({0, 1028, 1029, 1005}, at::kLong)));
+  CHECK_THROWS_AS(data.read(5), Error);
+  CHECK(error_of(Exit::usage, [&] { Dataset(source, "trian", kPlace); }) ==
+        "x.yaml:5:12: error: " + unknown_name_message("split", "trian", {"test", "train"}));
+}
+
+TEST_CASE("sorted folders are sliced along one permutation, whole splits stay in order",
+          "[split]") {
+  const auto source = std::make_shared<Sorted>(3, 100, true);
+  std::vector<int64_t> in_order(300);
+  std::iota(in_order.begin(), in_order.end(), 1000);
+  CHECK(all(Dataset(source, "train", kPlace)) == in_order);
+  CHECK(all(Dataset(source, "train[:100%]", kPlace)) == in_order);
+  const auto first = all(Dataset(source, "train[:80%]", kPlace));
+  const auto rest = all(Dataset(source, "train[80%:]", kPlace));
+  std::set<int64_t> together(first.begin(), first.end());
+  together.insert(rest.begin(), rest.end());
+  CHECK(first.size() == 240);
+  CHECK(rest.size() == 60);
+  CHECK(together == std::set<int64_t>(in_order.begin(), in_order.end()));
+  CHECK_FALSE(std::is_sorted(first.begin(), first.end()));
+  // About a third of each class in the slice: 20 expected, standard deviation 3.3.
+  for (int64_t label = 0; label < 3; ++label) {
+    const auto count = std::count_if(rest.begin(), rest.end(),
+                                     [&](int64_t i) { return (i - 1000) / 100 == label; });
+    CHECK(std::abs(count - 20) < 13);
+  }
+}
+
+TEST_CASE("a slice that lost classes warns", "[split]") {
+  const auto in_order = std::make_shared<Sorted>(3, 10, false);
+  CHECK(Dataset(in_order, "train", kPlace).missing_classes().empty());
+  CHECK(Dataset(in_order, "train[:21]", kPlace).missing_classes().empty());
+  CHECK(Dataset(in_order, "train[:10]", kPlace).missing_classes() ==
+        "split 'train[:10]' has no example of 2 of the 3 classes: bee, cat");
+  CHECK(Dataset(in_order, "train[:5]+train[20:25]", kPlace).missing_classes() ==
+        "split 'train[:5]+train[20:25]' has no example of 1 of the 3 classes: bee");
+  const auto many = std::make_shared<Sorted>(20, 10, false);
+  CHECK(Dataset(many, "train[:30]", kPlace).missing_classes() ==
+        "split 'train[:30]' has no example of 17 of the 20 classes: 3, 4, 5, 6, 7, 8, 9, 10, ...");
+}

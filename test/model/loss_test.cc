@@ -1,0 +1,42 @@
+#include "lib/model/loss.h"
+
+#include <ATen/ATen.h>
+
+#include "lib/ckpt/npz.h"
+#include "test/model/golden.h"
+
+namespace bv {
+namespace {
+
+TEST_CASE("losses and their gradients are the reference's, on extreme logits too") {
+  const std::string file = golden_file("losses.npz");
+  if (file.empty()) return;
+  const NamedTensors golden = read_npz(file);
+  for (const std::string name : {"sigmoid_xent", "softmax_xent"}) {
+    const auto loss = Loss::Registry::make(name, Config(), Place());
+    for (const std::string labels : {"onehot", "multihot", "soft"}) {
+      INFO(name << " of " << labels);
+      const at::Tensor logits = golden.at("logits").clone().requires_grad_(true);
+      const at::Tensor values = (*loss)(logits, golden.at(labels));
+      CHECK(close(values, golden.at(name + "/" + labels), 2e-6, 2e-6));
+      const at::Tensor mean = values.mean();
+      CHECK(close(mean, golden.at(name + "_mean/" + labels), 2e-6, 2e-6));
+      mean.backward();
+      CHECK(close(logits.grad(), golden.at("grad_" + name + "/" + labels), 2e-6, 2e-6));
+    }
+  }
+}
+
+TEST_CASE("losses stay finite where the exponential does not") {
+  const at::Tensor logits = at::tensor({1e4f, -1e4f, 0.0f, 88.0f}).view({2, 2});
+  const at::Tensor labels = at::tensor({0.0f, 1.0f, 1.0f, 0.0f}).view({2, 2});
+  for (const std::string& name : Loss::Registry::names()) {
+    const at::Tensor values = (*Loss::Registry::make(name, Config(), Place()))(logits, labels);
+    INFO(name);
+    CHECK(values[0].item<double>() == Approx(2e4));
+    CHECK(values[1].item<double>() == Approx(name == "sigmoid_xent" ? 88 + std::log(2.0) : 88));
+  }
+}
+
+}  // namespace
+}  // namespace bv

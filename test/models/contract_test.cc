@@ -1,0 +1,155 @@
+// What every registered model must do, at a small size.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/model/model.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kClasses = 7, kSize = 32;
+
+// Keys that make a model small; models without an entry take their defaults.
+Config small(const std::string& name) {
+  if (name == "vit") return parse_config("{variant: mu/8, depth: 2, head_zeroinit: false}", name);
+  if (name == "resnet_cifar") return parse_config("{width: 16}", name);
+  return Config();
+}
+
+std::unique_ptr<Model> build(const std::string& name, int64_t channels = 3) {
+  return Model::Registry::make(name, small(name), Place(), ModelEnv{kClasses, kSize, kSize, channels});
+}
+
+at::Tensor images(int64_t channels = 3) {
+  return at::randn({4, kSize, kSize, channels}, at::detail::createCPUGenerator(1), at::kFloat);
+}
+
+int64_t count(const Model& model) {
+  int64_t sum = 0;
+  for (const auto& [name, parameter] : named_parameters(model)) sum += parameter.numel();
+  return sum;
+}
+
+TEST_CASE("the registered models") {
+  CHECK(Model::Registry::names() == std::vector<std::string>{"cnn", "resnet_cifar", "vit"});
+}
+
+TEST_CASE("each model gives logits and sends a gradient to every parameter") {
+  for (const std::string& name : Model::Registry::names()) {
+    for (const Precision precision : {Precision::float32, Precision::bf16}) {
+      INFO(name << (precision == Precision::bf16 ? " bf16" : " float32"));
+      const auto model = build(name);
+      init_parameters(*model, 1, std::nullopt);
+      Features features;
+      Pass pass;
+      pass.train = true;
+      pass.precision = precision;
+      pass.features = &features;
+      const at::Tensor logits = model->forward(images(), pass);
+      CHECK(logits.sizes() == at::IntArrayRef({4, kClasses}));
+      CHECK(logits.scalar_type() == at::kFloat);
+      CHECK(logits.isfinite().all().item<bool>());
+      CHECK(features.at("logits").equal(logits));
+      CHECK(features.at("pre_logits").scalar_type() == at::kFloat);
+      (logits * at::arange(4 * kClasses).view({4, kClasses})).sum().backward();
+      for (const auto& [path, parameter] : named_parameters(*model)) {
+        INFO(path);
+        REQUIRE(parameter.grad().defined());
+        CHECK(parameter.grad().scalar_type() == at::kFloat);
+        CHECK(parameter.grad().isfinite().all().item<bool>());
+        // What adds a constant to all keys of a softmax has no gradient but rounding.
+        if (!path.ends_with("key/bias")) CHECK(parameter.grad().abs().max().item<double>() > 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("each model starts the same from the same seed and passes repeat to the bit") {
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    const auto run = [&](uint64_t seed) {
+      const auto model = build(name);
+      init_parameters(*model, seed, std::nullopt);
+      Pass pass;
+      pass.train = true;
+      pass.precision = Precision::bf16;
+      const at::Tensor logits = model->forward(images(), pass);
+      logits.square().sum().backward();
+      std::vector<at::Tensor> all = {logits.detach()};
+      for (const auto& [path, parameter] : named_parameters(*model)) all.push_back(parameter.grad());
+      for (const auto& [path, buffer] : named_buffers(*model)) all.push_back(buffer);
+      return all;
+    };
+    const auto first = run(1), second = run(1), other = run(2);
+    REQUIRE(first.size() == second.size());
+    for (size_t i = 0; i < first.size(); ++i) CHECK(first[i].equal(second[i]));
+    CHECK_FALSE(first[0].equal(other[0]));
+  }
+}
+
+TEST_CASE("each model takes one channel, and without classes returns pre_logits") {
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    const auto model =
+        Model::Registry::make(name, small(name), Place(), ModelEnv{0, kSize, kSize, 1});
+    init_parameters(*model, 1, std::nullopt);
+    for (const auto& [path, parameter] : named_parameters(*model)) {
+      CHECK_FALSE(path.starts_with("head/"));
+    }
+    const c10::InferenceMode inference;
+    Features features;
+    Pass pass;
+    pass.features = &features;
+    CHECK(model->forward(images(1), pass).equal(features.at("pre_logits")));
+    CHECK(features.count("logits") == 0);
+  }
+}
+
+TEST_CASE("each model can be built and run on the meta device, which allocates nothing") {
+  for (const std::string& name : Model::Registry::names()) {
+    for (const Precision precision : {Precision::float32, Precision::bf16}) {
+      INFO(name);
+      const auto real = build(name);
+      const MetaDevice guard;
+      const auto model = build(name);
+      init_parameters(*model, 1, std::nullopt);
+      CHECK(count(*model) == count(*real));
+      for (const auto& [path, parameter] : named_parameters(*model)) CHECK(parameter.is_meta());
+      for (const auto& [path, buffer] : named_buffers(*model)) CHECK(buffer.is_meta());
+      double macs = 0, real_macs = 0;
+      Pass pass, real_pass;
+      pass.train = real_pass.train = true;
+      pass.precision = real_pass.precision = precision;
+      pass.macs = &macs;
+      real_pass.macs = &real_macs;
+      const at::Tensor logits = model->forward(at::empty({4, kSize, kSize, 3}, at::kMeta), pass);
+      CHECK(logits.sizes() == at::IntArrayRef({4, kClasses}));
+      logits.sum().backward();
+      real->forward(images(), real_pass);
+      CHECK(macs > 0);
+      CHECK(macs == real_macs);
+    }
+  }
+}
+
+TEST_CASE("each model trained in bf16 stays near float32") {
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    const auto logits = [&](Precision precision) {
+      const auto model = build(name);
+      init_parameters(*model, 1, std::nullopt);
+      Pass pass;
+      pass.train = true;
+      pass.precision = precision;
+      return model->forward(images(), pass).detach();
+    };
+    const at::Tensor exact = logits(Precision::float32), rough = logits(Precision::bf16);
+    const double scale = exact.abs().max().item<double>();
+    CHECK((rough - exact).abs().max().item<double>() < 0.05 * scale);
+    CHECK_FALSE(rough.equal(exact));
+  }
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,135 @@
+// cnn and resnet_cifar: names, sizes, keys, and cnn's formula.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/model/model.h"
+
+namespace bv {
+namespace {
+
+std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, ModelEnv env) {
+  const Config config = parse_config(yaml, "m.yaml");
+  auto model = Model::Registry::make(name, config, Place(), env);
+  throw_problems(config);
+  return model;
+}
+
+std::map<std::string, at::Tensor> tensors(const Model& model) {
+  const auto all = named_parameters(model);
+  return {all.begin(), all.end()};
+}
+
+std::string error(const std::string& name, const std::string& yaml, ModelEnv env = {10, 32, 32, 3}) {
+  try {
+    build(name, yaml, env);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("cnn is the notebook's network") {
+  const auto model = build("cnn", "", {10, 28, 28, 1});
+  init_parameters(*model, 1, std::nullopt);
+  std::string shapes;
+  for (const auto& [name, parameter] : named_parameters(*model)) {
+    shapes += fmt::format("{} {}\n", name, fmt::join(parameter.sizes(), "x"));
+  }
+  CHECK(shapes ==
+        "Conv_0/kernel 3x3x1x32\nConv_0/bias 32\nConv_1/kernel 3x3x32x64\nConv_1/bias 64\n"
+        "Dense_0/kernel 3136x256\nDense_0/bias 256\nhead/kernel 256x10\nhead/bias 10\n");
+
+  // The formula again, in LibTorch's plain operations on plain layouts.
+  auto p = tensors(*model);
+  for (auto& [name, parameter] : p) {
+    if (name.ends_with("bias")) parameter.detach().copy_(at::linspace(-0.1, 0.1, parameter.numel()));
+  }
+  const at::Tensor image = at::linspace(-1, 1, 3 * 28 * 28).view({3, 28, 28, 1}).sin();
+  at::Tensor x = image.permute({0, 3, 1, 2}).contiguous();
+  for (const std::string conv : {"Conv_0", "Conv_1"}) {
+    const at::Tensor weight = p.at(conv + "/kernel").permute({3, 2, 0, 1}).contiguous();
+    x = at::avg_pool2d(at::relu(at::conv2d(x, weight, p.at(conv + "/bias"), 1, 1)), 2);
+  }
+  x = x.permute({0, 2, 3, 1}).reshape({3, -1});
+  x = at::relu(x.matmul(p.at("Dense_0/kernel")) + p.at("Dense_0/bias"));
+  x = x.matmul(p.at("head/kernel")) + p.at("head/bias");
+  Pass pass;
+  double macs = 0;
+  pass.macs = &macs;
+  CHECK(at::allclose(model->forward(image, pass), x, 1e-5, 1e-5));
+  CHECK(macs == 3.0 * (28 * 28 * 9 * 32 + 14 * 14 * 9 * 32 * 64 + 3136 * 256 + 256 * 10));
+}
+
+TEST_CASE("cnn: widths, dense and dropout are keys") {
+  const auto model = build("cnn", "{widths: [16, 8, 24], dense: 12, dropout: 0.5}", {5, 17, 9, 3});
+  auto p = tensors(*model);
+  CHECK(p.at("Conv_2/kernel").sizes() == at::IntArrayRef({3, 3, 8, 24}));
+  CHECK(p.at("Dense_0/kernel").sizes() == at::IntArrayRef({2 * 1 * 24, 12}));
+  init_parameters(*model, 1, std::nullopt);
+  Pass pass;
+  pass.train = true;
+  model->forward(at::zeros({2, 17, 9, 3}), pass);
+  CHECK(pass.next_dropout == 1);
+  CHECK(error("cnn", "widths: [8, 8, 8, 8, 8, 8]") == "");
+  CHECK(error("cnn", "widths: [8, 0]") == "");
+  CHECK(error("cnn", "dense: 0") == "");
+  CHECK(error("cnn", "dropout: 1.5") == "");
+}
+
+int64_t count(const Model& model) {
+  int64_t sum = 0;
+  for (const auto& [name, parameter] : named_parameters(model)) sum += parameter.numel();
+  return sum;
+}
+
+TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics") {
+  const auto model = build("resnet_cifar", "", {10, 32, 32, 3});
+  CHECK(count(*model) == 6575370);
+  CHECK(named_buffers(*model).size() == 16);
+  CHECK(named_parameters(*model).back().first == "head/bias");
+  CHECK(count(*build("resnet_cifar", "norm: group", {10, 32, 32, 3})) == 6575370);
+  CHECK(named_buffers(*build("resnet_cifar", "norm: group", {10, 32, 32, 3})).empty());
+  auto p = tensors(*build("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
+  CHECK(p.at("stage2/block2/conv2/kernel").sizes() == at::IntArrayRef({3, 3, 64, 64}));
+  CHECK(p.at("head/kernel").sizes() == at::IntArrayRef({64, 10}));
+  CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") == "");
+  CHECK(error("resnet_cifar", "blocks: [1, -1]") == "");
+  CHECK(error("resnet_cifar", "{norm: group, width: 24}") == "");
+  CHECK(error("resnet_cifar", "width: 0") == "");
+}
+
+TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses them") {
+  const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
+  init_parameters(*model, 1, std::nullopt);
+  const at::Tensor image = at::randn({32, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  const c10::InferenceMode inference;
+  Pass train, evaluation;
+  train.train = true;
+  const at::Tensor batch = model->forward(image, train);
+  const at::Tensor before = model->forward(image, evaluation);
+  for (const auto& [name, buffer] : named_buffers(*model)) {
+    INFO(name);
+    if (name.ends_with("mean")) CHECK(buffer.abs().max().item<double>() > 0);
+  }
+  for (int i = 0; i < 100; ++i) model->forward(image, train);
+  // The running variance is the unbiased estimate: 2x2 pixels of 32 images at the narrowest.
+  CHECK(at::allclose(model->forward(image, evaluation), batch, 0.05, 0.02));
+  CHECK_FALSE(at::allclose(before, batch, 0.05, 0.02));
+  CHECK(model->forward(image, evaluation).equal(model->forward(image, evaluation)));
+}
+
+TEST_CASE("resnet_cifar: logit_scale multiplies the logits") {
+  const at::Tensor image = at::randn({2, 8, 8, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  const auto logits = [&](const std::string& yaml) {
+    const auto model = build("resnet_cifar", yaml, {10, 8, 8, 3});
+    init_parameters(*model, 1, std::nullopt);
+    Pass pass;
+    return model->forward(image, pass).detach();
+  };
+  CHECK(at::allclose(logits("{width: 16, norm: group}"),
+                     0.125 * logits("{width: 16, norm: group, logit_scale: 1}")));
+}
+
+}  // namespace
+}  // namespace bv

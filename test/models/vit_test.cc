@@ -1,0 +1,212 @@
+// vit against the reference's own numbers: models/vit_*.npz of the golden folder.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/npz.h"
+#include "lib/model/loss.h"
+#include "lib/model/model.h"
+#include "test/model/golden.h"
+
+namespace bv {
+namespace {
+
+struct Case {
+  std::unique_ptr<Model> model;
+  nlohmann::json about;
+  NamedTensors io;
+};
+
+Case load_case(const std::string& name) {
+  Case made;
+  std::ifstream file(golden_file("models/models.json"));
+  made.about = nlohmann::json::parse(file).at(name);
+  made.io = read_npz(golden_file("models/" + name + ".io.npz"));
+  const Config config = parse_config(made.about.at("model").dump(), name);
+  const auto image = made.about.at("image").get<std::vector<int64_t>>();
+  made.model = Model::Registry::make(
+      made.about.at("model_name"), config, Place(),
+      ModelEnv{made.about.at("num_classes"), image[1], image[2], image[3]});
+
+  NamedTensors weights = read_npz(golden_file("models/" + name + ".ckpt.npz"), "params/");
+  int64_t count = 0;
+  for (auto& [path, parameter] : named_parameters(*made.model)) {
+    INFO(path);
+    REQUIRE(weights.count(path) == 1);
+    REQUIRE(weights.at(path).sizes() == parameter.sizes());
+    parameter.detach().copy_(weights.at(path));
+    weights.erase(path);
+    count += parameter.numel();
+  }
+  CHECK(weights.empty());
+  CHECK(count == made.about.at("num_params").get<int64_t>());
+  return made;
+}
+
+// max|a - b| within atol * max|b|, plus rtol.
+void check_output(const at::Tensor& ours, const at::Tensor& golden) {
+  CHECK(close(ours, golden, 1e-5, 2e-5 * golden.abs().max().item<double>()));
+}
+
+TEST_CASE("vit: logits, activations, loss and gradients are the reference's") {
+  const std::string name =
+      GENERATE("vit_gap_learn_rep", "vit_tok_learn", "vit_map_learn", "vit_gap_sincos_nonsquare",
+               "vit_0_sincos_rep48", "vit_scan_tok", "vit_tok_square");
+  if (golden_file("models/" + name + ".io.npz").empty()) return;
+  INFO(name);
+  const Case loaded = load_case(name);
+  Features features;
+  Pass pass;
+  pass.train = true;
+  pass.features = &features;
+  const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
+  check_output(logits, loaded.io.at("logits"));
+  check_output(features.at("pre_logits"), loaded.io.at("pre_logits"));
+  size_t outputs = 0;
+  double gradients = 0;
+  for (const auto& [path, golden] : loaded.io) {
+    INFO(path);
+    if (path.starts_with("out/")) {
+      REQUIRE(features.count(path.substr(4)) == 1);
+      check_output(features.at(path.substr(4)), golden);
+      ++outputs;
+    } else if (path.starts_with("grad/")) {
+      gradients += golden.to(at::kDouble).square().sum().item<double>();
+    }
+  }
+  CHECK(outputs == features.size());
+
+  const auto loss = Loss::Registry::make(loaded.about.at("loss"), Config(), Place());
+  const at::Tensor mean = (*loss)(logits, loaded.io.at("labels")).mean();
+  CHECK(close(mean, loaded.io.at("loss"), 3e-6, 0));
+  mean.backward();
+  for (const auto& [path, parameter] : named_parameters(*loaded.model)) {
+    INFO(path);
+    REQUIRE(parameter.grad().defined());
+    CHECK(close(parameter.grad(), loaded.io.at("grad/" + path), 0, 3e-6 * std::sqrt(gradients)));
+  }
+}
+
+TEST_CASE("vit: dtype_mm bfloat16 has the reference's logits, whatever the precision asked for") {
+  if (golden_file("models/vit_gap_bf16.io.npz").empty()) return;
+  const Case loaded = load_case("vit_gap_bf16");
+  const c10::InferenceMode inference;
+  Pass pass;
+  const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
+  CHECK(logits.scalar_type() == at::kFloat);
+  CHECK(close(logits, loaded.io.at("logits"), 0, 0.05));
+  pass.precision = Precision::bf16;
+  CHECK(loaded.model->forward(loaded.io.at("image"), pass).equal(logits));
+  CHECK(pass.precision == Precision::bf16);
+}
+
+TEST_CASE("vit: precision bf16 is near float32 and keeps the residual stream in float32") {
+  if (golden_file("models/vit_map_learn.io.npz").empty()) return;
+  const Case loaded = load_case("vit_map_learn");
+  Features features;
+  Pass pass;
+  pass.precision = Precision::bf16;
+  pass.features = &features;
+  const c10::InferenceMode inference;
+  const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
+  CHECK(close(logits, loaded.io.at("logits"), 0, 0.05));
+  CHECK_FALSE(close(logits, loaded.io.at("logits"), 0, 1e-5));
+  CHECK(features.at("encoder/block00/+mlp").scalar_type() == at::kFloat);
+  CHECK(features.at("encoder/block00/sa").scalar_type() == at::kBFloat16);
+}
+
+std::unique_ptr<Model> build(const std::string& yaml, int64_t classes = 10, int64_t size = 32) {
+  const Config config = parse_config(yaml, "vit.yaml");
+  auto model = Model::Registry::make("vit", config, Place(), ModelEnv{classes, size, size, 3});
+  throw_problems(config);
+  return model;
+}
+
+int64_t parameters(const Model& model) {
+  int64_t count = 0;
+  for (const auto& [name, parameter] : named_parameters(model)) count += parameter.numel();
+  return count;
+}
+
+TEST_CASE("vit: variants have the published sizes, and keys given beside one win") {
+  const MetaDevice guard;
+  // Parameters at 224 px, 1000 classes: "How to train your ViT" (Steiner et al. 2022) for Ti, S, B, L
+  // (with cls and its position, here without: D * 2 less); "Scaling vision transformers" for g and G.
+  CHECK(parameters(*build("{variant: Ti/16}", 1000, 224)) == 5717416 - 2 * 192);
+  CHECK(parameters(*build("{variant: S/16}", 1000, 224)) == 22050664 - 2 * 384);
+  CHECK(parameters(*build("{variant: B/16}", 1000, 224)) == 86567656 - 2 * 768);
+  CHECK(parameters(*build("{variant: L/16}", 1000, 224)) == 304326632 - 2 * 1024);
+  CHECK(parameters(*build("{variant: g/14}", 0, 224)) == Approx(1011e6).epsilon(0.005));
+  CHECK(parameters(*build("{variant: G/14}", 0, 224)) == Approx(1843e6).epsilon(0.005));
+
+  const auto model = build("{variant: mu/4, patch_size: [8, 16], width: 48, depth: 3}");
+  const auto all = named_parameters(*model);
+  CHECK(all[0].second.sizes() == at::IntArrayRef({8, 16, 3, 48}));
+  CHECK(all.back().first == "head/bias");
+  CHECK(std::count_if(all.begin(), all.end(), [](const auto& entry) {
+          return entry.first.ends_with("LayerNorm_0/scale");
+        }) == 3);
+  bool found = false;
+  for (const auto& [name, parameter] : all) {
+    if (name != "Transformer/encoderblock_2/MlpBlock_0/Dense_0/kernel") continue;
+    found = true;
+    CHECK(parameter.sizes() == at::IntArrayRef({48, 128}));  // the variant's mlp_dim
+  }
+  CHECK(found);
+}
+
+TEST_CASE("vit: without classes it returns pre_logits; pool none keeps the tokens") {
+  const c10::InferenceMode inference;
+  Pass pass;
+  const at::Tensor image = at::zeros({2, 32, 32, 3});
+  CHECK(build("{variant: mu/8, rep_size: 24}", 0)->forward(image, pass).sizes() == at::IntArrayRef({2, 24}));
+  CHECK(build("{variant: mu/8, pool_type: none}")->forward(image, pass).sizes() ==
+        at::IntArrayRef({2, 16, 10}));
+}
+
+TEST_CASE("vit: dropout acts in training only and repeats with the step") {
+  auto model = build("{variant: mu/8, dropout: 0.5, head_zeroinit: false}");
+  init_parameters(*model, 1, std::nullopt);
+  const at::Tensor image = at::ones({2, 32, 32, 3});
+  const auto logits = [&](bool train, int64_t step) {
+    const c10::InferenceMode inference;
+    Pass pass;
+    pass.train = train;
+    pass.step = step;
+    const at::Tensor result = model->forward(image, pass);
+    CHECK(pass.next_dropout == (train ? 4 : 0));  // embedding, attention, in the MLP, after it
+    return result;
+  };
+  CHECK(logits(true, 1).equal(logits(true, 1)));
+  CHECK_FALSE(logits(true, 1).equal(logits(true, 2)));
+  CHECK(logits(false, 1).equal(logits(false, 2)));
+}
+
+TEST_CASE("vit: bad keys are named with their place") {
+  const auto error = [](const std::string& yaml) -> std::string {
+    try {
+      build(yaml);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  CHECK(error("variant: Q/16") ==
+        "vit.yaml:1:10: error: model.variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, g, "
+        "g-opt, G, G-opt, e");
+  CHECK(error("variant: S/x") == "");
+  CHECK(error("num_heads: 7") == "");
+  CHECK(error("patch_size: [64, 64]") == "");
+  CHECK(error("patch_size: 16") == "");
+  CHECK(error("rep_size: maybe") == "");
+  CHECK(error("{width: 6, num_heads: 1, posemb: sincos2d}") == "");
+  CHECK(error("dropout: 1") == "");
+  CHECK(error("pool_type: max") == "");
+  CHECK(error("remat_policy: everything_saveable") == "");
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,237 @@
+// What reaches the console (a pipe, a terminal) and the log file.
+#include "lib/report/log.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <optional>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/report/scratch.h"
+
+namespace {
+
+namespace log = bv::log;
+
+// An environment variable for the time of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    value != nullptr ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~Variable() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+// Stands in for stderr: a pipe or a terminal whose other end is read here.
+class Console {
+ public:
+  enum class Kind { pipe, terminal };
+  explicit Console(Kind kind) : saved_(dup(STDERR_FILENO)) {
+    int theirs = -1;
+    if (kind == Kind::pipe) {
+      int ends[2];
+      if (pipe(ends) != 0) return;
+      ours_ = ends[0];
+      theirs = ends[1];
+    } else {
+      struct winsize size {
+        24, 40, 0, 0
+      };
+      if (openpty(&ours_, &theirs, nullptr, nullptr, &size) != 0) return;
+    }
+    dup2(theirs, STDERR_FILENO);
+    close(theirs);
+    log::start();
+    ok_ = true;
+  }
+  ~Console() {
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+    close(ours_);
+    log::start();
+  }
+  Console(const Console&) = delete;
+  bool ok() const { return ok_; }
+
+  // All that was written since the last call.
+  std::string read() const {
+    std::string text;
+    struct pollfd wait {
+      ours_, POLLIN, 0
+    };
+    while (poll(&wait, 1, 20) == 1) {
+      char buffer[4096];
+      const ssize_t n = ::read(ours_, buffer, sizeof(buffer));
+      if (n <= 0) break;
+      text.append(buffer, static_cast<size_t>(n));
+    }
+    return text;
+  }
+
+ private:
+  int saved_, ours_ = -1;
+  bool ok_ = false;
+};
+
+bool matches(const std::string& text, const std::string& pattern) {
+  return std::regex_match(text, std::regex(pattern));
+}
+
+const std::string kStamp = "I\\d{4} \\d\\d:\\d\\d:\\d\\d ";
+
+}  // namespace
+
+TEST_CASE("log: plain lines into a pipe, every line stamped, nothing for a terminal") {
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  log::info("loss {:.2f}", 0.5);
+  CHECK(matches(console.read(), kStamp + "loss 0\\.50\n"));
+  log::note("Done!\nSteps:1/1");
+  CHECK(matches(console.read(), kStamp + "NOTE: Done!\n" + kStamp + "Steps:1/1\n"));
+  log::warn("{} is odd", "x");
+  CHECK(matches(console.read(), "W\\d{4} \\d\\d:\\d\\d:\\d\\d warning: x is odd\n"));
+  log::info("{}", "a\033[2Jb\rc\td");  // braces and escapes in what others named
+  log::info("{}", "{} {0}");
+  CHECK(matches(console.read(),
+                kStamp + "a\\\\x1b\\[2Jb\\\\x0dc\td\n" + kStamp + "\\{\\} \\{0\\}\n"));
+}
+
+TEST_CASE("log: progress into a pipe is an ordinary line, rarely") {
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  for (int step = 1; step < 100; ++step) log::progress(fmt::format("step {}", step));
+  CHECK(console.read() == "step 1\n");
+  log::clear_progress();
+  CHECK(console.read().empty());
+}
+
+TEST_CASE("log: on a terminal, colours and one live line below the log") {
+  const Variable no_color("NO_COLOR", nullptr), term("TERM", "xterm");
+  const Console console(Console::Kind::terminal);
+  if (!console.ok()) {
+    WARN("skipped: no pseudo-terminals here");
+    return;
+  }
+  log::note("Creating model...");
+  CHECK(matches(console.read(), kStamp + "\033\\[33mNOTE:\033\\[0m Creating model\\.\\.\\.\r\n"));
+  log::info("NOTE is only a word: NOTE: here");
+  CHECK(console.read().find("\033[33m") == std::string::npos);
+
+  log::progress("step 1/300");
+  CHECK(console.read() == "\rstep 1/300\033[K");
+  log::progress("step 2/300");  // less than a tenth of a second later
+  CHECK(console.read().empty());
+  log::info("hello");
+  CHECK(matches(console.read(), "\r\033\\[K" + kStamp + "hello\r\nstep 1/300"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  log::progress(std::string(60, 'x') + "\n");
+  CHECK(console.read() == "\r" + std::string(39, 'x') + "\033[K");  // the terminal has 40 columns
+  log::clear_progress();
+  CHECK(console.read() == "\r\033[K");
+  log::info("bye");
+  CHECK(matches(console.read(), kStamp + "bye\r\n"));
+}
+
+TEST_CASE("log: a terminal without wishes for colour is treated as a file") {
+  const auto check_plain = [] {
+    const Console console(Console::Kind::terminal);
+    if (!console.ok()) {
+      WARN("skipped: no pseudo-terminals here");
+      return;
+    }
+    log::note("Hello");
+    log::progress("step 1");
+    CHECK(matches(console.read(), kStamp + "NOTE: Hello\r\nstep 1\r\n"));
+  };
+  SECTION("NO_COLOR") {
+    const Variable no_color("NO_COLOR", "1"), term("TERM", "xterm");
+    check_plain();
+  }
+  SECTION("TERM=dumb") {
+    const Variable no_color("NO_COLOR", nullptr), term("TERM", "dumb");
+    check_plain();
+  }
+}
+
+TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
+  const Scratch scratch;
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  log::open_file(scratch / "log.txt");
+  log::info("one\ntwo");
+  log::progress("step 1");
+  log::write_detail("[3] loss = 1");
+  log::note("three");
+  console.read();
+  const std::string stamp = "\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z ";
+  CHECK(matches(bv::read_file(scratch / "log.txt"), stamp + "I one\n" + stamp + "I two\n" + stamp +
+                                                        "I \\[3\\] loss = 1\n" + stamp +
+                                                        "I NOTE: three\n"));
+  log::write_detail("last");
+  log::flush();
+  CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n"));
+  CHECK(console.read().empty());  // details are not for the console
+
+  log::open_file(scratch / "log.txt");  // again: appended
+  log::info("more");
+  CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n[^]*I more\n"));
+}
+
+TEST_CASE("log: a file that cannot be opened is a storage error; one that fills up is a warning") {
+  const Scratch scratch;
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  bv::write_file_atomically(scratch / "file", "");
+  try {
+    log::open_file(scratch / "file/log.txt");
+    FAIL("opened");
+  } catch (const bv::Error& error) {
+    CHECK(error.code() == bv::Exit::storage);
+    CHECK_THAT(error.what(), Catch::StartsWith((scratch / "file/log.txt") + ": error: "));
+  }
+  log::open_file("/dev/full");
+  log::info("one");
+  log::info("two");
+  log::open_file(scratch / "good.txt");
+  const std::string text = console.read();
+  CHECK_THAT(text, Catch::Contains("warning: /dev/full: log lines are being lost"));
+  CHECK(text.find("lost") == text.rfind("lost"));
+}
+
+TEST_CASE("log: lines of many threads stay whole") {
+  const Scratch scratch;
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  log::open_file(scratch / "log.txt");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 50; ++i) log::info("thread {} line {} end", t, i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : {console.read(), bv::read_file(scratch / "log.txt")}) {
+    std::vector<std::string> lines = bv::split(text, '\n');
+    lines.pop_back();
+    CHECK(lines.size() == 200);
+    for (const std::string& line : lines) {
+      REQUIRE(matches(line, ".{15,30}thread \\d line \\d+ end"));
+    }
+  }
+}

@@ -1,0 +1,131 @@
+// The classification task: its loss, smoothing, predictions, and what batches it refuses.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/tasks/task.h"
+
+namespace bv {
+namespace {
+
+// Logits are the image's values times a weight.
+class ScaleModel : public Model {
+ public:
+  ScaleModel() {
+    weight_ = add_parameter("weight", {}, [](at::Tensor& t, uint64_t) { t.fill_(1); });
+    init_parameters(*this, 0, std::nullopt);
+  }
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    const at::Tensor logits = image.reshape({image.size(0), -1}) * weight_;
+    pass.keep("logits", logits);
+    return logits;
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+std::unique_ptr<Task> make(double smoothing = 0, const std::string& loss = "softmax_xent") {
+  return Task::Registry::make("classify", Config(), {},
+                              {.loss_name = loss, .label_smoothing = smoothing});
+}
+
+Batch batch() {
+  return {{"image", at::arange(6, at::kFloat).reshape({2, 1, 1, 3})},
+          {"labels", at::tensor({0.0F, 1.0F, 0.0F, 1.0F, 0.0F, 0.0F}).reshape({2, 3})}};
+}
+
+std::string refusal(const Batch& batch) {
+  ScaleModel model;
+  Pass pass;
+  try {
+    make()->loss(model, batch, pass);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the registered tasks") {
+  CHECK(Task::Registry::names() == std::vector<std::string>{"classify"});
+}
+
+TEST_CASE("the loss is the mean over the batch and has a gradient") {
+  ScaleModel model;
+  Pass pass;
+  const at::Tensor loss = make()->loss(model, batch(), pass);
+  const at::Tensor log_p = at::log_softmax(at::arange(3, at::kFloat), 0);
+  CHECK(loss.dim() == 0);
+  CHECK(loss.item<float>() == Approx(-(log_p[1] + log_p[0]).item<float>() / 2));
+  loss.backward();
+  CHECK(model.named_parameters(false)["weight"].grad().defined());
+}
+
+TEST_CASE("smoothed labels: y (1 - ls) + ls / C, in training only") {
+  ScaleModel model;
+  Pass pass;
+  Batch smoothed = batch();
+  smoothed["labels"] = batch().at("labels") * 0.7 + 0.1;
+  CHECK(make(0.3)->loss(model, batch(), pass).item<float>() ==
+        Approx(make()->loss(model, smoothed, pass).item<float>()));
+  CHECK(make(0.3)->loss(model, batch(), pass).item<float>() !=
+        Approx(make()->loss(model, batch(), pass).item<float>()));
+  CHECK(make(0.3)
+            ->predict("loss", model, batch(), pass)
+            .at("loss")
+            .equal(make()->predict("loss", model, batch(), pass).at("loss")));
+}
+
+TEST_CASE("predictions") {
+  ScaleModel model;
+  Features features;
+  Pass pass;
+  pass.features = &features;
+  const auto task = make(0, "sigmoid_xent");
+  CHECK(task->predictions() == std::vector<std::string>{"predict", "loss"});
+  const Outputs outputs = task->predict("predict", model, batch(), pass);
+  CHECK(outputs.at("logits").sizes() == at::IntArrayRef{2, 3});
+  CHECK(features.contains("logits"));
+  CHECK(task->predict("predict", model, {{"image", batch().at("image")}}, pass).size() == 1);
+  const at::Tensor each = task->predict("loss", model, batch(), pass).at("loss");
+  CHECK(each.sizes() == at::IntArrayRef{2});
+  CHECK(each.mean().item<float>() == Approx(task->loss(model, batch(), pass).item<float>()));
+}
+
+TEST_CASE("batches that a config's pp got wrong") {
+  Batch no_labels = batch();
+  no_labels.erase("labels");
+  no_labels["label"] = at::zeros({2}, at::kLong);
+  CHECK(refusal(no_labels) ==
+        "[classify] a batch has no 'labels', only image, label; make them with onehot(C, "
+        "key=\"label\", key_result=\"labels\") and name them in keep(\"image\", \"labels\")");
+  CHECK(refusal({{"labels", at::ones({2, 3})}}) ==
+        "[classify] a batch has no 'image', only labels; name it in keep(\"image\", ...)");
+  Batch ids = batch();
+  ids["labels"] = at::zeros({2}, at::kLong);
+  CHECK(refusal(ids) ==
+        "[classify] 'labels' must be float32 (n, 3), got Long (2); make them with onehot(3, "
+        "key=\"label\", key_result=\"labels\")");
+  Batch wide = batch();
+  wide["labels"] = at::ones({2, 4});
+  CHECK(refusal(wide) ==
+        "[classify] 'labels' are (2, 4) but the model's logits are (2, 3); is num_classes the "
+        "number that onehot(...) has?");
+}
+
+TEST_CASE("an unknown loss names the known ones") {
+  CHECK_THROWS_WITH(
+      Task::Registry::make(
+          "classify", Config(), {},
+          {.loss_name = "softmax", .loss_place = {.file = "t.yaml", .line = 3, .column = 7}}),
+      Catch::StartsWith("t.yaml:3:7: error: unknown loss 'softmax'"));
+}
+
+}  // namespace bv

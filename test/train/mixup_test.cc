@@ -1,0 +1,114 @@
+// Mixup against the reference's arrays; the distribution and the determinism of its coefficient.
+#include "lib/train/mixup.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "lib/ckpt/npz.h"
+#include "test/train/golden.h"
+
+namespace bv {
+
+TEST_CASE("mixup equals the reference's") {
+  const auto folder = golden_folder();
+  if (!folder) return;
+  const NamedTensors golden = read_npz(*folder + "/mixup.npz");
+  for (int i = 0; i < 4; ++i) {
+    const std::string prefix = "mix" + std::to_string(i) + "/";
+    INFO(prefix);
+    const double a = golden.at(prefix + "lambda").item<double>();
+    for (const char* key : {"image", "labels"}) {
+      at::Tensor mixed = golden.at(prefix + key).clone();
+      mix(mixed, a, key);
+      CHECK((mixed - golden.at(prefix + key + "_out")).abs().max().item<float>() <= 2e-7);
+    }
+  }
+}
+
+// Two-sample Kolmogorov-Smirnov test of 20,000 draws against the reference's 400: its critical
+// value at p = 1e-3 is 1.95 sqrt((n + m) / (n m)).
+TEST_CASE("the coefficient is distributed as the reference's") {
+  const auto folder = golden_folder();
+  if (!folder) return;
+  const at::Tensor theirs = read_npz(*folder + "/mixup.npz").at("lambda_samples_p0.2");
+  constexpr int64_t kDraws = 20000;
+  std::vector<double> ours;
+  for (int64_t i = 0; i < kDraws; ++i) ours.push_back(mixup_coefficient(11, i, 0.2));
+  std::sort(ours.begin(), ours.end());
+  CHECK(ours.front() >= 0.5);
+  CHECK(ours.back() <= 1.0);
+  double distance = 0;
+  const int64_t m = theirs.numel();
+  for (int64_t i = 0; i < m; ++i) {
+    const double x = theirs.const_data_ptr<float>()[i];
+    const auto below = std::upper_bound(ours.begin(), ours.end(), x) - ours.begin();
+    const double cdf = static_cast<double>(below) / kDraws;
+    distance = std::max({distance, std::abs(cdf - static_cast<double>(i + 1) / m),
+                         std::abs(cdf - static_cast<double>(i) / m)});
+  }
+  CHECK(distance < 1.95 * std::sqrt((kDraws + m) / (static_cast<double>(kDraws) * m)));
+}
+
+TEST_CASE("the coefficient is a function of seed and step") {
+  CHECK(mixup_coefficient(1, 5, 0.3) == mixup_coefficient(1, 5, 0.3));
+  CHECK(mixup_coefficient(1, 5, 0.3) != mixup_coefficient(1, 6, 0.3));
+  CHECK(mixup_coefficient(1, 5, 0.3) != mixup_coefficient(2, 5, 0.3));
+}
+
+TEST_CASE("mixup is in place, the same bits for any number of threads, and leaves sums alone") {
+  const int threads = at::get_num_threads();
+  at::Tensor results[2];
+  for (int i = 0; i < 2; ++i) {
+    at::set_num_threads(i == 0 ? 1 : 2);
+    // A width that is no multiple of any block or column size.
+    at::Tensor x = at::arange(7 * 5003, at::kFloat).remainder(97).reshape({7, 5003});
+    const void* memory = x.data_ptr();
+    const at::Tensor before = x.clone();
+    mix(x, 0.75, "image");
+    CHECK(x.data_ptr() == memory);
+    CHECK(x.sum().item<double>() == Approx(before.sum().item<double>()).epsilon(1e-5));
+    CHECK((x - (0.75 * before + 0.25 * before.roll(1, 0))).abs().max().item<float>() < 1e-5);
+    results[i] = x;
+  }
+  at::set_num_threads(threads);
+  CHECK(results[0].equal(results[1]));
+}
+
+TEST_CASE("a coefficient of one, and a batch of one, change nothing") {
+  at::Tensor x = at::arange(12, at::kFloat).reshape({3, 4});
+  const at::Tensor before = x.clone();
+  mix(x, 1.0, "image");
+  CHECK(x.equal(before));
+  at::Tensor one = at::arange(8, at::kFloat).reshape({1, 8});
+  mix(one, 0.5, "image");
+  CHECK(one.equal(at::arange(8, at::kFloat).reshape({1, 8})));
+}
+
+TEST_CASE("mixup's keys") {
+  const Config on = parse_config("mixup: {p: 0.2, fold_in: null}", "t.yaml");
+  CHECK(read_mixup(on.section("mixup")) == 0.2);
+  CHECK(problem_count(on) == 0);
+  CHECK(read_mixup(Config()) == 0);
+  const Config bad = parse_config("mixup: {p: -1, alpha: 2}", "t.yaml");
+  read_mixup(bad.section("mixup"));
+  CHECK_THROWS_WITH(throw_problems(bad),
+                    "t.yaml:1:12: error: mixup.p: must not be negative, got -1\n"
+                    "t.yaml:1:16: error: unknown key 'mixup.alpha'; known here: p");
+}
+
+TEST_CASE("mixup of encoded or integer features says what to do") {
+  at::Tensor image = at::zeros({2, 3}, at::kByte);
+  CHECK_THROWS_WITH(mix(image, 0.6, "image"),
+                    "[train] mixup needs float32 'image', got Byte; add value_range(-1, 1) to "
+                    "input.pp");
+  at::Tensor labels = at::zeros({2}, at::kLong);
+  CHECK_THROWS_WITH(mix(labels, 0.6, "labels"),
+                    "[train] mixup needs float32 'labels', got Long; add onehot(...) to input.pp");
+}
+
+}  // namespace bv

@@ -1,0 +1,248 @@
+// The step: what it measures, that it reads nothing back, non-finite values, averaged weights, its
+// state, and its keys.
+#include "lib/train/step.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/record_function.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "test/train/tiny.h"
+
+namespace bv {
+namespace {
+
+const std::string kAdam =
+    "{optax_name: scale_by_adam, optax: {mu_dtype: bfloat16}, lr: 0.01, wd: 0.001, grad_clip_norm: "
+    "1.0, mixup: {p: 0.2}, ema: {decay: 0.9}, schedule: {decay_type: cosine, warmup_steps: 3}}";
+const std::string kMomentum =
+    "{optax_name: momentum_hp, lr: 0.05, wd: 0.001, ema: {decay: 0.5}, schedule: [['body/bias', "
+    "null], ['.*', {}]]}";
+
+void check_equal(const NamedTensors& a, const NamedTensors& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, tensor] : a) {
+    INFO(name);
+    REQUIRE(b.contains(name));
+    CHECK(tensor.equal(b.at(name)));
+  }
+}
+
+std::map<std::string, double> measured(const TrainStep& step, int64_t at) {
+  std::map<std::string, double> all;
+  for (const auto& [name, value] : step.measurements(at)) all[name] = value;
+  return all;
+}
+
+// Counts calls of operators that copy a value to the host.
+std::atomic<int> host_reads{0};
+struct CountHostReads {
+  CountHostReads() {
+    host_reads = 0;
+    handle =
+        at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& fn) {
+                                const std::string_view name = fn.name();
+                                if (name == "aten::item" || name == "aten::_local_scalar_dense" ||
+                                    name == "aten::is_nonzero" || name == "aten::equal") {
+                                  ++host_reads;
+                                }
+                                return std::unique_ptr<at::ObserverContext>();
+                              }).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~CountHostReads() { at::removeCallback(handle); }
+  at::CallbackHandle handle;
+};
+
+}  // namespace
+
+TEST_CASE("20 steps equal 10, a save, a load into fresh objects, and 10") {
+  for (const std::string& yaml : {kAdam, kMomentum}) {
+    TinyRun whole(yaml, /*dropout=*/0.3), first(yaml, 0.3), second(yaml, 0.3, 20, /*seed=*/9);
+    whole.run(1, 20);
+    first.run(1, 10);
+    const NamedTensors saved = first.step->state();
+    first.run(11, 12);  // what was saved is a copy
+    second.step->load_state(saved);
+    CHECK(second.step->count() == 10);
+    check_equal(second.step->state(), saved);
+    second.run(11, 20);
+    check_equal(second.step->state(), whole.step->state());
+    CHECK(second.step->measurements(20) == whole.step->measurements(20));
+  }
+}
+
+TEST_CASE("the state's names: no optimizer state for frozen parameters") {
+  TinyRun run(kMomentum);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : run.step->state()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{
+                     "buffers/mean", "ema/body/kernel", "ema/head/bias", "ema/head/kernel",
+                     "ema/mean", "opt/count", "opt/trace/body/kernel", "opt/trace/head/bias",
+                     "opt/trace/head/kernel", "params/body/bias", "params/body/kernel",
+                     "params/head/bias", "params/head/kernel"});
+  CHECK(run.step->state().at("opt/trace/head/bias").scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("a state of other optimizer state is refused, by name") {
+  TinyRun adam(kAdam), momentum(kMomentum);
+  CHECK_THROWS_WITH(momentum.step->load_state(adam.step->state(), "run/ckpt/step-5"),
+                    Catch::StartsWith("run/ckpt/step-5: error: does not fit this config: missing "
+                                      "opt/trace/body/kernel, opt/trace/head/bias") &&
+                        Catch::Contains("unexpected ema/body/bias, opt/mu/body/bias"));
+}
+
+TEST_CASE("measurements: names in order, and their values") {
+  TinyRun run(
+      "{optax_name: sgd, lr: 0.5, schedule: [['body/.*', {mult: 2}], ['head/bias', null], "
+      "['.*', {decay_type: linear}]]}");
+  const NamedTensors before = run.step->state();
+  run.step->run(1, tiny_batch(1), true);
+  const NamedTensors after = run.step->state();
+  std::vector<std::string> names;
+  for (const auto& [name, value] : run.step->measurements(1)) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"global_schedule", "global_schedule1", "l2_grads",
+                                          "l2_params", "l2_updates", "training_loss"});
+  double params = 0, updates = 0, grads = 0;
+  for (const auto& [name, tensor] : after) {
+    if (!name.starts_with("params/")) continue;
+    const at::Tensor difference = tensor - before.at(name);
+    params += tensor.square().sum().item<double>();
+    updates += difference.square().sum().item<double>();
+    const double factor = name.starts_with("params/body") ? 0.5 * 2 : 0.5;
+    grads += (difference / factor).square().sum().item<double>();
+    if (name == "params/head/bias") CHECK(difference.abs().max().item<float>() == 0);
+  }
+  const auto values = measured(*run.step, 2);
+  CHECK(values.at("l2_params") == Approx(std::sqrt(params)).epsilon(1e-6));
+  CHECK(values.at("l2_updates") == Approx(std::sqrt(updates)).epsilon(1e-5));
+  CHECK(values.at("l2_grads") == Approx(std::sqrt(grads)).epsilon(1e-5));
+  CHECK(values.at("global_schedule") == 2.0);
+  CHECK(values.at("global_schedule1") == Approx(0.95));  // at count 1 of 20
+}
+
+TEST_CASE("clipping: no change below the norm, exactly the norm above") {
+  TinyRun plain("{optax_name: sgd, lr: 1}"), loose("{optax_name: sgd, lr: 1, grad_clip_norm: 1e6}"),
+      tight("{optax_name: sgd, lr: 1, grad_clip_norm: 0.01}");
+  for (TinyRun* run : {&plain, &loose, &tight}) run->step->run(1, tiny_batch(1), true);
+  check_equal(plain.step->state(), loose.step->state());
+  const auto values = measured(*tight.step, 1);
+  CHECK(values.at("l2_updates") == Approx(0.01).epsilon(1e-5));
+  CHECK(values.at("l2_grads") == measured(*plain.step, 1).at("l2_grads"));  // before clipping
+}
+
+TEST_CASE("a step that is not measured reads nothing back to the host, and trains the same") {
+  TinyRun run(kAdam, 0.2), other(kAdam, 0.2);
+  run.run(1, 2);
+  {
+    const CountHostReads counting;
+    for (int64_t i = 3; i <= 6; ++i) run.step->run(i, tiny_batch(i), false);
+    CHECK(host_reads == 0);
+    run.step->state().at("opt/count").item<int64_t>();
+    CHECK(host_reads > 0);  // the counter works
+  }
+  other.run(1, 6);
+  check_equal(run.step->state(), other.step->state());
+}
+
+TEST_CASE("non-finite values are noticed in any step, and stay noticed") {
+  TinyRun run("{optax_name: sgd, lr: 1.0e+15}");
+  run.step->run(1, tiny_batch(1), false);
+  CHECK(run.step->non_finite().empty());
+  run.step->run(2, tiny_batch(2), false);
+  CHECK_FALSE(run.step->non_finite().empty());
+  const std::string first = run.step->non_finite();
+  run.step->run(3, tiny_batch(3), true);
+  CHECK(run.step->non_finite() == first);
+
+  TinyRun bad_data("{optax_name: sgd, lr: 0.1}");
+  Batch batch = tiny_batch(1);
+  batch.at("image").fill_(std::nanf(""));
+  bad_data.step->run(1, batch, false);
+  CHECK(bad_data.step->non_finite() == "training_loss");
+}
+
+TEST_CASE("averaged weights: decay min(d, (1+t)/(10+t)), buffers included, swapped in and out") {
+  TinyRun run(
+      "{optax_name: sgd, lr: 0.3, ema: {decay: 0.25}, schedule: [['head/bias', null], "
+      "['.*', {}]]}");
+  NamedTensors state = run.step->state();
+  std::map<std::string, at::Tensor> expected;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with("ema/")) expected[name] = tensor;
+  }
+  CHECK(expected.at("ema/body/kernel").equal(state.at("params/body/kernel")));
+  for (int64_t i = 1; i <= 6; ++i) {
+    run.step->run(i, tiny_batch(i), false);
+    state = run.step->state();
+    const double t = static_cast<double>(i - 1), decay = std::min(0.25, (1 + t) / (10 + t));
+    for (auto& [name, average] : expected) {
+      const std::string own = (name == "ema/mean" ? "buffers/" : "params/") + name.substr(4);
+      average = decay * average + (1 - decay) * state.at(own);
+      CHECK(average.allclose(state.at(name), 1e-5, 1e-7));
+    }
+  }
+  const at::Tensor parameter = named_parameters(run.model)[0].second;
+  REQUIRE(named_parameters(run.model)[0].first == "body/kernel");
+  {
+    const auto scope = run.step->use_ema();
+    CHECK(parameter.equal(state.at("ema/body/kernel")));
+    CHECK(named_buffers(run.model)[0].second.equal(state.at("ema/mean")));
+    CHECK(named_parameters(run.model)[3].second.equal(state.at("params/head/bias")));
+  }
+  check_equal(run.step->state(), state);
+}
+
+TEST_CASE("averages start at the weights as they are at the first step") {
+  TinyRun run(kMomentum);
+  const c10::AutoGradMode no_grad(false);
+  for (auto& [name, parameter] : named_parameters(run.model)) parameter.fill_(0.5);  // model_init
+  CHECK(run.step->state().at("ema/head/kernel").equal(run.step->state().at("params/head/kernel")));
+}
+
+TEST_CASE("mixup and dropout are functions of seed and step") {
+  TinyRun a(kAdam, 0.5), b(kAdam, 0.5), plain("{optax_name: scale_by_adam, lr: 0.01}", 0.5);
+  a.run(1, 3);
+  b.run(1, 3);
+  check_equal(a.step->state(), b.step->state());
+  plain.run(1, 1);
+  CHECK(measured(*plain.step, 1).at("training_loss") != measured(*a.step, 3).at("training_loss"));
+}
+
+TEST_CASE("the step's keys") {
+  const TinyModel model;
+  const auto problems = [&](const std::string& yaml) -> std::string {
+    const Config config = parse_config(yaml, "t.yaml");
+    attempt(config, [&] { read_step(config, model, {.batch_size = 8, .total_steps = 9}); });
+    config.done();
+    try {
+      throw_problems(config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(problems("{optax_name: sgd, lr: 1}").empty());
+  CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_norm: -1}") ==
+        "t.yaml:1:42: error: grad_clip_norm: must not be negative, got -1");
+  CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_per_example: 1}") ==
+        "t.yaml:1:49: error: grad_clip_per_example: needs gradients per example, which no task "
+        "gives; use grad_clip_norm");
+  CHECK(problems("{optax_name: sgd, lr: 1, ema: {decay: 1}}") ==
+        "t.yaml:1:39: error: ema.decay: must be at least 0 and below 1, got 1");
+  CHECK(problems("{optax_name: sgd, lr: 1, ema: {}}") ==
+        "t.yaml:1:31: error: ema.decay: missing: a number is required");
+  CHECK(problems("{optax_name: sgdd, lr: 1}") ==
+        "t.yaml:1:14: error: unknown optimizer 'sgdd' (did you mean 'sgd'?); known: "
+        "big_vision.momentum_hp, big_vision.sgd, identity, momentum_hp, scale_by_adam, sgd");
+  // All together.
+  CHECK(problems("{optax_name: sgdd, grad_clip_norm: -1, mixup: {p: -1}}") ==
+        "t.yaml: error: lr: missing: a number is required\n"
+        "t.yaml:1:14: error: unknown optimizer 'sgdd' (did you mean 'sgd'?); known: "
+        "big_vision.momentum_hp, big_vision.sgd, identity, momentum_hp, scale_by_adam, sgd\n"
+        "t.yaml:1:36: error: grad_clip_norm: must not be negative, got -1\n"
+        "t.yaml:1:51: error: mixup.p: must not be negative, got -1");
+}
+
+}  // namespace bv

@@ -1,0 +1,62 @@
+// Splitting, nearest names, sizes, UTF-8, JSON strings.
+#include "lib/util/text.h"
+
+#include <catch2/catch.hpp>
+
+using namespace bv;
+using Strings = std::vector<std::string>;
+
+TEST_CASE("split, join, trim") {
+  CHECK(split("a|b||", '|') == Strings{"a", "b", "", ""});
+  CHECK(split("", '|') == Strings{""});
+  CHECK(join({"a", "b"}, ", ") == "a, b");
+  CHECK(join({}, ", ").empty());
+  CHECK(trim(" \t a b\r\n") == "a b");
+  CHECK(trim(" \n").empty());
+}
+
+TEST_CASE("the nearest name is close or there is none") {
+  const Strings known = {"optimizer", "lr", "wd", "schedule", "resize", "resize_small", "vit"};
+  CHECK(nearest("optmizer", known) == "optimizer");
+  CHECK(nearest("optimzier", known) == "optimizer");  // a swap costs 1
+  CHECK(nearest("Schedule", known) == "schedule");
+  CHECK(nearest("VIT", known) == "vit");
+  CHECK(nearest("resise", known) == "resize");
+  CHECK(nearest("lf", known) == "lr");
+  CHECK(nearest("x", known).empty());  // every single letter is one step from every other
+  CHECK(nearest("ab", known).empty());
+  CHECK(nearest("epochs", known).empty());
+  CHECK(nearest("", known).empty());
+  CHECK(nearest("a", {}).empty());
+  CHECK(nearest(std::string(100000, 'a'), known).empty());
+  CHECK(nearest("abcd", {"abdc", "abcd"}) == "abcd");
+}
+
+TEST_CASE("sizes for people") {
+  CHECK(human_bytes(0) == "0 B");
+  CHECK(human_bytes(1023) == "1023 B");
+  CHECK(human_bytes(1536) == "1.5 KiB");
+  CHECK(human_bytes(1024.0 * 1024 - 1) == "1.0 MiB");
+  CHECK(human_bytes(1.5 * 1024 * 1024 * 1024) == "1.5 GiB");
+  CHECK(human_count(0) == "0");
+  CHECK(human_count(999) == "999");
+  CHECK(human_count(6573120) == "6,573,120");
+  CHECK(human_count(-1000) == "-1,000");
+}
+
+TEST_CASE("UTF-8 is well-formed or not") {
+  CHECK(valid_utf8(""));
+  CHECK(valid_utf8("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"));
+  for (const char* bad :
+       {"\x80", "\xC3", "\xC0\xAF", "\xC1\x80", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "a\xE2\x28\xA1"}) {
+    CHECK_FALSE(valid_utf8(bad));
+  }
+}
+
+TEST_CASE("JSON strings are valid whatever the bytes") {
+  CHECK(json_string("a\"b\\c\n\t\x01") == R"("a\"b\\c\n\t\u0001")");
+  CHECK(json_string("ä") == "\"ä\"");
+  CHECK(json_string("x\xFFy\xC3") == R"("x\ufffdy\ufffd")");
+  CHECK(json_string(std::string_view("\0", 1)) == R"("\u0000")");
+}
