@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step-";
+constexpr int kLockTries = 100;
 constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold a line each
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -61,6 +62,25 @@ bool same_file(int fd, const std::string& path) {
   struct stat named {};
   return ::fstat(fd, &open_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
          open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+}
+
+// The open, locked file; -1 if it was removed meanwhile.
+int try_lock(const std::string& dir, const std::string& lock) {
+  const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0 && errno == ENOENT) return -1;
+  if (fd < 0) throw Error(Exit::usage, lock, "cannot open: " + reason(errno));
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    const std::string by = holder(fd);
+    ::close(fd);
+    if (error != EWOULDBLOCK) throw Error(Exit::usage, lock, "cannot lock: " + reason(error));
+    throw Error(
+        Exit::usage, dir,
+        fmt::format("the workdir is in use by {}; wait for it or choose another --workdir", by));
+  }
+  if (same_file(fd, lock)) return fd;
+  ::close(fd);
+  return -1;
 }
 
 }  // namespace
@@ -110,34 +130,16 @@ void Workdir::check_writable() const {
 void Workdir::claim() {
   check(lock_fd_ < 0, "{} is claimed twice", dir_);
   check_writable();
-  // Runs again only when another run's --cleanup removes .lock between open and flock.
-  while (true) {
+  // More than once only where another run's --cleanup takes .lock away between open and flock.
+  for (int tries = 0; tries < kLockTries && lock_fd_ < 0; ++tries) {
     try {
       make_folders(dir_);
     } catch (const Error& error) {
       throw Error::line(Exit::usage, error.what());
     }
-    const int fd = ::open(lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == ENOENT) continue;
-    if (fd < 0) throw Error(Exit::usage, lock(), "cannot open: " + reason(errno));
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const int error = errno;
-      const std::string by = holder(fd);
-      ::close(fd);
-      if (error == EINTR) continue;
-      if (error != EWOULDBLOCK) throw Error(Exit::usage, lock(), "cannot lock: " + reason(error));
-      throw Error(Exit::usage, dir_,
-                  fmt::format("the workdir is in use by {}; wait for it or choose "
-                              "another --workdir",
-                              by));
-    }
-    if (!same_file(fd, lock())) {
-      ::close(fd);
-      continue;
-    }
-    lock_fd_ = fd;
-    break;
+    lock_fd_ = try_lock(dir_, lock());
   }
+  if (lock_fd_ < 0) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   const std::string note = fmt::format("{} {}\n", ::getpid(), host_name());
   if (::ftruncate(lock_fd_, 0) != 0 ||
       ::pwrite(lock_fd_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {

@@ -75,8 +75,8 @@ std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> f
 std::string Config::line(const Place& place, std::string_view key, std::string_view suffix,
                          std::string_view why) const {
   const bool argument = node_->is_call && !key.empty();
-  const std::string path = argument ? fmt::format("{}: {}", shown_path(path_), key)
-                                    : shown_path(join_path(path_, key));
+  const std::string path =
+      argument ? fmt::format("{}: {}", shown_path(path_), key) : shown_path(join_path(path_, key));
   const std::string name = printable(path + std::string(suffix), std::string::npos);
   return Error(Exit::usage, place.text(), name.empty() ? why : fmt::format("{}: {}", name, why))
       .what();
@@ -329,8 +329,9 @@ void Config::done_below(const std::shared_ptr<Node>& node,
   }
 }
 
-void Config::done() const {
-  if (document_->incomplete.contains(path_) || document_->ignored.contains(path_)) return;
+void Config::done(bool although_incomplete) const {
+  if (document_->incomplete.contains(path_) && !although_incomplete) return;
+  if (document_->ignored.contains(path_)) return;
   for (const Node::Entry& entry : node_->map) {
     const bool known_null = absent(entry.value) && document_->was_asked(path_, entry.key);
     if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;

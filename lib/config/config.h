@@ -5,7 +5,7 @@
 // Reads are remembered: done() reports keys that nobody read with the nearest name that somebody
 // asked for. Problems carry file:line:col and are collected, so that a user sees all errors of a
 // file together; get() with a fallback records a problem and returns the fallback, get() without
-// one throws. Whoever builds from a config calls Document::throw_problems() before any work.
+// one throws. Whoever builds from a config calls throw_problems() before any work.
 //
 // A missing key and a key whose value is null are the same. Not thread-safe; components keep
 // values, never a Config.
@@ -41,13 +41,15 @@ class Document;    // internal to lib/config and the app: a parsed file with its
 
 class Config {
  public:
-  Config();  // an empty mapping of no document
+  Config();  // an empty mapping of no file
   Config(std::shared_ptr<Node> node, std::shared_ptr<Document> document, std::string path);
 
   // T is one of: bool, int64_t, double, std::string, std::vector<T> of these,
   // std::vector<std::pair<std::string, double>> (lists of [pattern, number]).
   // An integer is accepted where a double is asked for, never the other way round (1e3 is an int if
-  // its value is whole). Errors name the key's full path, the value and what was expected.
+  // its value is whole, 5.0 is not). true and false are the only booleans; quoted scalars are
+  // strings; 010 and 1_000 are no numbers. Errors name the key's full path, the value and what was
+  // expected.
   template <class T>
   T get(std::string_view key, std::source_location where = std::source_location::current()) const;
   template <class T>
@@ -64,7 +66,8 @@ class Config {
                    const std::vector<std::string>& words,
                    std::source_location where = std::source_location::current()) const;
 
-  bool has(std::string_view key) const;     // present and not null; does not count as a read
+  // Present and not null; does not count as a read. False for a call's positional arguments.
+  bool has(std::string_view key) const;
   bool is_map(std::string_view key) const;  // has() and a mapping
   bool is_list(std::string_view key) const;
   // A sub-mapping; absent or null gives an empty one. Reading it counts as reading the key.
@@ -79,7 +82,8 @@ class Config {
       std::string_view key, std::source_location where = std::source_location::current()) const;
   // The mapping's own entries whose values are mappings (evals), in file order; a null value is
   // skipped (that switches an inherited entry off); any other value is a problem.
-  std::vector<std::pair<std::string, Config>> items() const;
+  std::vector<std::pair<std::string, Config>> items(
+      std::source_location where = std::source_location::current()) const;
   std::vector<std::string> keys() const;  // all present keys in file order
 
   // The call's positional arguments in order (pp calls only): successive get()s of names that are
@@ -88,18 +92,23 @@ class Config {
   // All positional arguments at once, as strings (keep, drop).
   std::vector<std::string> positional_strings() const;
 
-  // Records a problem with `key` (or with the mapping itself if it is empty) and throws it.
+  // Records a problem with `key` (or with the mapping itself if it is empty) and throws it:
+  // "x.yaml:3:8: error: input.batch_size: <why>"; in a pp call "...: error: resize: size <why>".
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;
   // Records a problem and goes on.
   void problem(std::string_view key, std::string_view why) const;
   // One line "<place>: warning: <why>", printed once at the end of building.
   void warn(std::string_view key, std::string_view why) const;
   // Accepts `key` of the seeds that the design supersedes: read, and one warning saying `instead`.
-  void superseded(std::string_view key, std::string_view instead) const;
+  void superseded(std::string_view key, std::string_view instead,
+                  std::source_location where = std::source_location::current()) const;
 
   Place place(std::string_view key = {}) const;      // of the key's value, else of the mapping
-  const std::string& path() const { return path_; }  // "evals.val", "input.pp: resize"
-  void done() const;  // records a problem for each unread key, with its nearest known name
+  const std::string& path() const { return path_; }  // "evals.val", "input.pp[1]: resize"
+  // Records a problem for each unread key, with its nearest known name: here and in the sections
+  // that were handed out below. Silent where the reader gave up (fail(), a required key,
+  // attempt()), as nobody knows what it would still have read.
+  void done(bool although_incomplete = false) const;
   // Silences done() for this subtree, or for `key` and all below it (a component that was not
   // built).
   void mark_read(std::string_view key = {}) const;
@@ -145,11 +154,13 @@ struct Override {
 // Reads `file`, follows `include:` (relative to the including file; mappings merge deeply, other
 // values replace), substitutes ${NAME} and ${NAME:-default} in values, applies the overrides (a
 // duration `x_steps` on the command line removes the file's other `x_*` units).
-// Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, leading
-// zeros, yes/no/on/off, 1_000, unresolved merges, several documents, invalid UTF-8, NUL bytes,
-// cyclic or exploding aliases (depth 64, 10^6 nodes), over 4 MiB, cyclic includes.
+// Includes replace a duration's other units in the same way. "$${" stands for "${".
+// Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, tags,
+// several documents, open quotes, invalid UTF-8, NUL bytes, cyclic or exploding aliases (depth 64,
+// 10^6 values), over 4 MiB, cyclic includes, unset variables, overrides that fit nothing.
 Config load_config(const std::string& file, const std::vector<Override>& overrides);
-// The same for a text that is no file (tests; a config stored in a checkpoint).
+// The same for a text that is no file (tests; a config stored in a checkpoint). `name` stands in
+// messages, and its folder is where includes are looked for.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<Override>& overrides = {});
 
@@ -157,8 +168,9 @@ Config parse_config(std::string_view text, const std::string& name,
 void throw_problems(const Config&);
 size_t problem_count(const Config&);
 std::vector<std::string> warnings(const Config&);  // recorded so far
-// Runs `build`; an Error(Exit::usage) it throws is recorded among the problems (once).
-// Returns whether it went through.
+// Runs `build`; an Error(Exit::usage) it throws is recorded among the problems (once). Returns
+// whether it went through; if not, done() of this mapping stays silent: pass the section that
+// `build` reads, not the whole config.
 bool attempt(const Config&, const std::function<void()>& build);
 // --explain: one line per key read: path, value, default, origin, file:line of the read.
 std::string explain(const Config&);
@@ -172,7 +184,7 @@ struct Call {
   Place place;
 };
 // Splits `text` at every '|' and parses each section (reference section 12.1). Errors point into
-// the value at `origin`. Throws Error(Exit::usage).
+// the value of `key`, are recorded in the owner's document and thrown as Error(Exit::usage).
 std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key);
 // The same without a config file (--pp on the command line, tests).
 std::vector<Call> parse_calls(std::string_view text, const Place& origin);

@@ -356,8 +356,7 @@ class Builder : public YAML::EventHandler {
 void check_bytes(const Source& source, const std::string& name) {
   const std::string_view text = source.text();
   if (text.size() > kLargestText) {
-    throw Error(Exit::usage, Place{name}.text(),
-                fmt::format("larger than {} bytes", kLargestText));
+    throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestText));
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw source.error(nul, "a NUL byte");

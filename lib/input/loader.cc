@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "lib/input/batch_ring.h"
+#include "lib/input/failure.h"
 #include "lib/input/shuffle.h"
 #include "lib/report/log.h"
 
@@ -44,58 +45,6 @@ void stay_single_threaded() {
   omp_set_num_threads(1);
   if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
     reinterpret_cast<int (*)(int)>(set)(1);
-  }
-}
-
-// Why an example failed.
-struct Failure {
-  int64_t index = 0;   // of the example
-  int64_t row = 0;     // in its batch
-  int attempt = 0;     // 0: the example itself; k: its k-th replacement
-  bool fatal = false;  // not covered by the error budget
-  Exit code = Exit::data;
-  std::string text;  // "train/cat/17.jpg: truncated JPEG"
-};
-
-// The message without "[room] ", "error: " and the example's name, first line only.
-std::string_view bare(std::string_view what, std::string_view name) {
-  what = what.substr(0, what.find('\n'));
-  constexpr std::string_view kRoom = "abcdefghijklmnopqrstuvwxyz0123456789._";
-  if (what.starts_with('[')) {
-    const size_t end = what.find_first_not_of(kRoom, 1);
-    if (end != what.npos && what.substr(end).starts_with("] ")) what.remove_prefix(end + 2);
-  }
-  for (const std::string_view prefix :
-       {std::string_view("error"), name, std::string_view("error")}) {
-    if (what.starts_with(prefix) && what.substr(prefix.size()).starts_with(": ")) {
-      what.remove_prefix(prefix.size() + 2);
-    }
-  }
-  return what;
-}
-
-// The exception that is being handled, as the failure of example `index`.
-Failure current_failure(const Dataset& data, int64_t index) {
-  const std::string name = data.describe(index);
-  const auto failure = [&](Exit code, bool fatal, std::string_view what) {
-    return Failure{.index = index,
-                   .fatal = fatal,
-                   .code = code,
-                   .text = fmt::format("{}: {}", name, bare(what, name))};
-  };
-  try {
-    throw;
-  } catch (const Error& error) {
-    const bool usage = error.code() == Exit::usage;
-    return failure(usage ? Exit::data : error.code(), error.code() != Exit::data, error.what());
-  } catch (const std::bad_alloc&) {
-    return failure(Exit::memory, true, "out of memory");
-  } catch (const c10::Error& error) {
-    return failure(Exit::data, false, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return failure(Exit::data, false, error.what());
-  } catch (...) {
-    return failure(Exit::internal, true, "unknown exception");
   }
 }
 
@@ -455,6 +404,7 @@ Example Loader::first_example(const Dataset& data, const Pipeline& pp, uint64_t 
     return compute(data, pp, seed, 0, 0);
   } catch (...) {
     const Failure failure = current_failure(data, 0);
+    if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
     throw Error::in("input", failure.code == Exit::data ? Exit::usage : failure.code, failure.text);
   }
 }

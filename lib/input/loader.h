@@ -51,7 +51,7 @@ class Loader {
   int64_t errors() const;       // different examples that failed in the batches handed out so far
 
   // One example after pp, computed in this thread: for shapes, --dry-run. An example that fails is
-  // Error(Exit::usage) here.
+  // Error(Exit::usage) here; what a wrong config brings about keeps its place in the config.
   static Example first_example(const Dataset& data, const Pipeline& pp, uint64_t seed);
 
  private:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <numeric>
 #include <optional>
@@ -47,19 +48,19 @@ std::optional<double> meminfo(const std::string& content, std::string_view name)
 double monotonic_seconds() { return read_clock(CLOCK_MONOTONIC); }
 
 double process_start() {
-  const double now = monotonic_seconds();
   const std::string stat = read_proc("/proc/self/stat").value_or("");
   // The second field is the name in parentheses and may contain anything; the start time is the
-  // 22nd, in ticks since boot.
+  // 22nd, in ticks since boot. Some sandboxes say 0 for every process.
   const size_t close = stat.rfind(')');
-  if (close == std::string::npos) return now;
-  const std::vector<std::string> fields = split(trim(stat.substr(close + 1)), ' ');
+  const std::vector<std::string> fields =
+      split(trim(close == std::string::npos ? "" : stat.substr(close + 1)), ' ');
   constexpr size_t kStartTime = 22 - 3;
-  if (fields.size() <= kStartTime) return now;
-  const double ticks = std::strtod(fields[kStartTime].c_str(), nullptr);
+  const double ticks =
+      fields.size() > kStartTime ? std::strtod(fields[kStartTime].c_str(), nullptr) : 0;
+  const double now = monotonic_seconds();
+  if (!(ticks > 0)) return now;
   const double age = read_clock(CLOCK_BOOTTIME) - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-  // Some sandboxes say 0 for every process.
-  return ticks > 0 ? now - std::max(age, 0.0) : now;
+  return now - std::max(age, 0.0);
 }
 
 Chrono::Chrono(Measure measure, std::function<double()> now, double program_start)

@@ -27,35 +27,35 @@ Batch first_examples(const Recipe& recipe, int64_t n) {
   return batch;
 }
 
-Batch on_meta(const Batch& batch) {
-  Batch shapes;
-  for (const auto& [name, value] : batch) {
-    if (name != "_mask") shapes[name] = at::empty(value.sizes(), value.options().device(at::kMeta));
-  }
-  return shapes;
-}
-
 double available_memory() { return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)); }
 
-// One forward pass on shapes alone, to the loss; counts multiply-accumulates.
-double trace_on_meta(const Recipe& shapes, const Batch& batch) {
+// Logits of shapes alone, checked against the labels'; adds multiply-accumulates to `macs`.
+void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_key, double* macs) {
   const at::NoGradGuard no_grad;
-  double macs = 0;
   Pass pass;
   pass.precision = shapes.precision;
-  pass.macs = &macs;
-  pass.train = false;  // dropout draws real numbers; it changes no shape
-  shapes.task->loss(*shapes.model, on_meta(batch), pass);
-  return macs;
+  pass.macs = macs;
+  const at::Tensor& image = batch.at("image");
+  const at::Tensor logits = shapes.model->forward(at::empty(image.sizes(), image.options().device(at::kMeta)), pass);
+  const auto labels = batch.find(labels_key);
+  if (labels != batch.end() && labels->second.dim() == 2 && labels->second.sizes() != logits.sizes()) {
+    throw Error(Exit::usage, shapes.config.place("model_name").text(),
+                fmt::format("the model gives ({}) but '{}' is ({})", fmt::join(logits.sizes(), ", "), labels_key,
+                            fmt::join(labels->second.sizes(), ", ")));
+  }
 }
 
 void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   const at::NoGradGuard no_grad;
   for (const EvalJob& job : recipe.evals) {
-    Batch batch = job.evaluator->probe(n);
+    const Batch batch = job.evaluator->probe(n);
     Pass pass;
     pass.precision = recipe.precision;
-    recipe.task->predict(job.pred, *recipe.model, meta ? on_meta(batch) : batch, pass);
+    if (meta) {
+      trace_on_meta(recipe, batch, "labels", nullptr);
+    } else {
+      recipe.task->predict(job.pred, *recipe.model, batch, pass);
+    }
   }
 }
 
@@ -65,7 +65,8 @@ std::string dry_run(const Config& config, bool synthetic, bool full) {
   const Recipe shapes(config, synthetic, /*meta=*/true);
   const int64_t n = full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
   const Batch batch = first_examples(shapes, n);
-  const double macs = trace_on_meta(shapes, batch);
+  double macs = 0;
+  trace_on_meta(shapes, batch, "labels", &macs);
   const double state = shapes.state_bytes;
   // Forward and backward are three forward passes.
   const bool quick = full || (3 * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);

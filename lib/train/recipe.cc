@@ -33,6 +33,12 @@ void read_example(const Config& config, std::string_view pp_key, const std::func
   }
 }
 
+// Stands in for a model that could not be built, so that the optimizer's keys are still checked.
+class NoModel : public Model {
+ public:
+  at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
+};
+
 int positive(const Config& config, const char* key, int fallback) {
   const auto value = config.get<int64_t>(key, fallback);
   if (value < 1 || value > 4096) {
@@ -49,19 +55,19 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
   // that failed is left out, and its keys are not called unknown.
   attempt(config, [&] { read_run(); });
   const bool has_data = attempt(config, [&] { read_input(synthetic); });
-  attempt(config, [&] { read_length(); });
+  if (!has_data) mark_read({"input"});
+  read_length();
   const bool has_task = attempt(config, [&] { read_task(); });
   const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
-  const bool has_step = has_model && has_task && attempt(config, [&] { read_optimizer(meta); });
-  if (!has_model) mark_read({"model", "init_head_bias"});
-  if (!has_step) {
-    mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults", "grad_clip_norm",
-               "grad_clip_per_example", "mixup", "ema"});
-  }
+  if (!has_model) mark_read({"model", "model_name", "init_head_bias"});
+  if (has_model && has_task) attempt(config, [&] { read_optimizer(meta); });
+  else attempt(config, [&] { read_step(config, NoModel(), length); });
+  mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults", "grad_clip_norm",
+             "grad_clip_per_example", "mixup", "ema"});  // where one of them failed, the rest is known
   if (has_task) attempt(config, [&] { read_evaluators(); });
   else mark_read({"evals", "batch_size_eval"});
   if (problem_count(config) == 0) attempt(config, [&] { probe_evaluators(); });
-  config.done();
+  config.done(/*although_incomplete=*/true);
   throw_problems(config);
 }
 
@@ -94,8 +100,8 @@ void Recipe::read_run() {
 
 void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
-  num_classes = config.get<int64_t>("num_classes");
-  if (num_classes < 0) config.fail("num_classes", "must not be negative");
+  attempt(config, [&] { num_classes = config.get<int64_t>("num_classes"); });
+  if (num_classes < 0) config.problem("num_classes", "must not be negative");
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
   loader.threads = positive(input, "threads", usable_cores());
@@ -129,13 +135,20 @@ void Recipe::read_length() {
   // Without data, lengths in epochs are checked against a made-up size; nothing is run then.
   if (length.batch_size == 0) length.batch_size = 1;
   if (length.data_size == 0) length.data_size = length.batch_size;
-  const auto total = duration_steps(config, "total", length);
-  if (!total) config.fail("", "the length of training is missing: give total_steps, total_epochs or total_examples");
-  length.total_steps = *total;
-  log_training = duration_every(config, "log_training", length);
-  if (!log_training) config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
-  ckpt = duration_every(config, "ckpt", length);
-  keep_ckpt = duration_every(config, "keep_ckpt", length);
+  attempt(config, [&] {
+    const size_t problems = problem_count(config);
+    const auto total = duration_steps(config, "total", length);
+    length.total_steps = total.value_or(1);
+    if (!total && problem_count(config) == problems) {
+      config.fail("", "the length of training is missing: give total_steps, total_epochs or total_examples");
+    }
+  });
+  attempt(config, [&] {
+    log_training = duration_every(config, "log_training", length);
+    if (!log_training) config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
+  });
+  attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
+  attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
 }
 
 void Recipe::read_model(bool meta) {
@@ -188,7 +201,8 @@ void Recipe::read_optimizer(bool meta) {
 
 void Recipe::read_evaluators() {
   EvalDefaults defaults;
-  defaults.batch_size = positive(config, "batch_size_eval", static_cast<int>(length.batch_size));
+  defaults.batch_size = config.get<int64_t>("batch_size_eval", length.batch_size);
+  if (defaults.batch_size < 1) config.fail("batch_size_eval", "must be positive");
   defaults.threads = loader.threads;
   defaults.seed = seed;
   defaults.data = data_env_;

@@ -113,7 +113,7 @@ TEST_CASE("npz: what numpy writes, stored, deflated and through a pipe") {
     is("u4", at::tensor({int64_t{0}, int64_t{4294967295}}, at::kLong));
     is("u8", at::tensor({int64_t{0}, INT64_MAX}, at::kLong));
     is("i8", at::tensor({INT64_MIN, INT64_MAX}, at::kLong));
-    is("bool", at::tensor({1, 0, 1}, at::kBool));
+    is("bool", at::tensor({1, 0, 1}).to(at::kBool));
     is("scalar", at::scalar_tensor(7.5, at::kFloat));
     is("empty", at::empty({0, 3}, at::kFloat));
     CHECK(read.size() == 16);  // texts are left out

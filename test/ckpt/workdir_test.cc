@@ -125,6 +125,10 @@ TEST_CASE("workdir: claim takes over a lock file with nonsense, refuses what is 
     CHECK(read_file(workdir.lock()).size() < 300);
   }
   fs::remove(folder / ".lock");
+  fs::create_symlink(folder / "no/such/folder", folder / ".lock");
+  CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
+        folder / ".lock: error: cannot lock: it keeps disappearing");
+  fs::remove(folder / ".lock");
   fs::create_directory(folder / ".lock");
   CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
         folder / ".lock: error: cannot open: Is a directory");

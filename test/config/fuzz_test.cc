@@ -114,8 +114,12 @@ TEST_CASE("mutated overrides apply or are refused") {
     const std::string key = mutate("evals.val.log_steps", rng),
                       value = mutate("{a: [1, 'b']}", rng);
     INFO(json_string(key + "=" + value));
-    error_line([&] {
-      parse_config(kConfigs[0], "x.yaml", {{key, value, "--set " + key + "=" + value}}).yaml();
-    });
+    REQUIRE(fit_for_a_terminal(error_line([&] {
+      const Config c =
+          parse_config(kConfigs[0], "x.yaml", {{key, value, "--set " + key + "=" + value}});
+      c.yaml();
+      c.done();
+      throw_problems(c);
+    })));
   }
 }

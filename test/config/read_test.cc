@@ -181,7 +181,7 @@ TEST_CASE("sections chosen by patterns") {
   all[1].second->get("base", 1.0);
   c.done();
   CHECK(error_line([&] { throw_problems(c); }) ==
-        "x.yaml:1:40: error: unknown key 'schedule[1].decya' (did you mean 'decay'?)");
+        "x.yaml:1:38: error: unknown key 'schedule[1].decya' (did you mean 'decay'?)");
   const std::string resolved = resolved_yaml(c);
   CHECK(resolved.find("decay: cosine  # default\n") != std::string::npos);
   CHECK(parse_config(resolved, "y.yaml").pattern_sections("schedule").size() == 2);

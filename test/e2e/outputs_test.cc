@@ -79,7 +79,7 @@ TEST_CASE("a run's files") {
       CHECK(rows[4].count(name) == 1);
     }
     CHECK(rows[4].count("training_loss") == 0);
-    CHECK(rows.back().at("examples_seen") == "384.0");
+    CHECK(rows.back().at("examples_seen") == "384");
   }
   SECTION("the rest of the workdir") {
     for (const char* file : {"config.yaml", "run.json", "metrics.jsonl", "report.html", "log/rank-0.log", "DONE", "ckpt/LAST", "ckpt/step-12/manifest.json"}) {

@@ -21,7 +21,7 @@ std::span<const uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 std::string text_of(const at::Tensor& bytes) {
-  return {bytes.const_data_ptr<char>(), static_cast<size_t>(bytes.numel())};
+  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
 }
 int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());

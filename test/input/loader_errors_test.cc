@@ -288,6 +288,12 @@ TEST_CASE("first_example reports its failure as one of the input, before the run
       thrown([] { Loader::first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
   CHECK(error.text == "[input] train/0.png: truncated");
   CHECK(error.code == Exit::usage);
+  const auto source = std::make_shared<FakeSource>(4);
+  source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
+  const Thrown usage =
+      thrown([&] { Loader::first_example(*dataset(source), *pipeline(""), kSeed); });
+  CHECK(usage.text == "vit.yaml:12:7: error: no such key");
+  CHECK(usage.code == Exit::usage);
 }
 
 TEST_CASE("an empty data set is refused") {

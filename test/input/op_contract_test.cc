@@ -74,6 +74,7 @@ std::vector<Case> cases() {
        .forms = labels({2, 3})});
   add({.call = "pad_to_shape(shape=[15, 20, 3], pad_value=7, where='both')",
        .forms = any_dtype({13, 18, 3})});
+  add({.call = "pad_to_shape(shape=[-1, 20, 4], where='before')", .forms = any_dtype({13, 18, 3})});
   add({.call = "pad_to_shape(shape=[6], key='labels')",
        .in = "labels",
        .out = "labels",
@@ -163,6 +164,20 @@ TEST_CASE("every op keeps the contract") {
     INFO("the op '" << name << "' has no case in op_contract_test.cc");
     CHECK(tested.contains(name));
   }
+}
+
+TEST_CASE("pad_to_shape fills before, after or on both sides") {
+  const at::Tensor x = noise({4, 3, 2}, at::kInt);
+  const auto padded = [&](const std::string& args) {
+    return run_pp("pad_to_shape(key='x', pad_value=-5, " + args + ")", {{"x", x}}).at("x");
+  };
+  const auto expected = [&](std::vector<int64_t> sides) {
+    return at::constant_pad_nd(x, sides, -5);
+  };
+  CHECK(at::equal(padded("shape=[6, 3, 5]"), expected({0, 3, 0, 0, 0, 2})));
+  CHECK(at::equal(padded("shape=[6, 3, 5], where='before'"), expected({3, 0, 0, 0, 2, 0})));
+  CHECK(at::equal(padded("shape=[6, 6, -1], where='both'"), expected({0, 0, 1, 2, 1, 1})));
+  CHECK(at::equal(padded("shape=[-1, 3, 2]"), x));
 }
 
 TEST_CASE("decode has no batched form") { CHECK_FALSE(pipeline("decode").has_batched()); }

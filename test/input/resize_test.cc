@@ -32,18 +32,19 @@ double kernel(const std::string& method, double x) {
 // (out, in) weights along one axis.
 at::Tensor axis_weights(const std::string& method, bool antialias, int64_t in, int64_t out) {
   at::Tensor weights = at::zeros({out, in}, at::kDouble);
+  auto weight = weights.accessor<double, 2>();
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   for (int64_t j = 0; j < out; ++j) {
     const double c = (static_cast<double>(j) + 0.5) * scale;
     if (method == "nearest") {
-      weights[j][std::min(static_cast<int64_t>(c), in - 1)] = 1;
+      weight[j][std::min(static_cast<int64_t>(c), in - 1)] = 1;
       continue;
     }
     if (method == "bilinear" && !antialias) {
       const auto floor = static_cast<int64_t>(std::floor(c - 0.5));
       const double part = c - 0.5 - static_cast<double>(floor);
-      weights[j][std::clamp<int64_t>(floor, 0, in - 1)] += 1 - part;
-      weights[j][std::clamp<int64_t>(floor + 1, 0, in - 1)] += part;
+      weight[j][std::clamp<int64_t>(floor, 0, in - 1)] += 1 - part;
+      weight[j][std::clamp<int64_t>(floor + 1, 0, in - 1)] += part;
       continue;
     }
     const double stretch = antialias ? std::max(scale, 1.0) : 1.0;
@@ -51,9 +52,9 @@ at::Tensor axis_weights(const std::string& method, bool antialias, int64_t in, i
       const auto left = static_cast<double>(i);
       if (method == "area") {
         const double begin = static_cast<double>(j) * scale;
-        weights[j][i] = std::max(0.0, std::min(left + 1, begin + scale) - std::max(left, begin));
+        weight[j][i] = std::max(0.0, std::min(left + 1, begin + scale) - std::max(left, begin));
       } else {
-        weights[j][i] = kernel(method, (left + 0.5 - c) / stretch);
+        weight[j][i] = kernel(method, (left + 0.5 - c) / stretch);
       }
     }
     weights[j] /= weights[j].sum();
@@ -61,12 +62,26 @@ at::Tensor axis_weights(const std::string& method, bool antialias, int64_t in, i
   return weights;
 }
 
-// (h, w, c) double
+// image: (h, w, c) float32; returns double.
 at::Tensor plain_resize(const at::Tensor& image, const std::string& method, bool antialias,
                         Size to) {
   const at::Tensor down = axis_weights(method, antialias, image.size(0), to.height);
   const at::Tensor across = axis_weights(method, antialias, image.size(1), to.width);
-  return at::einsum("yh,xw,hwc->yxc", {down, across, image.to(at::kDouble)});
+  const auto in = image.accessor<float, 3>();
+  const auto down_weight = down.accessor<double, 2>(), across_weight = across.accessor<double, 2>();
+  at::Tensor out = at::zeros({to.height, to.width, image.size(2)}, at::kDouble);
+  auto value = out.accessor<double, 3>();
+  for (int64_t y = 0; y < to.height; ++y) {
+    for (int64_t x = 0; x < to.width; ++x) {
+      for (int64_t h = 0; h < image.size(0); ++h) {
+        for (int64_t w = 0; w < image.size(1); ++w) {
+          const double weight = down_weight[y][h] * across_weight[x][w];
+          for (int64_t c = 0; c < image.size(2); ++c) value[y][x][c] += weight * in[h][w][c];
+        }
+      }
+    }
+  }
+  return out;
 }
 
 at::Tensor resize(const at::Tensor& image, const std::string& method, bool antialias, Size to) {

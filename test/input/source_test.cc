@@ -43,7 +43,7 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
   }
   if (name == "image_folder") {
     const at::Tensor bytes = encode_jpeg(at::full({4, 4, 3}, 7, at::kByte), 90);
-    const std::string jpeg(bytes.const_data_ptr<char>(), bytes.numel());
+    const std::string jpeg(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), bytes.numel());
     for (const char* file : {"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"}) temp.write(file, jpeg);
     return "{name: image_folder, data_dir: " + temp.path() + "}";
   }

@@ -30,7 +30,7 @@ std::string error(const std::string& name, const std::string& yaml, ModelEnv env
 }
 
 TEST_CASE("cnn is the notebook's network") {
-  const auto model = build("cnn", "", {10, 28, 28, 1});
+  const auto model = build("cnn", "{}", {10, 28, 28, 1});
   init_parameters(*model, 1, std::nullopt);
   std::string shapes;
   for (const auto& [name, parameter] : named_parameters(*model)) {
@@ -71,10 +71,14 @@ TEST_CASE("cnn: widths, dense and dropout are keys") {
   pass.train = true;
   model->forward(at::zeros({2, 17, 9, 3}), pass);
   CHECK(pass.next_dropout == 1);
-  CHECK(error("cnn", "widths: [8, 8, 8, 8, 8, 8]") == "");
-  CHECK(error("cnn", "widths: [8, 0]") == "");
-  CHECK(error("cnn", "dense: 0") == "");
-  CHECK(error("cnn", "dropout: 1.5") == "");
+  CHECK(error("cnn", "widths: [8, 8, 8, 8, 8, 8]") ==
+        "m.yaml:1:9: error: widths: 6 average pools of 2 leave nothing of images of 32x32");
+  CHECK(error("cnn", "widths: [8, 0]") ==
+        "m.yaml:1:9: error: widths: must be positive");
+  CHECK(error("cnn", "dense: 0") ==
+        "m.yaml:1:8: error: dense: must be positive");
+  CHECK(error("cnn", "dropout: 1.5") ==
+        "m.yaml:1:10: error: dropout: must be in [0, 1)");
 }
 
 int64_t count(const Model& model) {
@@ -84,7 +88,7 @@ int64_t count(const Model& model) {
 }
 
 TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics") {
-  const auto model = build("resnet_cifar", "", {10, 32, 32, 3});
+  const auto model = build("resnet_cifar", "{}", {10, 32, 32, 3});
   CHECK(count(*model) == 6575370);
   CHECK(named_buffers(*model).size() == 16);
   CHECK(named_parameters(*model).back().first == "head/bias");
@@ -93,10 +97,14 @@ TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics
   auto p = tensors(*build("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
   CHECK(p.at("stage2/block2/conv2/kernel").sizes() == at::IntArrayRef({3, 3, 64, 64}));
   CHECK(p.at("head/kernel").sizes() == at::IntArrayRef({64, 10}));
-  CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") == "");
-  CHECK(error("resnet_cifar", "blocks: [1, -1]") == "");
-  CHECK(error("resnet_cifar", "{norm: group, width: 24}") == "");
-  CHECK(error("resnet_cifar", "width: 0") == "");
+  CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") ==
+        "m.yaml:1:9: error: blocks: 6 stages halve images of 32x32 to nothing");
+  CHECK(error("resnet_cifar", "blocks: [1, -1]") ==
+        "m.yaml:1:9: error: blocks: must not be negative");
+  CHECK(error("resnet_cifar", "{norm: group, width: 24}") ==
+        "m.yaml:1:22: error: width: norm: group needs a multiple of 16, got 24");
+  CHECK(error("resnet_cifar", "width: 0") ==
+        "m.yaml:1:8: error: width: must be positive, got 0");
 }
 
 TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses them") {

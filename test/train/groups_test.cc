@@ -88,7 +88,7 @@ TEST_CASE("what schedules are refused") {
   CHECK(Read("{lr: 0.1, schedule: [['.*', null], ['head/.*', {}]]}").problems ==
         "t.yaml:1:21: error: schedule: every parameter is frozen: nothing would be trained");
   CHECK(Read("{lr: 0.1, schedule: [['.*', {decay_type: cosine, warmup_step: 3}]]}").problems ==
-        "t.yaml:1:50: error: unknown key 'schedule[0][1].warmup_step' (did you mean "
+        "t.yaml:1:50: error: unknown key 'schedule[0].warmup_step' (did you mean "
         "'warmup_steps'?)");
   CHECK(Read("{lr: 0.1, schedule: [['.*', 3]]}").problems ==
         "t.yaml:1:22: error: schedule[0]: expected [pattern, mapping] or [pattern, null], got a "

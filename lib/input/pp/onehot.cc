@@ -47,8 +47,8 @@ class Onehot : public TensorOp {
     float* row = out.mutable_data_ptr<float>();
     std::fill(row, row + out.numel(), static_cast<float>(off_));
     // The reference scatters ones, times (on - off), plus off: not quite `on` in float32.
-    const float on = merge ? static_cast<float>(on_ - off_) + static_cast<float>(off_)
-                           : static_cast<float>(on_);
+    const float on =
+        merge ? static_cast<float>(on_ - off_) + static_cast<float>(off_) : static_cast<float>(on_);
     const int64_t* label = labels.const_data_ptr<int64_t>();
     for (int64_t r = 0; r < out.numel() / depth_; ++r, row += depth_) {
       for (int64_t k = 0; k < per_row; ++k, ++label) {

@@ -18,6 +18,17 @@ struct Layout {
   std::vector<int64_t> in, out, before;  // per dimension, the stack's own first
 };
 
+// Trailing dimensions that are not padded are copied in one piece.
+void merge_whole_dimensions(Layout& layout) {
+  while (layout.in.size() > 1 && layout.in.back() == layout.out.back()) {
+    const int64_t whole = layout.in.back();
+    for (std::vector<int64_t>* numbers : {&layout.in, &layout.out, &layout.before}) {
+      numbers->pop_back();
+      numbers->back() *= whole;
+    }
+  }
+}
+
 template <class T>
 void paste(const Layout& layout, size_t dim, const T* in, T* out) {
   int64_t in_step = 1, out_step = 1;
@@ -30,8 +41,9 @@ void paste(const Layout& layout, size_t dim, const T* in, T* out) {
     std::copy(in, in + layout.in[dim], out);
     return;
   }
-  for (int64_t i = 0; i < layout.in[dim]; ++i)
+  for (int64_t i = 0; i < layout.in[dim]; ++i) {
     paste(layout, dim + 1, in + i * in_step, out + i * out_step);
+  }
 }
 
 class PadToShape : public TensorOp {
@@ -71,8 +83,10 @@ class PadToShape : public TensorOp {
       }
       add(shape[d], side, where_ == "after" ? 0 : where_ == "before" ? missing : missing / 2);
     }
+    const at::IntArrayRef shape_out = at::IntArrayRef(layout.out).slice(batched ? 0 : 1);
     const at::Tensor in = x.contiguous();
-    at::Tensor out = at::empty(at::IntArrayRef(layout.out).slice(batched ? 0 : 1), in.options());
+    at::Tensor out = at::empty(shape_out, in.options());
+    merge_whole_dimensions(layout);
     AT_DISPATCH_ALL_TYPES_AND(at::kBool, in.scalar_type(), "pad_to_shape", [&] {
       scalar_t* values = out.mutable_data_ptr<scalar_t>();
       std::fill(values, values + out.numel(), pad_value<scalar_t>());
