@@ -20,7 +20,8 @@ Override split_override(const std::string& text, const std::string& flag) {
   if (equals == std::string::npos || equals == 0) {
     throw Error(Exit::usage, flag + " " + text, "expected KEY=VALUE, e.g. --set lr=0.001");
   }
-  return {text.substr(0, equals), text.substr(equals + 1), flag + (flag.back() == '.' ? "" : " ") + text};
+  return {text.substr(0, equals), text.substr(equals + 1),
+          flag + (flag.back() == '.' ? "" : " ") + text};
 }
 
 // --config.a.b=v and --config.a.b v: big_vision's spelling of --set a.b=v. Taken out of `args`
@@ -35,7 +36,8 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
     }
     std::string text = args[i].substr(9);
     if (text.find('=') == std::string::npos) {
-      if (i + 1 == args.size()) throw Error(Exit::usage, args[i], "needs a value: " + args[i] + "=VALUE");
+      if (i + 1 == args.size())
+        throw Error(Exit::usage, args[i], "needs a value: " + args[i] + "=VALUE");
       text += "=" + args[++i];
     }
     overrides.push_back(split_override(text, "--config."));
@@ -44,17 +46,20 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& args) {
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
+                          const std::vector<std::string>& args) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
   for (const std::string& arg : args) {
     const std::string name = arg.substr(0, arg.find('='));
     if (!name.starts_with("--") || name == "--") continue;
     bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    for (const CLI::App* sub : app.get_subcommands()) is_known |= sub->get_option_no_throw(name) != nullptr;
+    for (const CLI::App* sub : app.get_subcommands())
+      is_known |= sub->get_option_no_throw(name) != nullptr;
     const std::string near = nearest(name, known);
     if (!is_known) {
-      return fmt::format("unknown option '{}'{}; see --help", name, near.empty() ? "" : " (did you mean '" + near + "'?)");
+      return fmt::format("unknown option '{}'{}; see --help", name,
+                         near.empty() ? "" : " (did you mean '" + near + "'?)");
     }
   }
   return error.what();
@@ -73,25 +78,41 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   std::vector<std::string> sets;
   std::string dry_run;
-  app.add_option("--config", out.config, "YAML file that says what to train")->envname("BVTRAIN_CONFIG");
-  app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")->envname("BVTRAIN_WORKDIR");
+  app.add_option("--config", out.config, "YAML file that says what to train")
+      ->envname("BVTRAIN_CONFIG");
+  app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")
+      ->envname("BVTRAIN_WORKDIR");
   app.add_option("--set", sets, "KEY=VALUE in place of the file's (a.b.c=v); may be repeated")
-      ->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--devices", out.devices, "cpu or auto")->envname("BVTRAIN_DEVICES");
-  auto* dry = app.add_flag("--dry-run{quick}", dry_run, "build and check everything, print sizes, write nothing; =full uses the whole batch");
-  app.add_flag("--synthetic", out.synthetic, "generated data of the right form in place of every source")->envname("BVTRAIN_SYNTHETIC");
-  app.add_flag("--cleanup", out.cleanup, "remove the workdir after a successful end")->envname("BVTRAIN_CLEANUP");
-  app.add_option("--list", out.list, "print the names of: models sources ops optimizers schedules losses tasks evals");
-  app.add_flag("--explain", out.explain, "print every key read, its value, origin and the line that reads it");
+  auto* dry = app.add_flag(
+      "--dry-run{quick}", dry_run,
+      "build and check everything, print sizes, write nothing; =full uses the whole batch");
+  app.add_flag("--synthetic", out.synthetic,
+               "generated data of the right form in place of every source")
+      ->envname("BVTRAIN_SYNTHETIC");
+  app.add_flag("--cleanup", out.cleanup, "remove the workdir after a successful end")
+      ->envname("BVTRAIN_CLEANUP");
+  app.add_option("--list", out.list,
+                 "print the names of: models sources ops optimizers schedules losses tasks evals");
+  app.add_flag("--explain", out.explain,
+               "print every key read, its value, origin and the line that reads it");
   app.add_flag("--version", out.version, "print versions");
 
-  CLI::App* exporter = app.add_subcommand("export", "write the newest checkpoint's parameters to a file");
-  exporter->add_option("--workdir", out.workdir, "folder of the run")->required()->envname("BVTRAIN_WORKDIR");
+  CLI::App* exporter =
+      app.add_subcommand("export", "write the newest checkpoint's parameters to a file");
+  exporter->add_option("--workdir", out.workdir, "folder of the run")
+      ->required()
+      ->envname("BVTRAIN_WORKDIR");
   exporter->add_option("--format", out.format, "npz")->check(CLI::IsMember({"npz"}));
   exporter->add_option("--output", out.output, "file to write")->required();
-  CLI::App* bench = app.add_subcommand("bench", "measure loader, step and both together for a config");
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure loader, step and both together for a config");
   bench->add_option("--config", out.config, "YAML file")->required()->envname("BVTRAIN_CONFIG");
-  bench->add_option("--set", sets, "KEY=VALUE")->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  bench->add_option("--set", sets, "KEY=VALUE")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   bench->add_option("--seconds", out.seconds, "time for each measurement");
   bench->add_flag("--synthetic", out.synthetic, "generated data");
   app.require_subcommand(0, 1);
@@ -111,9 +132,12 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   for (const std::string& text : sets) out.overrides.push_back(split_override(text, "--set"));
   out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
   if (dry->count() > 0) {
-    if (dry_run == "full") out.dry_run = DryRun::full;
-    else if (dry_run == "quick" || dry_run == "true") out.dry_run = DryRun::quick;
-    else throw Error(Exit::usage, "--dry-run=" + dry_run, "expected --dry-run or --dry-run=full");
+    if (dry_run == "full")
+      out.dry_run = DryRun::full;
+    else if (dry_run == "quick" || dry_run == "true")
+      out.dry_run = DryRun::quick;
+    else
+      throw Error(Exit::usage, "--dry-run=" + dry_run, "expected --dry-run or --dry-run=full");
   }
   return true;
 }

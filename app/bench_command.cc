@@ -48,22 +48,27 @@ Exit bench_command(const Arguments& arguments) {
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);
   const int64_t batch_size = recipe.length.batch_size;
-  std::printf("%s, batch %ld, %s, %d compute threads, %d loader threads; median (min .. max) of %d rounds of %.1f s\n",
-              recipe.model_name.c_str(), static_cast<long>(batch_size),
-              recipe.precision == Precision::bf16 ? "bf16" : "float32", recipe.compute_threads, recipe.loader.threads,
-              kRounds, arguments.seconds);
+  std::printf(
+      "%s, batch %ld, %s, %d compute threads, %d loader threads; median (min .. max) of %d rounds "
+      "of %.1f s\n",
+      recipe.model_name.c_str(), static_cast<long>(batch_size),
+      recipe.precision == Precision::bf16 ? "bf16" : "float32", recipe.compute_threads,
+      recipe.loader.threads, kRounds, arguments.seconds);
   Loader loader(recipe.data, recipe.pp, recipe.loader);
   print("loader", measure(batch_size, arguments.seconds, [&] { loader.next(); }));
   int64_t step = 0;
   Batch batch = loader.next();
   for (auto& [name, value] : batch) value = value.clone();
-  print("step", measure(batch_size, arguments.seconds, [&] { ++step; recipe.step->run(step, batch, false); }));
+  print("step", measure(batch_size, arguments.seconds, [&] {
+          ++step;
+          recipe.step->run(step, batch, false);
+        }));
   loader.seek(0);
   print("training", measure(batch_size, arguments.seconds, [&] {
-    ++step;
-    recipe.step->run(step, loader.next(), step % 50 == 0);
-    if (step % 50 == 0) recipe.step->measurements(step);
-  }));
+          ++step;
+          recipe.step->run(step, loader.next(), step % 50 == 0);
+          if (step % 50 == 0) recipe.step->measurements(step);
+        }));
   return Exit::ok;
 }
 

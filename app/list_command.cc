@@ -14,10 +14,10 @@ namespace bv {
 
 Exit list_command(const std::string& kind) {
   const std::map<std::string, std::function<std::vector<std::string>()>> kinds = {
-      {"models", Model::Registry::names},   {"sources", Source::Registry::names},
-      {"ops", Op::Registry::names},         {"optimizers", Optimizer::Registry::names},
+      {"models", Model::Registry::names},    {"sources", Source::Registry::names},
+      {"ops", Op::Registry::names},          {"optimizers", Optimizer::Registry::names},
       {"schedules", Decay::Registry::names}, {"losses", Loss::Registry::names},
-      {"tasks", Task::Registry::names},     {"evals", Evaluator::Registry::names},
+      {"tasks", Task::Registry::names},      {"evals", Evaluator::Registry::names},
   };
   const auto found = kinds.find(kind);
   if (found == kinds.end()) {

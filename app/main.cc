@@ -24,9 +24,12 @@ Exit run(int argc, char** argv) {
   if (!arguments.list.empty()) return list_command(arguments.list);
   log::start();
   switch (arguments.verb) {
-    case Arguments::Verb::export_weights: return export_command(arguments);
-    case Arguments::Verb::bench: return bench_command(arguments);
-    case Arguments::Verb::train: break;
+    case Arguments::Verb::export_weights:
+      return export_command(arguments);
+    case Arguments::Verb::bench:
+      return bench_command(arguments);
+    case Arguments::Verb::train:
+      break;
   }
   return train_command(arguments);
 }
@@ -39,7 +42,8 @@ int fail(Exit code, const std::string& line) {
 }
 
 constexpr const char* kMemoryHint =
-    "error: out of memory; try a smaller input.batch_size or a smaller model (--dry-run prints sizes)";
+    "error: out of memory; try a smaller input.batch_size or a smaller model (--dry-run prints "
+    "sizes)";
 
 }  // namespace
 

@@ -10,23 +10,28 @@ namespace {
 
 void check_devices(const std::string& devices) {
   if (devices == "cpu" || devices == "auto") return;
-  throw Error(Exit::usage, "--devices " + devices, "this build trains on one CPU process only; expected cpu or auto");
+  throw Error(Exit::usage, "--devices " + devices,
+              "this build trains on one CPU process only; expected cpu or auto");
 }
 
 }  // namespace
 
 Exit train_command(const Arguments& arguments) {
   if (arguments.config.empty()) {
-    throw Error(Exit::usage, "bvtrain", "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
+    throw Error(
+        Exit::usage, "bvtrain",
+        "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
   }
   check_devices(arguments.devices);
-  const bool writes = arguments.dry_run == DryRun::no && !arguments.explain && !arguments.workdir.empty();
+  const bool writes =
+      arguments.dry_run == DryRun::no && !arguments.explain && !arguments.workdir.empty();
   Workdir workdir(arguments.workdir);
   if (writes) workdir.check_writable();
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.dry_run != DryRun::no) {
-    const std::string summary = dry_run(config, arguments.synthetic, arguments.dry_run == DryRun::full);
+    const std::string summary =
+        dry_run(config, arguments.synthetic, arguments.dry_run == DryRun::full);
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     std::fputs(summary.c_str(), stdout);
     return Exit::ok;
@@ -46,7 +51,8 @@ Exit train_command(const Arguments& arguments) {
   } else {
     log::warn("no --workdir given: nothing will be saved");
   }
-  Trainer trainer(recipe, writes ? &workdir : nullptr, {arguments.argv, BV_VERSION, arguments.cleanup});
+  Trainer trainer(recipe, writes ? &workdir : nullptr,
+                  {arguments.argv, BV_VERSION, arguments.cleanup});
   return trainer.run();
 }
 

@@ -15,9 +15,14 @@ lint_include_order() {
     match($0, /^#include "lib\/[a-z]+\//) {
       included = substr($0, RSTART + 14, RLENGTH - 15)
       split(FILENAME, part, "/")
-      bad = part[1] == "models" ? !(included in models)
-          : part[1] == "lib" ? !(included in rank) || rank[included] > rank[part[2]] : 0
-      if (bad) { printf "%s:%d: error: %s may not include %s\n", FILENAME, FNR, part[1] == "lib" ? "lib/" part[2] : part[1], "lib/" included; status = 1 }
+      room = part[1] == "lib" ? "lib/" part[2] : part[1]
+      if (part[1] == "models") bad = !(included in models)
+      else if (part[1] == "lib") bad = !(included in rank) || rank[included] > rank[part[2]]
+      else bad = 0
+      if (bad) {
+        printf "%s:%d: error: %s may not include lib/%s\n", FILENAME, FNR, room, included
+        status = 1
+      }
     }
     /^#include [<"]torch\/torch\.h/ { printf "%s:%d: error: torch/torch.h takes 12 s to compile; include what is used\n", FILENAME, FNR; status = 1 }
     /^#include <yaml-cpp/ && FILENAME !~ /^lib\/config\// { printf "%s:%d: error: only lib/config uses yaml-cpp\n", FILENAME, FNR; status = 1 }
@@ -35,7 +40,8 @@ sanitized() {
 case ${1:-} in
   build) source scripts/setup.sh && bv_build "${@:2}" ;;
   lint)
-    lint_include_order && echo "lint: include order is fine"
+    lint_include_order
+    echo "lint: include order is fine"
     if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
       git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"
     fi ;;

@@ -1,6 +1,6 @@
 // Every file name of a workdir, and the lock that makes it one run's.
 //
-//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log report.html .lock DONE
+//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log report.html learning_curve.svg .lock DONE
 //   ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
 #pragma once
 
@@ -37,6 +37,7 @@ class Workdir {
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string log(int rank) const { return dir_ + "/log/rank-" + std::to_string(rank) + ".log"; }
   std::string report() const { return dir_ + "/report.html"; }
+  std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
   std::string lock() const { return dir_ + "/.lock"; }
   std::string done() const { return dir_ + "/DONE"; }
   std::string ckpt_root() const { return dir_ + "/ckpt"; }

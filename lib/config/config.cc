@@ -158,6 +158,8 @@ using Where = std::source_location;
 using Key = std::string_view;
 using Strings = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, double>>;
+using Optionals = std::vector<std::optional<int64_t>>;
+template Optionals Config::get(Key, Where) const;
 template bool Config::get(Key, Where) const;
 template bool Config::get(Key, bool, Where) const;
 template std::optional<bool> Config::maybe(Key, Where) const;
@@ -198,7 +200,11 @@ bool Config::is_map(std::string_view key) const {
 }
 
 bool Config::is_list(std::string_view key) const {
-  return has(key) && find(key)->kind == Node::Kind::list;
+  document_->asked(path_, key);
+  std::shared_ptr<Node> value = find(key);
+  // In a pp call: the argument that the next read will take.
+  if (value == nullptr && positional_left() > 0) value = node_->positional[node_->taken];
+  return value != nullptr && value->kind == Node::Kind::list;
 }
 
 Config Config::section(std::string_view key, std::source_location where) const {

@@ -45,7 +45,8 @@ class Config {
   Config(std::shared_ptr<Node> node, std::shared_ptr<Document> document, std::string path);
 
   // T is one of: bool, int64_t, double, std::string, std::vector<T> of these,
-  // std::vector<std::pair<std::string, double>> (lists of [pattern, number]).
+  // std::vector<std::pair<std::string, double>> (lists of [pattern, number]), and without a fallback
+  // std::vector<std::optional<int64_t>> (null items: [40, null, 3]).
   // An integer is accepted where a double is asked for, never the other way round (1e3 is an int if
   // its value is whole, 5.0 is not). true and false are the only booleans; quoted scalars are
   // strings; 010 and 1_000 are no numbers. Errors name the key's full path, the value and what was

@@ -42,10 +42,15 @@ class Source {
   Place at(size_t offset) const {
     if (on_command_line_) return {name_, 0, 0};
     const auto line = std::upper_bound(lines_.begin(), lines_.end(), offset) - lines_.begin() - 1;
-    int column = 1;
-    for (size_t i = lines_[line]; i < offset; ++i) {
+    // Places come mostly in order: counting on from the last one keeps a very long line linear.
+    const size_t begin = lines_[line];
+    const bool onward = last_offset_ >= begin && last_offset_ <= offset;
+    int column = onward ? last_column_ : 1;
+    for (size_t i = onward ? last_offset_ : begin; i < offset; ++i) {
       if ((text_[i] & 0xC0) != 0x80) ++column;  // characters, not bytes
     }
+    last_offset_ = offset;
+    last_column_ = column;
     return {name_, static_cast<int>(line) + 1, column};
   }
   std::string_view text() const { return text_; }
@@ -63,6 +68,8 @@ class Source {
   std::string name_;
   bool on_command_line_;
   std::vector<size_t> lines_;  // offset of the first byte of each
+  mutable size_t last_offset_ = 0;
+  mutable int last_column_ = 1;
 };
 
 // Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns the reason

@@ -228,6 +228,15 @@ std::optional<Wrong> convert(const Node& node, std::pair<std::string, double>& o
   return convert(*node.list[1], out.second);
 }
 
+template <>
+std::optional<Wrong> convert(const Node& node, std::optional<int64_t>& out) {
+  if (node.kind == Node::Kind::null) {
+    out = std::nullopt;
+    return std::nullopt;
+  }
+  return convert(node, out.emplace());
+}
+
 template <class Item>
 std::optional<Wrong> convert_list(const Node& node, std::vector<Item>& out) {
   if (node.kind != Node::Kind::list) return wrong(node, expected<std::vector<Item>>(), "");
@@ -274,6 +283,10 @@ std::shared_ptr<Node> to_node(const std::pair<std::string, double>& value) {
   node->list = {to_node(value.first), to_node(value.second)};
   return node;
 }
+template <>
+std::shared_ptr<Node> to_node(const std::optional<int64_t>& value) {
+  return value ? to_node(*value) : std::make_shared<Node>();
+}
 template <class T>
 std::shared_ptr<Node> to_node(const T& value) {
   auto node = std::make_shared<Node>();
@@ -284,6 +297,10 @@ std::shared_ptr<Node> to_node(const T& value) {
 
 using Wrongness = std::optional<Wrong>;
 using Pairs = std::vector<std::pair<std::string, double>>;
+using Optionals = std::vector<std::optional<int64_t>>;
+template Wrongness convert(const Node&, Optionals&);
+template const char* expected<Optionals>();
+template std::shared_ptr<Node> to_node(const Optionals&);
 template Wrongness convert(const Node&, std::vector<bool>&);
 template const char* expected<std::vector<bool>>();
 template std::shared_ptr<Node> to_node(const std::vector<bool>&);

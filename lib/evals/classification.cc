@@ -25,15 +25,16 @@ struct Sums {
         correct1(weight.clone()),
         correct5(weight.clone()),
         loss(weight.clone()),
-        confusion(at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)) {}
+        confusion(
+            at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)) {}
 };
 
 // The most confident mistakes of a pass.
 class WrongExamples {
  public:
   // labels, probabilities: (n, classes); guess: (n); wrong: (n) bool.
-  void add(const Batch& batch, const at::Tensor& truth, const at::Tensor& guess, const at::Tensor& confidence,
-           const at::Tensor& wrong) {
+  void add(const Batch& batch, const at::Tensor& truth, const at::Tensor& guess,
+           const at::Tensor& confidence, const at::Tensor& wrong) {
     const int64_t* ids = batch.at("_id").const_data_ptr<int64_t>();
     for (int64_t i = 0; i < wrong.size(0); ++i) {
       if (!wrong.const_data_ptr<bool>()[i]) continue;
@@ -59,15 +60,19 @@ class WrongExamples {
       if (found == example.end()) continue;
       at::Tensor image = found->second;
       if (image.dim() == 1 && image.scalar_type() == at::kByte) {
-        image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 3, true);
+        image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())},
+                             3, true);
       }
       if (image.dim() != 3 || image.scalar_type() != at::kByte || image.numel() == 0) continue;
-      const int64_t stride = (std::max(image.size(0), image.size(1)) + kWrongImageSide - 1) / kWrongImageSide;
-      image = image.slice(0, 0, image.size(0), stride).slice(1, 0, image.size(1), stride).contiguous();
+      const int64_t stride =
+          (std::max(image.size(0), image.size(1)) + kWrongImageSide - 1) / kWrongImageSide;
+      image =
+          image.slice(0, 0, image.size(0), stride).slice(1, 0, image.size(1), stride).contiguous();
       entry.height = image.size(0);
       entry.width = image.size(1);
       entry.channels = image.size(2);
-      entry.pixels.assign(image.const_data_ptr<uint8_t>(), image.const_data_ptr<uint8_t>() + image.numel());
+      entry.pixels.assign(image.const_data_ptr<uint8_t>(),
+                          image.const_data_ptr<uint8_t>() + image.numel());
     }
     return std::move(entries_);
   }
@@ -83,7 +88,8 @@ class Classification : public Evaluator {
  public:
   Classification(const Config& config, const EvalEnv& env)
       : name_(env.name),
-        loss_(Loss::Registry::make(config.get<std::string>("loss_name"), Config(), config.place("loss_name"))),
+        loss_(Loss::Registry::make(config.get<std::string>("loss_name"), Config(),
+                                   config.place("loss_name"))),
         label_key_(config.get("label_key", "labels")),
         input_(config, env) {}
 
@@ -102,9 +108,10 @@ class Classification : public Evaluator {
       const at::Tensor logits = context.predict(batch).at("logits").to(at::kFloat);  // (n, classes)
       const at::Tensor labels = labels_of(batch);
       if (logits.sizes() != labels.sizes()) {
-        throw Error(Exit::usage, "", fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
-                                                 fmt::join(logits.sizes(), ", "), label_key_,
-                                                 fmt::join(labels.sizes(), ", ")));
+        throw Error(Exit::usage, "",
+                    fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
+                                fmt::join(logits.sizes(), ", "), label_key_,
+                                fmt::join(labels.sizes(), ", ")));
       }
       classes = logits.size(1);
       if (!sums) sums.emplace(classes);
@@ -124,22 +131,25 @@ class Classification : public Evaluator {
     if (found == batch.end()) {
       std::string keys;
       for (const auto& [key, value] : batch) keys += (keys.empty() ? "" : ", ") + key;
-      throw Error(Exit::usage, "", fmt::format("evaluator '{}': pp_fn gives no '{}' (it gives {}); see onehot(..., "
-                                               "key_result=\"labels\") and keep(...)", name_, label_key_, keys));
+      throw Error(Exit::usage, "",
+                  fmt::format("evaluator '{}': pp_fn gives no '{}' (it gives {}); see onehot(..., "
+                              "key_result=\"labels\") and keep(...)",
+                              name_, label_key_, keys));
     }
     if (found->second.dim() != 2) {
-      throw Error(Exit::usage, "", fmt::format("evaluator '{}': '{}' is not dense; add onehot(num_classes) to pp_fn",
-                                               name_, label_key_));
+      throw Error(Exit::usage, "",
+                  fmt::format("evaluator '{}': '{}' is not dense; add onehot(num_classes) to pp_fn",
+                              name_, label_key_));
     }
     return found->second.to(at::kFloat);
   }
 
-  void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels, Sums& sums,
-                  WrongExamples* wrong) const {
-    const at::Tensor mask = batch.at("_mask");                                 // (n) bool
-    const at::Tensor truth = labels.argmax(1);                                 // (n)
+  void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
+                  Sums& sums, WrongExamples* wrong) const {
+    const at::Tensor mask = batch.at("_mask");                                  // (n) bool
+    const at::Tensor truth = labels.argmax(1);                                  // (n)
     const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
-    const at::Tensor guess = logits.argmax(1);                                 // (n)
+    const at::Tensor guess = logits.argmax(1);                                  // (n)
     const at::Tensor hit = labels.gather(1, guess.unsqueeze(1)).squeeze(1);     // (n)
     sums.weight += weight.sum();
     sums.correct1 += (hit.to(at::kDouble) * weight).sum();
@@ -149,7 +159,8 @@ class Classification : public Evaluator {
       sums.correct5 += (labels.gather(1, top).amax(1).to(at::kDouble) * weight).sum();
     }
     if (sums.confusion.numel() > 0) {
-      sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble), sums.confusion.numel());
+      sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble),
+                                     sums.confusion.numel());
     }
     if (wrong) {
       const at::Tensor confidence = logits.softmax(1).amax(1);

@@ -43,8 +43,11 @@ Batch EvalInput::probe(int64_t n) {
   for (auto& [name, values] : columns) {
     for (const auto& value : values) {
       if (value.sizes() != values[0].sizes()) {
-        throw Error(Exit::usage, "", fmt::format("evaluation examples have different shapes of '{}'; add a resize or "
-                                                 "crop to pp_fn", name));
+        throw Error(
+            Exit::usage, "",
+            fmt::format("evaluation examples have different shapes of '{}'; add a resize or "
+                        "crop to pp_fn",
+                        name));
       }
     }
     batch[name] = at::stack(values);
@@ -53,7 +56,8 @@ Batch EvalInput::probe(int64_t n) {
   return batch;
 }
 
-void EvalInput::for_each(const EvalContext& context, const std::function<void(const Batch&)>& each) {
+void EvalInput::for_each(const EvalContext& context,
+                         const std::function<void(const Batch&)>& each) {
   data();
   if (!loader_) loader_ = std::make_unique<Loader>(data_, pp_, options_);
   loader_->seek(0);

@@ -22,7 +22,10 @@ class Mean : public Evaluator {
       count += mask.sum();
       for (const auto& [name, values] : context.predict(batch)) {
         if (values.dim() != 1 || values.size(0) != mask.size(0)) {
-          throw Error(Exit::usage, "", fmt::format("evaluator 'mean': '{}' is no value per example; use 'pred: loss'", name));
+          throw Error(
+              Exit::usage, "",
+              fmt::format("evaluator 'mean': '{}' is no value per example; use 'pred: loss'",
+                          name));
         }
         const at::Tensor masked = values.to(at::kDouble).where(batch.at("_mask"), 0.0);
         auto [sum, fresh] = sums.try_emplace(name, masked.sum());

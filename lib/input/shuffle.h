@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// A balanced Feistel network of 4 Philox rounds over the next even number of bits, with cycle
-// walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+// A Feistel network over ceil(log2 n) bits with alternating halves, 6 Philox rounds (16 for
+// n <= 1024), and cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 // 0 <= i < n; returns a number in [0, n).
 int64_t shuffle(uint64_t seed, int64_t epoch, int64_t i, int64_t n);
 

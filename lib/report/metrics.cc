@@ -154,6 +154,8 @@ class MetricWriter::Impl {
   void write_report() {
     if (options_.report_file.empty()) return;
     write_file_atomically(options_.report_file, render_report(report_), /*sync=*/false);
+    if (options_.curve_file.empty()) return;
+    write_file_atomically(options_.curve_file, render_learning_curve(*report_.history), false);
   }
 
   const Options options_;

@@ -27,7 +27,10 @@ Batch first_examples(const Recipe& recipe, int64_t n) {
   return batch;
 }
 
-double available_memory() { return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)); }
+double available_memory() {
+  return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<double>(sysconf(_SC_PAGESIZE));
+}
 
 // Logits of shapes alone, checked against the labels'; adds multiply-accumulates to `macs`.
 void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_key, double* macs) {
@@ -36,12 +39,15 @@ void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_
   pass.precision = shapes.precision;
   pass.macs = macs;
   const at::Tensor& image = batch.at("image");
-  const at::Tensor logits = shapes.model->forward(at::empty(image.sizes(), image.options().device(at::kMeta)), pass);
+  const at::Tensor logits =
+      shapes.model->forward(at::empty(image.sizes(), image.options().device(at::kMeta)), pass);
   const auto labels = batch.find(labels_key);
-  if (labels != batch.end() && labels->second.dim() == 2 && labels->second.sizes() != logits.sizes()) {
-    throw Error(Exit::usage, shapes.config.place("model_name").text(),
-                fmt::format("the model gives ({}) but '{}' is ({})", fmt::join(logits.sizes(), ", "), labels_key,
-                            fmt::join(labels->second.sizes(), ", ")));
+  if (labels != batch.end() && labels->second.dim() == 2 &&
+      labels->second.sizes() != logits.sizes()) {
+    throw Error(
+        Exit::usage, shapes.config.place("model_name").text(),
+        fmt::format("the model gives ({}) but '{}' is ({})", fmt::join(logits.sizes(), ", "),
+                    labels_key, fmt::join(labels->second.sizes(), ", ")));
   }
 }
 
@@ -63,13 +69,15 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 std::string dry_run(const Config& config, bool synthetic, bool full) {
   const Recipe shapes(config, synthetic, /*meta=*/true);
-  const int64_t n = full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
+  const int64_t n =
+      full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
   const Batch batch = first_examples(shapes, n);
   double macs = 0;
   trace_on_meta(shapes, batch, "labels", &macs);
   const double state = shapes.state_bytes;
   // Forward and backward are three forward passes.
-  const bool quick = full || (3 * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
+  const bool quick =
+      full || (3 * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
   if (quick) {
     Recipe real(config, synthetic);
     real.step->run(1, batch, /*measure=*/true);
@@ -83,16 +91,23 @@ std::string dry_run(const Config& config, bool synthetic, bool full) {
   for (const auto& [name, value] : named_parameters(*shapes.model)) params += value.numel();
   const RunLength& length = shapes.length;
   std::string text;
-  text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n", shapes.model_name, human_count(params), macs / static_cast<double>(n) / 1e9);
-  text += fmt::format("training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
-                      human_count(length.total_steps), length.batch_size,
-                      static_cast<double>(length.total_steps) / shapes.steps_per_epoch(), human_count(length.data_size), shapes.steps_per_epoch());
+  text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n",
+                      shapes.model_name, human_count(params), macs / static_cast<double>(n) / 1e9);
+  text += fmt::format(
+      "training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
+      human_count(length.total_steps), length.batch_size,
+      static_cast<double>(length.total_steps) / shapes.steps_per_epoch(),
+      human_count(length.data_size), shapes.steps_per_epoch());
   for (const EvalJob& job : shapes.evals) {
-    text += fmt::format("evaluator   {}: {} examples\n", job.name, human_count(job.evaluator->examples()));
+    text += fmt::format("evaluator   {}: {} examples\n", job.name,
+                        human_count(job.evaluator->examples()));
   }
-  text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages\n", human_bytes(state));
-  text += fmt::format("checked     one training step and one step of each evaluator on {} real example{}{}\n", n, n == 1 ? "" : "s",
-                      quick ? "" : ", shapes only (meta device: too large to run within a second)");
+  text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages\n",
+                      human_bytes(state));
+  text += fmt::format(
+      "checked     one training step and one step of each evaluator on {} real example{}{}\n", n,
+      n == 1 ? "" : "s",
+      quick ? "" : ", shapes only (meta device: too large to run within a second)");
   return text;
 }
 

@@ -15,7 +15,9 @@ int usable_cores() {
 }
 
 // oneDNN computes bf16 natively with these; elsewhere it would be emulated, slowly.
-bool cpu_has_bf16() { return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16"); }
+bool cpu_has_bf16() {
+  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+}
 
 std::string keys_of(const Example& example) {
   std::string keys;
@@ -24,7 +26,8 @@ std::string keys_of(const Example& example) {
 }
 
 // What an example's data or its ops get wrong before the run starts is a problem of the config.
-void read_example(const Config& config, std::string_view pp_key, const std::function<void()>& read) {
+void read_example(const Config& config, std::string_view pp_key,
+                  const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
@@ -60,12 +63,17 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
   const bool has_task = attempt(config, [&] { read_task(); });
   const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
   if (!has_model) mark_read({"model", "model_name", "init_head_bias"});
-  if (has_model && has_task) attempt(config, [&] { read_optimizer(meta); });
-  else attempt(config, [&] { read_step(config, NoModel(), length); });
-  mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults", "grad_clip_norm",
-             "grad_clip_per_example", "mixup", "ema"});  // where one of them failed, the rest is known
-  if (has_task) attempt(config, [&] { read_evaluators(); });
-  else mark_read({"evals", "batch_size_eval"});
+  if (has_model && has_task)
+    attempt(config, [&] { read_optimizer(meta); });
+  else
+    attempt(config, [&] { read_step(config, NoModel(), length); });
+  mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults",
+             "grad_clip_norm", "grad_clip_per_example", "mixup",
+             "ema"});  // where one of them failed, the rest is known
+  if (has_task)
+    attempt(config, [&] { read_evaluators(); });
+  else
+    mark_read({"evals", "batch_size_eval"});
   if (problem_count(config) == 0) attempt(config, [&] { probe_evaluators(); });
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
@@ -78,7 +86,8 @@ void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
 void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
   const std::string words = config.word("precision", "auto", {"float32", "bf16", "auto"});
-  precision = words == "bf16" || (words == "auto" && cpu_has_bf16()) ? Precision::bf16 : Precision::float32;
+  precision =
+      words == "bf16" || (words == "auto" && cpu_has_bf16()) ? Precision::bf16 : Precision::float32;
   compute_threads = positive(config, "compute_threads", usable_cores());
   at::set_num_threads(compute_threads);
   start.resume = config.get("resume", "");
@@ -109,13 +118,16 @@ void Recipe::read_input(bool synthetic) {
   loader.seed = seed;
   loader.shuffle = input.get<bool>("shuffle", true);
   const int64_t budget = input.get<int64_t>("skip_errors", 0);
-  if (budget < 0) input.fail("skip_errors", "the number of failing examples to put up with must not be negative");
+  if (budget < 0)
+    input.fail("skip_errors", "the number of failing examples to put up with must not be negative");
   loader.error_budget = budget;
-  input.superseded("shuffle_buffer_size", "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
+  input.superseded("shuffle_buffer_size",
+                   "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
   input.superseded("cache_raw", "the system's page cache serves repeated reads");
   input.superseded("num_parallel_calls", "input.threads");
   length.batch_size = input.get<int64_t>("batch_size");
-  if (length.batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
+  if (length.batch_size < 1)
+    input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
   loader.batch_size = length.batch_size;
   pp = std::make_shared<Pipeline>(input, "pp");
   const auto open = prepare_data(input.section("data"), data_env_);
@@ -125,9 +137,11 @@ void Recipe::read_input(bool synthetic) {
   data = open();
   length.data_size = data->size();
   if (length.batch_size > length.data_size) {
-    input.fail("batch_size", fmt::format("{} is more than the {} training examples", length.batch_size, length.data_size));
+    input.fail("batch_size", fmt::format("{} is more than the {} training examples",
+                                         length.batch_size, length.data_size));
   }
-  if (const std::string warning = data->missing_classes(); !warning.empty()) input.warn("data", warning);
+  if (const std::string warning = data->missing_classes(); !warning.empty())
+    input.warn("data", warning);
   read_example(input, "pp", [&] { first_ = Loader::first_example(*data, *pp, seed); });
 }
 
@@ -140,12 +154,15 @@ void Recipe::read_length() {
     const auto total = duration_steps(config, "total", length);
     length.total_steps = total.value_or(1);
     if (!total && problem_count(config) == problems) {
-      config.fail("", "the length of training is missing: give total_steps, total_epochs or total_examples");
+      config.fail(
+          "",
+          "the length of training is missing: give total_steps, total_epochs or total_examples");
     }
   });
   attempt(config, [&] {
     log_training = duration_every(config, "log_training", length);
-    if (!log_training) config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
+    if (!log_training)
+      config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
   });
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
@@ -154,22 +171,28 @@ void Recipe::read_length() {
 void Recipe::read_model(bool meta) {
   const auto image = first_.find("image");
   const Config input = config.section("input");
-  if (image == first_.end()) input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(first_)));
+  if (image == first_.end())
+    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(first_)));
   if (image->second.dim() != 3) {
-    input.fail("pp", image->second.dim() == 1 ? "gives an encoded image; begin it with 'decode'"
-                                              : "gives an 'image' that is not (height, width, channels)");
+    input.fail("pp", image->second.dim() == 1
+                         ? "gives an encoded image; begin it with 'decode'"
+                         : "gives an 'image' that is not (height, width, channels)");
   }
-  if (image->second.scalar_type() != at::kFloat) input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+  if (image->second.scalar_type() != at::kFloat)
+    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
   const auto labels = first_.find("labels");
-  if (labels != first_.end() && labels->second.dim() == 1 && labels->second.size(0) != num_classes) {
-    input.fail("pp", fmt::format("gives 'labels' of {} classes but num_classes is {}", labels->second.size(0), num_classes));
+  if (labels != first_.end() && labels->second.dim() == 1 &&
+      labels->second.size(0) != num_classes) {
+    input.fail("pp", fmt::format("gives 'labels' of {} classes but num_classes is {}",
+                                 labels->second.size(0), num_classes));
   }
   model_name = config.get<std::string>("model_name");
   env_ = {num_classes, image->second.size(0), image->second.size(1), image->second.size(2)};
   head_bias_ = config.maybe<double>("init_head_bias");
   std::optional<MetaDevice> on_meta;
   if (meta) on_meta.emplace();
-  model = Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env_);
+  model =
+      Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env_);
 }
 
 void Recipe::read_task() {
@@ -178,7 +201,8 @@ void Recipe::read_task() {
   env.loss_place = config.place("loss");
   env.label_smoothing = config.get<double>("label_smoothing", 0.0);
   if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
-    config.problem("label_smoothing", fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
+    config.problem("label_smoothing",
+                   fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
   }
   const std::string name = config.get("task", "classify");
   task = Task::Registry::make(name, Config(), config.place("task"), env);
@@ -192,7 +216,8 @@ void Recipe::read_optimizer(bool meta) {
     state_bytes += 4 * count;
     if (options.groups.group_of[i] == kFrozen) continue;
     state_bytes += 4 * count + (options.ema_decay ? 4 * count : 0);
-    for (const auto& slot : options.optimizer->slots()) state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * count;
+    for (const auto& slot : options.optimizer->slots())
+      state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * count;
   }
   if (meta) return;
   init_parameters(*model, seed, head_bias_);
@@ -219,7 +244,8 @@ void Recipe::probe_evaluators() {
       const Config keys = section.section(job.name);
       Batch batch;
       read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(1); });
-      if (!batch.count("image")) keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+      if (!batch.count("image"))
+        keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
     });
   }
 }

@@ -1,7 +1,7 @@
 #include "lib/train/signals.h"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include <atomic>
 
@@ -12,7 +12,8 @@ std::atomic<int> g_code{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (signal == SIGINT && g_code == static_cast<int>(Exit::sigint)) _exit(static_cast<int>(Exit::sigint));
+  if (signal == SIGINT && g_code == static_cast<int>(Exit::sigint))
+    _exit(static_cast<int>(Exit::sigint));
   g_code = static_cast<int>(signal == SIGINT    ? Exit::sigint
                             : signal == SIGUSR1 ? Exit::stopped
                                                 : Exit::sigterm);

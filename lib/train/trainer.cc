@@ -51,9 +51,11 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options)
       workdir_(workdir),
       options_(std::move(options)),
       total_(recipe.length.total_steps),
-      chrono_([this](std::string_view name, double value) {
-        if (!muted_) metrics_->measure(name, value);
-      }, nullptr, process_start()) {
+      chrono_(
+          [this](std::string_view name, double value) {
+            if (!muted_) metrics_->measure(name, value);
+          },
+          nullptr, process_start()) {
   if (workdir_) checkpointer_ = std::make_unique<Checkpointer>(*workdir_);
 }
 
@@ -61,10 +63,13 @@ Trainer::~Trainer() = default;
 
 Exit Trainer::run() {
   if (workdir_) log::open_file(workdir_->log(0));
-  log::info("Hello from process 0 holding 1/1 devices and writing to workdir {}.", workdir_ ? workdir_->dir() : "(none)");
+  log::info("Hello from process 0 holding 1/1 devices and writing to workdir {}.",
+            workdir_ ? workdir_->dir() : "(none)");
   log::write_detail(recipe_.config.yaml());
-  log::info("Global batch {}; {} training examples", recipe_.length.batch_size, recipe_.length.data_size);
-  log::info("Running for {} steps, that means {:.2f} epochs", total_, static_cast<double>(total_) / recipe_.steps_per_epoch());
+  log::info("Global batch {}; {} training examples", recipe_.length.batch_size,
+            recipe_.length.data_size);
+  log::info("Running for {} steps, that means {:.2f} epochs", total_,
+            static_cast<double>(total_) / recipe_.steps_per_epoch());
   restore();
   if (workdir_) {
     write_run_json(start_);
@@ -80,8 +85,10 @@ Exit Trainer::run() {
   setup.state = chrono_state_;
   chrono_.inform(setup);
   try {
-    if (resumed_here_ && first_step_ > 0) finish_interrupted_row();
-    else if (first_step_ == 0 || first_step_ == total_) initial_row();
+    if (resumed_here_ && first_step_ > 0)
+      finish_interrupted_row();
+    else if (first_step_ == 0 || first_step_ == total_)
+      initial_row();
     if (const Exit code = loop(); code != Exit::ok) return code;
   } catch (const Stopped& stopped) {
     return stop(step_, stopped.code);
@@ -119,7 +126,8 @@ void Trainer::log_parameters() const {
   for (const auto& entry : recipe_.step->params().entries()) entries[entry.name] = &entry;
   for (const auto& [name, value] : named_parameters(*recipe_.model)) {  // in the model's order
     const at::Tensor flat = value.detach().to(at::kDouble);
-    rows.push_back({name, value.sizes().vec(), flat.mean().item<double>(), flat.std(/*unbiased=*/false).item<double>(),
+    rows.push_back({name, value.sizes().vec(), flat.mean().item<double>(),
+                    flat.std(/*unbiased=*/false).item<double>(),
                     entries.at(name)->group == kFrozen});
   }
   log::info("{}", params_table(rows));
@@ -131,17 +139,22 @@ void Trainer::load_everything(const Restored& from, const std::string& why) {
   first_step_ = step_ = from.step;
   start_ = why;
   if (first_step_ > total_) {
-    throw Error(Exit::usage, from.folder, fmt::format("this checkpoint is at step {}, past the {} steps asked for", first_step_, total_));
+    throw Error(Exit::usage, from.folder,
+                fmt::format("this checkpoint is at step {}, past the {} steps asked for",
+                            first_step_, total_));
   }
   const auto& chrono = from.meta.at("chrono");
   chrono_state_.accum_program_time = chrono.at("accum_program_time");
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
   chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
   chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
-  for (const auto& entry : from.meta.at("row")) interrupted_row_.emplace_back(entry.at(0), entry.at(1));
+  for (const auto& entry : from.meta.at("row"))
+    interrupted_row_.emplace_back(entry.at(0), entry.at(1));
   const int threads = from.meta.at("compute_threads");
   if (threads != recipe_.compute_threads) {
-    log::info("Computing with {} threads, as this run was started with (bitwise repeatable), not {}", threads, recipe_.compute_threads);
+    log::info(
+        "Computing with {} threads, as this run was started with (bitwise repeatable), not {}",
+        threads, recipe_.compute_threads);
     recipe_.compute_threads = threads;
     at::set_num_threads(threads);
   }
@@ -153,6 +166,7 @@ void Trainer::open_metrics() {
     options.metrics_file = workdir_->metrics();
     options.tensorboard_dir = workdir_->tensorboard();
     options.report_file = workdir_->report();
+    options.curve_file = workdir_->learning_curve();
     options.title = workdir_->dir();
     options.config_yaml = resolved_yaml(recipe_.config);
     options.steps_per_epoch = std::llround(recipe_.steps_per_epoch());
@@ -162,7 +176,8 @@ void Trainer::open_metrics() {
   log_due_.emplace(*recipe_.log_training, total_, /*last=*/true, /*first=*/true);
   if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_, /*last=*/true, /*first=*/true);
   // Without keep_ckpt the last step is kept, as in the reference; also where no ckpt_* is given.
-  keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_, 0}), total_, /*last=*/true, /*first=*/false);
+  keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_, 0}), total_, /*last=*/true,
+                    /*first=*/false);
 }
 
 void Trainer::write_run_json(const std::string& start) const {
@@ -172,9 +187,15 @@ void Trainer::write_run_json(const std::string& start) const {
     if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
   }
   const nlohmann::json run = {
-      {"argv", options_.argv},       {"version", options_.tool_version}, {"host", host_name()},
-      {"pid", getpid()},             {"started", utc_now()},             {"start", start},
-      {"first_step", first_step_},   {"restarts", restarts},             {"compute_threads", recipe_.compute_threads},
+      {"argv", options_.argv},
+      {"version", options_.tool_version},
+      {"host", host_name()},
+      {"pid", getpid()},
+      {"started", utc_now()},
+      {"start", start},
+      {"first_step", first_step_},
+      {"restarts", restarts},
+      {"compute_threads", recipe_.compute_threads},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }
@@ -222,7 +243,8 @@ Exit Trainer::loop() {
     for (EvalJob* job : plan.evals) evaluate(*job, step);
     metrics_->end_row();
     show_progress(step);
-    if (const Exit code = stop_requested(); code != Exit::ok && step < total_) return stop(step, code);
+    if (const Exit code = stop_requested(); code != Exit::ok && step < total_)
+      return stop(step, code);
   }
   return Exit::ok;
 }
@@ -258,7 +280,8 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     }
     check_finite(step);
     const double now = chrono_.now();
-    metrics_->measure("data_wait", (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
+    metrics_->measure("data_wait",
+                      (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
     waited_ = loader_->wait_seconds();
     wait_start_ = now;
   }
@@ -274,7 +297,9 @@ void Trainer::check_finite(int64_t step) const {
   const std::string bad = recipe_.step->non_finite();
   if (bad.empty()) return;
   const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
-  throw Error::in("train", Exit::diverged, fmt::format("{} became nan or inf somewhere within steps [{}, {}]", bad, std::max<int64_t>(step - interval, 0), step));
+  throw Error::in("train", Exit::diverged,
+                  fmt::format("{} became nan or inf somewhere within steps [{}, {}]", bad,
+                              std::max<int64_t>(step - interval, 0), step));
 }
 
 void Trainer::save(int64_t step, bool keep) {
@@ -292,10 +317,11 @@ void Trainer::save(int64_t step, bool keep) {
       {"compute_threads", recipe_.compute_threads},
       {"class_names", recipe_.data->source().class_names()},
       {"row", row},
-      {"chrono", {{"accum_program_time", chrono.accum_program_time},
-                  {"accum_train_time", chrono.accum_train_time},
-                  {"accum_pause_time", chrono.accum_pause_time},
-                  {"accum_examples_seen", chrono.accum_examples_seen}}},
+      {"chrono",
+       {{"accum_program_time", chrono.accum_program_time},
+        {"accum_train_time", chrono.accum_train_time},
+        {"accum_pause_time", chrono.accum_pause_time},
+        {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
   checkpointer_->save(std::move(snapshot), keep);
   saved_step_ = step;
@@ -307,7 +333,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   EvalContext context;
   context.step = step;
   context.poll = poll_signals;
-  if (workdir_) context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
+  if (workdir_)
+    context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   context.predict = [&](const Batch& batch) {
     const at::NoGradGuard no_grad;
     Pass pass;
@@ -333,7 +360,10 @@ Exit Trainer::stop(int64_t step, Exit code) {
   if (workdir_ && step > 0) {
     if (saved_step_ != step) save(step, false);
     checkpointer_->wait();
-    log::info("Stopped by a signal at step {}; the checkpoint is committed: run the same command again to go on", step);
+    log::info(
+        "Stopped by a signal at step {}; the checkpoint is committed: run the same command again "
+        "to go on",
+        step);
   } else {
     log::info("Stopped by a signal; nothing was saved");
   }
@@ -350,7 +380,9 @@ void Trainer::finish() {
   checkpointer_->wait();
   workdir_->write_done(total_);
   if (options_.cleanup) {
-    workdir_->remove();
+    const std::vector<std::string> left = workdir_->remove();
+    if (!left.empty())
+      log::warn("{} stays: it holds other files: {}", workdir_->dir(), join(left, ", "));
   } else {
     log::info("Logs/checkpoints are in {}", workdir_->dir());
   }
@@ -363,7 +395,8 @@ void Trainer::show_progress(int64_t step) {
   std::string line = fmt::format("step {}/{} {:.1f}%  epoch {:.2f}  loss {:.4g}", step, total_,
                                  100.0 * static_cast<double>(step) / static_cast<double>(total_),
                                  static_cast<double>(step) / recipe_.steps_per_epoch(), last_loss_);
-  if (chrono_.images_per_second() > 0) line += fmt::format("  {} img/s", human_count(std::llround(chrono_.images_per_second())));
+  if (chrono_.images_per_second() > 0)
+    line += fmt::format("  {} img/s", human_count(std::llround(chrono_.images_per_second())));
   if (chrono_.eta_seconds() > 0) line += "  ETA " + hms(chrono_.eta_seconds());
   log::progress(line);
 }

@@ -33,7 +33,8 @@ NamedTensors read_any(const std::string& path) {
       }
     }
     if (path.size() == file.size()) return all;
-    if (path[file.size()] != ':') throw Error(Exit::usage, path, "expected FILE.npz or FILE.npz:sub/tree");
+    if (path[file.size()] != ':')
+      throw Error(Exit::usage, path, "expected FILE.npz or FILE.npz:sub/tree");
     all = subtree(all, path.substr(file.size() + 1) + "/");
     if (all.empty()) throw Error(Exit::usage, path, "the file has no such subtree");
     return all;
@@ -41,15 +42,18 @@ NamedTensors read_any(const std::string& path) {
   if (path.ends_with(".safetensors")) return read_safetensors(path);
   for (const char* pickle : {".pth", ".pt", ".bin", ".pkl"}) {
     if (path.ends_with(pickle)) {
-      throw Error(Exit::usage, path, "pickled weights can run code and are not read; convert them in Python: "
-                                     "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
+      throw Error(Exit::usage, path,
+                  "pickled weights can run code and are not read; convert them in Python: "
+                  "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
     }
   }
   return subtree(Checkpointer::load(path).tensors, "params/");
 }
 
 std::string listed(const std::vector<std::string>& names) {
-  std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesShown)));
+  std::vector<std::string> shown(
+      names.begin(),
+      names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesShown)));
   std::string text = join(shown, ", ");
   if (names.size() > shown.size()) text += fmt::format(" and {} more", names.size() - shown.size());
   return text;
@@ -57,11 +61,13 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void load_weights(const std::string& path, const FlatParams& params, const std::vector<std::string>& dont_load) {
+void load_weights(const std::string& path, const FlatParams& params,
+                  const std::vector<std::string>& dont_load) {
   std::vector<std::regex> patterns;
   for (const std::string& pattern : dont_load) patterns.emplace_back(pattern);
   const auto skipped = [&](const std::string& name) {
-    return std::any_of(patterns.begin(), patterns.end(), [&](const std::regex& p) { return std::regex_match(name, p); });
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::regex& p) { return std::regex_match(name, p); });
   };
   const NamedTensors file = read_any(path);
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
@@ -75,7 +81,8 @@ void load_weights(const std::string& path, const FlatParams& params, const std::
       missing.push_back(name);
     } else if (found->second.sizes() != view.sizes()) {
       problems.push_back(fmt::format("{} has shape ({}) in the file but ({}) in the model", name,
-                                     fmt::join(found->second.sizes(), ", "), fmt::join(view.sizes(), ", ")));
+                                     fmt::join(found->second.sizes(), ", "),
+                                     fmt::join(view.sizes(), ", ")));
     } else {
       copies.emplace_back(view, found->second);
     }
@@ -86,7 +93,9 @@ void load_weights(const std::string& path, const FlatParams& params, const std::
   if (!missing.empty()) problems.push_back("missing in the file: " + listed(missing));
   if (!unexpected.empty()) problems.push_back("not in the model: " + listed(unexpected));
   if (!problems.empty()) {
-    throw Error(Exit::usage, path, join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
+    throw Error(
+        Exit::usage, path,
+        join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
   }
   for (auto& [view, value] : copies) view.copy_(value);
 }

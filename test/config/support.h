@@ -2,6 +2,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <ctime>
 #include <string>
 
 #include "lib/config/config.h"
@@ -17,3 +18,6 @@ std::string error_line(Call call) {
   }
   return "";
 }
+
+// Time this process has computed: what a busy machine does not stretch.
+inline double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }

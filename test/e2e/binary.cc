@@ -17,7 +17,9 @@
 namespace bv::test {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string temp_name(const std::string& stem) {
   std::string name = (std::filesystem::temp_directory_path() / (stem + "XXXXXX")).string();
@@ -71,7 +73,9 @@ Finished Child::wait() {
   return finished;
 }
 
-Finished run(const std::vector<std::string>& args, const Environment& environment) { return Child(args, environment).wait(); }
+Finished run(const std::vector<std::string>& args, const Environment& environment) {
+  return Child(args, environment).wait();
+}
 
 TempDir::TempDir() {
   std::string name = (std::filesystem::temp_directory_path() / "bvtrain-test-XXXXXX").string();
@@ -118,8 +122,9 @@ std::vector<TextRow> repeatable_rows(const std::string& workdir) {
   for (TextRow& row : rows) {
     std::erase_if(row, [](const auto& entry) {
       const std::string& name = entry.first;
-      return name == "uptime" || name.starts_with("z/") || name.starts_with("y/") || name.starts_with("img/sec") ||
-             name.starts_with("core_hours") || name == "mfu" || name == "data_wait";
+      return name == "uptime" || name.starts_with("z/") || name.starts_with("y/") ||
+             name.starts_with("img/sec") || name.starts_with("core_hours") || name == "mfu" ||
+             name == "data_wait";
     });
   }
   return rows;

@@ -22,7 +22,8 @@ Json translate(Json config, const std::string& folder) {
   fix_data(config["input"]["data"]);
   config["input"]["shuffle"] = false;
   config["precision"] = "float32";
-  if (config.contains("model_init")) config["model_init"] = folder + "/" + config["model_init"].get<std::string>();
+  if (config.contains("model_init"))
+    config["model_init"] = folder + "/" + config["model_init"].get<std::string>();
   for (auto& [name, eval] : config["evals"].items()) fix_data(eval["data"]);
   return config;
 }
@@ -35,7 +36,8 @@ double tolerance(const std::string& name, const std::string& run) {
 
 void check_rows(const Json& expected, const std::vector<TextRow>& rows, const std::string& run) {
   std::map<int64_t, Json> by_step;
-  for (const Json& row : expected) by_step[row.at("step").get<int64_t>()] = row;  // the last is doubled there
+  for (const Json& row : expected)
+    by_step[row.at("step").get<int64_t>()] = row;  // the last is doubled there
   std::map<int64_t, TextRow> ours;
   for (const TextRow& row : rows) ours[std::stoll(row.at("step"))] = row;
   for (const auto& [step, row] : by_step) {
@@ -45,7 +47,9 @@ void check_rows(const Json& expected, const std::vector<TextRow>& rows, const st
       INFO(name);
       REQUIRE(ours.at(step).count(name) == 1);
       const double seen = std::stod(ours.at(step).at(name)), wanted = value.get<double>();
-      const double bound = name.ends_with("prec@1") ? tolerance(name, run) : tolerance(name, run) * std::abs(wanted) + 1e-12;
+      const double bound = name.ends_with("prec@1")
+                               ? tolerance(name, run)
+                               : tolerance(name, run) * std::abs(wanted) + 1e-12;
       CHECK(std::abs(seen - wanted) <= bound);
     }
   }
@@ -69,8 +73,10 @@ void check_run(const std::string& name) {
   REQUIRE(finished.code == 0);
   check_rows(golden.at("metrics_deterministic"), repeatable_rows(dir / "out"), name);
 
-  REQUIRE(run({"export", "--workdir", dir / "out", "--format", "npz", "--output", dir / "f.npz"}).code == 0);
-  const NamedTensors ours = read_npz(dir / "f.npz"), wanted = read_npz(folder + "/" + name + ".final.npz", "params/");
+  REQUIRE(run({"export", "--workdir", dir / "out", "--format", "npz", "--output", dir / "f.npz"})
+              .code == 0);
+  const NamedTensors ours = read_npz(dir / "f.npz"),
+                     wanted = read_npz(folder + "/" + name + ".final.npz", "params/");
   REQUIRE(ours.size() == wanted.size());
   for (const auto& [path, value] : wanted) {
     INFO(path);

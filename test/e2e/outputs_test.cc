@@ -50,7 +50,9 @@ std::vector<int64_t> steps_of(const std::vector<TextRow>& rows) {
   return steps;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -58,7 +60,8 @@ TEST_CASE("a run's files") {
   TempDir dir;
   write(dir / "c.yaml", kConfig);
   const std::string out = dir / "out";
-  const Finished finished = run({"--config", dir / "c.yaml", "--workdir", out, "--set", "model.dense=24"});
+  const Finished finished =
+      run({"--config", dir / "c.yaml", "--workdir", out, "--set", "model.dense=24"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
 
@@ -70,7 +73,8 @@ TEST_CASE("a run's files") {
     CHECK(rows[0].count("mean_loss") == 0);  // skip_first, and no log_*: never
     CHECK(rows[1].count("z/secs/update0") == 1);
     CHECK(rows[1].at("training_loss") != "null");
-    for (const char* name : {"l2_grads", "l2_params", "l2_updates", "training_loss", "global_schedule", "examples_seen", "progress", "epoch"}) {
+    for (const char* name : {"l2_grads", "l2_params", "l2_updates", "training_loss",
+                             "global_schedule", "examples_seen", "progress", "epoch"}) {
       INFO(name);
       CHECK(rows[3].count(name) == 1);
     }
@@ -82,16 +86,19 @@ TEST_CASE("a run's files") {
     CHECK(rows.back().at("examples_seen") == "384");
   }
   SECTION("the rest of the workdir") {
-    for (const char* file : {"config.yaml", "run.json", "metrics.jsonl", "report.html", "log/rank-0.log", "DONE", "ckpt/LAST", "ckpt/step-12/manifest.json"}) {
+    for (const char* file :
+         {"config.yaml", "run.json", "metrics.jsonl", "report.html", "learning_curve.svg",
+          "log/rank-0.log", "DONE", "ckpt/LAST", "ckpt/step-12/manifest.json"}) {
       INFO(file);
       CHECK(exists(out + "/" + file));
     }
     const std::string config = read_file(out + "/config.yaml");
     CHECK(contains(config, "dense: 24"));
-    CHECK(contains(config, "--set model.dense=24"));
+    CHECK(contains(config, "dense: 24  # --set"));
     CHECK(contains(config, "# default"));
     const std::string report = read_file(out + "/report.html");
-    for (const char* part : {"<svg", "training_loss", "b/prec@1", "dense: 24", "data:image/png;base64,"}) {
+    for (const char* part :
+         {"<svg", "training_loss", "b/prec@1", "dense: 24", "data:image/png;base64,"}) {
       INFO(part);
       CHECK(contains(report, part));
     }
@@ -110,7 +117,9 @@ TEST_CASE("a run's files") {
       WARN("skipped: no python with tensorboard (scripts/test.sh sets one up)");
       return;
     }
-    const std::string command = std::string(python) + " " + source_file("scripts/check_tensorboard.py") + " " + out + "/tb " + out + "/metrics.jsonl";
+    const std::string command = std::string(python) + " " +
+                                source_file("scripts/check_tensorboard.py") + " " + out + "/tb " +
+                                out + "/metrics.jsonl";
     CHECK(std::system(command.c_str()) == 0);
   }
   SECTION("export") {
@@ -119,8 +128,9 @@ TEST_CASE("a run's files") {
     CHECK(weights.at("params/head/kernel").sizes() == at::IntArrayRef{24, 10});
     CHECK(weights.count("params/Conv_0/kernel") == 1);
     // And back: a run that starts from these weights evaluates to the same numbers.
-    const Finished loaded = run({"--config", dir / "c.yaml", "--workdir", dir / "loaded", "--set", "model.dense=24", "--set", "total_steps=0",
-                                 "--set", "model_init=" + (dir / "w.npz")});
+    const Finished loaded =
+        run({"--config", dir / "c.yaml", "--workdir", dir / "loaded", "--set", "model.dense=24",
+             "--set", "total_steps=0", "--set", "model_init=" + (dir / "w.npz")});
     INFO(loaded.err);
     REQUIRE(loaded.code == 0);
     CHECK(metric_rows(dir / "loaded")[0].at("b/loss") == metric_rows(out).back().at("b/loss"));
@@ -133,10 +143,14 @@ TEST_CASE("init_head_bias sets the first loss") {
   write(dir / "c.yaml", kConfig);
   for (const char* bias : {"-2.0", "-6.0"}) {
     const std::string out = dir / bias;
-    REQUIRE(run({"--config", dir / "c.yaml", "--workdir", out, "--set", std::string("init_head_bias=") + bias, "--set", "total_steps=1", "--set", "precision=float32"}).code == 0);
+    REQUIRE(run({"--config", dir / "c.yaml", "--workdir", out, "--set",
+                 std::string("init_head_bias=") + bias, "--set", "total_steps=1", "--set",
+                 "precision=float32"})
+                .code == 0);
   }
   // sigmoid_xent with logits near the bias: about 9 softplus(b) + softplus(-b).
-  CHECK(std::stod(metric_rows(dir / "-2.0")[0].at("b/loss")) < std::stod(metric_rows(dir / "-6.0")[0].at("b/loss")));
+  CHECK(std::stod(metric_rows(dir / "-2.0")[0].at("b/loss")) <
+        std::stod(metric_rows(dir / "-6.0")[0].at("b/loss")));
 }
 
 TEST_CASE("--dry-run checks, prints and writes nothing") {
@@ -152,7 +166,8 @@ TEST_CASE("--dry-run checks, prints and writes nothing") {
     CHECK(!exists(dir / "out"));
   }
   // Too large to run within a second: shapes only.
-  const Finished large = run({"--config", source_file("configs/digits_vit.yaml"), "--dry-run", "--set", "model={variant: g, patch_size: [2, 2]}"});
+  const Finished large = run({"--config", source_file("configs/digits_vit.yaml"), "--dry-run",
+                              "--set", "model={variant: g, patch_size: [2, 2]}"});
   INFO(large.err);
   CHECK(large.code == 0);
   CHECK(contains(large.out, "meta device"));

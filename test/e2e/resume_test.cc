@@ -1,8 +1,8 @@
 // Resume is bitwise exact: weights, optimizer, averages, buffers and metric rows, after kill -9 and
 // after signals, with the real binary.
-#include <catch2/catch.hpp>
 #include <signal.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
@@ -51,7 +51,8 @@ struct State {
 
 State final_state(const std::string& workdir) {
   NamedTensors copies;
-  for (const auto& [name, value] : Checkpointer::load(workdir).tensors) copies.emplace(name, value.clone());
+  for (const auto& [name, value] : Checkpointer::load(workdir).tensors)
+    copies.emplace(name, value.clone());
   return {copies, repeatable_rows(workdir)};
 }
 
@@ -72,7 +73,9 @@ struct Fixture {
   TempDir dir;
   std::string config = dir / "c.yaml";
   Fixture() { write(config, kConfig); }
-  std::vector<std::string> args(const std::string& workdir) const { return {"--config", config, "--workdir", dir / workdir}; }
+  std::vector<std::string> args(const std::string& workdir) const {
+    return {"--config", config, "--workdir", dir / workdir};
+  }
   const State& reference() {
     if (reference_.tensors.empty()) {
       const Finished whole = run(args("whole"));

@@ -18,7 +18,8 @@ namespace {
 
 std::string jpeg(int value) {
   const at::Tensor bytes = encode_jpeg(at::full({8, 8, 3}, value, at::kByte), 90);
-  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
+  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+          static_cast<size_t>(bytes.numel())};
 }
 
 // An image folder, and a cache of its own.
@@ -74,7 +75,8 @@ TEST_CASE("root/class: one split, sorted by bytes", "[image_folder]") {
   CHECK(data->read(1).at("label").item<int64_t>() == 1);
   CHECK(data->read(4).at("label").item<int64_t>() == 2);
   const at::Tensor bytes = data->read(3).at("image");
-  CHECK(std::string(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), bytes.numel()) == jpeg(100));
+  CHECK(std::string(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+                    bytes.numel()) == jpeg(100));
 }
 
 TEST_CASE("root/split/class: classes are those of all splits", "[image_folder]") {

@@ -21,7 +21,8 @@ std::span<const uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 std::string text_of(const at::Tensor& bytes) {
-  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
+  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+          static_cast<size_t>(bytes.numel())};
 }
 int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
@@ -221,7 +222,7 @@ TEST_CASE("what is no image is named", "[image]") {
   CHECK(problem(huge) ==
         "image of 61440 x 61440 pixels: at most 65500 a side and 268435456 in all");
   const std::string png = encode_png({0, 1, 2, 3}, 2, 2, SPNG_COLOR_TYPE_GRAYSCALE, 8);
-  CHECK(problem(png.substr(0, 40)) == "broken PNG: end of file");
+  CHECK(problem(png.substr(0, 40)) == "broken PNG: end of stream");
   std::string flipped = png;
   flipped[45] ^= 1;
   CHECK_THAT(problem(flipped), Catch::StartsWith("broken PNG: "));

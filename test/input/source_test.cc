@@ -43,7 +43,8 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
   }
   if (name == "image_folder") {
     const at::Tensor bytes = encode_jpeg(at::full({4, 4, 3}, 7, at::kByte), 90);
-    const std::string jpeg(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), bytes.numel());
+    const std::string jpeg(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+                           bytes.numel());
     for (const char* file : {"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"}) temp.write(file, jpeg);
     return "{name: image_folder, data_dir: " + temp.path() + "}";
   }
@@ -239,7 +240,7 @@ TEST_CASE("npz: arrays under a prefix become features", "[source]") {
                              {"train/weights", at::tensor({0.5, 1.5, 2.5}, at::kFloat)},
                              {"val/image", image.slice(0, 0, 2)},
                              {"val/label", at::tensor({1, 2, 3}, at::kInt)},
-                             {"step", at::tensor(3)}});
+                             {"step", at::full({}, 3, at::kLong)}});
   const std::string section = "{name: npz, fname: " + (temp / "a.npz");
   const auto data = open_data(section + ", prefix: train/}");
   CHECK(data->size() == 3);

@@ -339,10 +339,10 @@ TEST_CASE("a writer's failure surfaces as a storage error") {
 
 TEST_CASE("history: a long series is thinned evenly, keeps its ends and its extremes") {
   History history;
-  constexpr int64_t kCount = 1'000'000;
+  constexpr int64_t kCount = 200'000;
   for (int64_t step = 1; step <= kCount; ++step) {
     double value = static_cast<double>(step);
-    if (step == 777'777) value = -5;
+    if (step == 177'777) value = -5;
     if (step == 123'457) value = 2e6;
     if (step % 1000 == 3) value = NAN;
     history.add(step, {{"a", value}});
@@ -358,6 +358,6 @@ TEST_CASE("history: a long series is thinned evenly, keeps its ends and its extr
   }
   const History::Summary& summary = history.summaries.at("a");
   CHECK(summary.count == kCount);
-  CHECK(summary.least == std::pair<int64_t, double>{777'777, -5});
+  CHECK(summary.least == std::pair<int64_t, double>{177'777, -5});
   CHECK(summary.greatest == std::pair<int64_t, double>{123'457, 2e6});
 }

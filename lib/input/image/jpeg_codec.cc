@@ -63,8 +63,10 @@ void set_up(JpegErrors* errors) {
 
 // Puts "truncated JPEG at byte N" or "corrupt JPEG at byte N: <reason>" in place of libjpeg's text.
 void place_message(JpegErrors* errors, size_t size) {
-  const size_t at = size - std::min(size, errors->bytes_left);
   const int code = errors->base.msg_code;
+  // At the end of the data libjpeg's count is that of the last whole unit.
+  const size_t left = code == JWRN_JPEG_EOF ? 0 : errors->bytes_left;
+  const size_t at = size - std::min(size, left);
   char text[sizeof(errors->message)];
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JERR_INPUT_EOF) {
     std::snprintf(text, sizeof(text), "truncated JPEG at byte %zu", at);

@@ -1,5 +1,5 @@
 // pad_to_shape: fills up to a shape. pp: "pad_to_shape([40, 40, 3])", "pad_to_shape(shape=[16],
-// key='labels', pad_value=-1, where='both')". A -1 in shape leaves that dimension as it is.
+// key='labels', pad_value=-1, where='both')". None (or -1) in shape leaves that dimension as it is.
 // Reference section 12.2.
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
@@ -46,11 +46,20 @@ void paste(const Layout& layout, size_t dim, const T* in, T* out) {
   }
 }
 
+// -1 for None.
+std::vector<int64_t> read_shape(const Config& args) {
+  std::vector<int64_t> shape;
+  for (const auto& side : args.get<std::vector<std::optional<int64_t>>>("shape")) {
+    shape.push_back(side.value_or(-1));
+  }
+  return shape;
+}
+
 class PadToShape : public TensorOp {
  public:
   explicit PadToShape(const Config& args)
       : TensorOp("pad_to_shape"),
-        shape_(args.get<std::vector<int64_t>>("shape")),
+        shape_(read_shape(args)),
         pad_value_(args.get<double>("pad_value", 0)),
         where_(args.word("where", "after", {"before", "after", "both"})) {
     keys_ = InOut(args);
