@@ -19,7 +19,7 @@ function(bv_test room last)
   endif()
   add_test(NAME ${room} COMMAND test_${room})
   set_tests_properties(${room} PROPERTIES TIMEOUT 900
-    ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>;BVTRAIN_SHARED=$ENV{BVTRAIN_SHARED}")
+    ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
 foreach(room util config report ckpt input model models tasks evals train)
