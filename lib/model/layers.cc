@@ -11,6 +11,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -104,6 +105,8 @@ at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass)
   if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
     BatchStatistics statistics = {mean, var};
     if (pass.train) {
+      // Running statistics are no part of the graph: with it they would keep every step's alive.
+      const at::NoGradGuard no_grad;
       statistics = batch_statistics(x);
       const auto rows = static_cast<double>(x.numel() / x.size(1));
       at::Tensor running_mean = mean, running_var = var;
