@@ -30,6 +30,7 @@ void install_signal_handlers() {
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup stays in force
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a write past `ulimit -f` fails as any other: exit 5
 }
 
 Exit stop_requested() { return static_cast<Exit>(g_code.load(std::memory_order_relaxed)); }
