@@ -14,12 +14,12 @@ struct Arguments {
   enum class Verb { train, export_weights, bench } verb = Verb::train;
   std::vector<std::string> argv;
   std::string config, workdir, devices = "auto";
-  std::vector<Override> overrides;   // --set a.b=v, --config.a.b=v
+  std::vector<Override> overrides;  // --set a.b=v, --config.a.b=v
   DryRun dry_run = DryRun::no;
   bool synthetic = false, cleanup = false, explain = false, version = false;
-  std::string list;                  // --list KIND
+  std::string list;                    // --list KIND
   std::string format = "npz", output;  // export
-  double seconds = 5;                // bench: per measurement
+  double seconds = 5;                  // bench: per measurement
 };
 
 // Throws Error(Exit::usage) for a bad command line. --help prints and returns false.

@@ -6,8 +6,8 @@
 //   dropout  0         after the hidden layer's ReLU
 //
 // Features: conv_<i> (n, c, h, w) after each pool, pre_logits (n, dense), logits.
-// Parameters: Conv_<i>/{kernel (3,3,in,out), bias}, Dense_0/{kernel, bias}, head/{kernel, bias}. All
-// kernels LeCun normal, biases 0.
+// Parameters: Conv_<i>/{kernel (3,3,in,out), bias}, Dense_0/{kernel, bias}, head/{kernel, bias}.
+// All kernels LeCun normal, biases 0.
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
@@ -20,8 +20,7 @@ namespace {
 
 class Cnn : public Model {
  public:
-  Cnn(const Config& config, const ModelEnv& env)
-      : dropout_(config.get<double>("dropout", 0.0)) {
+  Cnn(const Config& config, const ModelEnv& env) : dropout_(config.get<double>("dropout", 0.0)) {
     const auto widths = config.get<std::vector<int64_t>>("widths", {32, 64});
     const auto hidden = config.get<int64_t>("dense", 256);
     if (!(dropout_ >= 0 && dropout_ < 1)) config.fail("dropout", "must be in [0, 1)");

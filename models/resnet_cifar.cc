@@ -3,13 +3,12 @@
 //
 // prep: 3x3 convolution to `width` channels, norm, ReLU. Stage i (from 1): 3x3 convolution to
 // width * 2^i channels, norm, ReLU, max pool of 2, then blocks[i-1] residual blocks
-// x + f(f(x)) with f = ReLU(norm(conv 3x3)). Then the maximum over space, and the head, whose logits
-// are multiplied by logit_scale.
+// x + f(f(x)) with f = ReLU(norm(conv 3x3)). Then the maximum over space, and the head, whose
+// logits are multiplied by logit_scale.
 //
 //   width        64         channels of prep
-//   blocks       [1, 0, 1]  residual blocks of each stage; the default has 9 layers, 6.6 M parameters
-//   norm         batch      batch | group (groups of 16 channels)
-//   logit_scale  0.125
+//   blocks       [1, 0, 1]  residual blocks of each stage; the default has 9 layers, 6.6 M
+//   parameters norm         batch      batch | group (groups of 16 channels) logit_scale  0.125
 //
 // Features: prep, stage<i> (n, c, h, w), pre_logits (n, c), logits.
 // Parameters: prep/{conv/kernel, norm/{scale,bias}}, stage<i>/{conv,norm}/...,
@@ -55,7 +54,8 @@ class ResnetCifar : public Model {
     const auto blocks = config.get<std::vector<int64_t>>("blocks", {1, 0, 1});
     if (width < 1) config.fail("width", fmt::format("must be positive, got {}", width));
     if (!batch_norm_ && width % kGroupSize != 0) {
-      config.fail("width", fmt::format("norm: group needs a multiple of {}, got {}", kGroupSize, width));
+      config.fail("width",
+                  fmt::format("norm: group needs a multiple of {}, got {}", kGroupSize, width));
     }
     if (std::min(env.height, env.width) >> blocks.size() < 1) {
       config.fail("blocks", fmt::format("{} stages halve images of {}x{} to nothing", blocks.size(),
@@ -103,7 +103,8 @@ class ResnetCifar : public Model {
  private:
   static constexpr int64_t kGroupSize = 16;
 
-  ConvNorm add_conv_norm(const std::string& conv, const std::string& norm, int64_t in, int64_t out) {
+  ConvNorm add_conv_norm(const std::string& conv, const std::string& norm, int64_t in,
+                         int64_t out) {
     ConvNorm made;
     made.conv = Conv2d::add(*this, conv, 3, in, out, he_normal(9 * in), /*with_bias=*/false);
     if (batch_norm_) {

@@ -13,8 +13,9 @@
 //   pool_type     gap         gap | map | tok | 0 | none
 //   head_zeroinit true        else the head's kernel starts LeCun normal
 //   scan          false       stacked parameters Transformer/encoderblock/... with a leading axis
-//   remat_policy  nothing_saveable | none   accepted; activations are always kept, values are the same
-//   dtype_mm      none        float32 | bfloat16: type of the encoder's matmuls and, with bfloat16,
+//   remat_policy  nothing_saveable | none   accepted; activations are always kept, values are the
+//   same dtype_mm      none        float32 | bfloat16: type of the encoder's matmuls and, with
+//   bfloat16,
 //                             of the residual stream; wins over `precision`
 //
 // Features: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
@@ -40,10 +41,10 @@ struct Variant {
   int64_t width, depth, mlp_dim, num_heads;
 };
 constexpr Variant kVariants[] = {
-    {"mu", 32, 1, 128, 2},         {"Ti", 192, 12, 768, 3},      {"S", 384, 12, 1536, 6},
-    {"M", 512, 12, 2048, 8},       {"B", 768, 12, 3072, 12},     {"L", 1024, 24, 4096, 16},
-    {"So400m", 1152, 27, 4304, 16}, {"H", 1280, 32, 5120, 16},    {"g", 1408, 40, 6144, 16},
-    {"g-opt", 1536, 40, 6144, 16}, {"G", 1664, 48, 8192, 16},    {"G-opt", 1536, 48, 8192, 16},
+    {"mu", 32, 1, 128, 2},          {"Ti", 192, 12, 768, 3},   {"S", 384, 12, 1536, 6},
+    {"M", 512, 12, 2048, 8},        {"B", 768, 12, 3072, 12},  {"L", 1024, 24, 4096, 16},
+    {"So400m", 1152, 27, 4304, 16}, {"H", 1280, 32, 5120, 16}, {"g", 1408, 40, 6144, 16},
+    {"g-opt", 1536, 40, 6144, 16},  {"G", 1664, 48, 8192, 16}, {"G-opt", 1536, 48, 8192, 16},
     {"e", 1792, 56, 15360, 16},
 };
 
@@ -97,11 +98,11 @@ Shape read_shape(const Config& config) {
   positive("mlp_dim", shape.mlp_dim);
   positive("num_heads", shape.num_heads);
   if (shape.width % shape.num_heads != 0) {
-    config.fail("num_heads", fmt::format("{} heads do not divide a width of {}", shape.num_heads,
-                                         shape.width));
+    config.fail("num_heads",
+                fmt::format("{} heads do not divide a width of {}", shape.num_heads, shape.width));
   }
-  const auto patch = config.get<std::vector<int64_t>>("patch_size",
-                                                      {shape.patch_height, shape.patch_width});
+  const auto patch =
+      config.get<std::vector<int64_t>>("patch_size", {shape.patch_height, shape.patch_width});
   if (patch.size() != 2 || patch[0] < 1 || patch[1] < 1) {
     config.fail("patch_size", "must be two positive numbers [rows, columns]");
   }
@@ -171,9 +172,9 @@ class Vit : public Model {
   std::optional<Precision> dtype_mm_;
   int64_t grid_height_ = 0, grid_width_ = 0;
 
-  Dense embedding_;         // kernel (P, P, channels, D)
-  at::Tensor pos_embedding_;  // (1, N, D): a parameter, or the sincos2d table
-  at::Tensor cls_;            // (1, 1, D)
+  Dense embedding_;            // kernel (P, P, channels, D)
+  at::Tensor pos_embedding_;   // (1, N, D): a parameter, or the sincos2d table
+  at::Tensor cls_;             // (1, 1, D)
   std::vector<Block> blocks_;  // with scan a single one, stacked
   LayerNorm encoder_norm_;
   at::Tensor probe_;  // (1, 1, D), of the MAP head
@@ -198,7 +199,8 @@ Vit::Vit(const Config& config, const ModelEnv& env)
       pool_type_(config.word("pool_type", "gap", {"gap", "map", "tok", "0", "none"})),
       scan_(config.get<bool>("scan", false)) {
   config.word("remat_policy", "nothing_saveable", {"nothing_saveable", "none"});
-  const std::string dtype_mm = config.has("dtype_mm") ? config.word("dtype_mm", "", {"float32", "bfloat16"}) : "";
+  const std::string dtype_mm =
+      config.has("dtype_mm") ? config.word("dtype_mm", "", {"float32", "bfloat16"}) : "";
   if (dtype_mm == "float32") dtype_mm_ = Precision::float32;
   if (dtype_mm == "bfloat16") dtype_mm_ = Precision::bf16;
   if (!(dropout_ >= 0 && dropout_ < 1)) config.fail("dropout", "must be in [0, 1)");
@@ -223,7 +225,8 @@ Vit::Vit(const Config& config, const ModelEnv& env)
   } else {
     if (width % 4 != 0 || width < 8) {
       config.fail("posemb", fmt::format("sincos2d needs a width that is a multiple of 4 and at "
-                                        "least 8, got {}", width));
+                                        "least 8, got {}",
+                                        width));
     }
     pos_embedding_ = sincos2d(grid_height_, grid_width_, width);
   }
@@ -238,8 +241,8 @@ Vit::Vit(const Config& config, const ModelEnv& env)
   encoder_norm_ = LayerNorm::add(*this, "Transformer/encoder_norm", width);
   if (pool_type_ == "map") {
     probe_ = add_parameter("MAPHead_0/probe", {1, 1, width}, xavier_uniform(1, width));
-    map_attention_ = Attention::add(*this, "MAPHead_0/MultiHeadDotProductAttention_0", width,
-                                    shape_.num_heads);
+    map_attention_ =
+        Attention::add(*this, "MAPHead_0/MultiHeadDotProductAttention_0", width, shape_.num_heads);
     map_norm_ = LayerNorm::add(*this, "MAPHead_0/LayerNorm_0", width);
     map_mlp_ = Mlp::add(*this, "MAPHead_0/MlpBlock_0", width, shape_.mlp_dim);
   }
@@ -250,8 +253,8 @@ Vit::Vit(const Config& config, const ModelEnv& env)
   const int64_t head_in = rep_size > 0 ? rep_size : width;
   const bool zero = config.get<bool>("head_zeroinit", true);
   if (env.num_classes > 0) {
-    head_ = Dense::add(*this, "head", head_in, env.num_classes,
-                       zero ? zeros() : lecun_normal(head_in));
+    head_ =
+        Dense::add(*this, "head", head_in, env.num_classes, zero ? zeros() : lecun_normal(head_in));
   }
 }
 

@@ -184,9 +184,9 @@ void Workdir::write_done(int64_t total_steps) const {
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock last: until then nobody else can claim the folder.
-  for (const std::string& path : {done(), ckpt_root(), config(), run_json(), metrics(),
-                                  tensorboard(), dir_ + "/log", report(), learning_curve(),
-                                  lock()}) {
+  for (const std::string& path :
+       {done(), ckpt_root(), config(), run_json(), metrics(), tensorboard(), dir_ + "/log",
+        report(), learning_curve(), lock()}) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

@@ -1,7 +1,7 @@
 // Every file name of a workdir, and the lock that makes it one run's.
 //
-//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log report.html learning_curve.svg .lock DONE
-//   ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
+//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log report.html learning_curve.svg .lock
+//   DONE ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
 #pragma once
 
 #include <cstdint>

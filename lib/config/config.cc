@@ -105,8 +105,8 @@ void Config::throw_line(const std::string& text) const {
 }
 
 template <class T>
-T Config::get(std::string_view key, std::source_location where) const {
-  const auto value = read(key, nullptr, false, where);
+T Config::get(std::string_view key, Caller caller) const {
+  const auto value = read(key, nullptr, false, caller.at);
   if (value == nullptr) missing(key, expected<T>());
   T out{};
   if (const auto bad = convert(*value, out)) {
@@ -159,32 +159,32 @@ using Key = std::string_view;
 using Strings = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, double>>;
 using Optionals = std::vector<std::optional<int64_t>>;
-template Optionals Config::get(Key, Where) const;
-template bool Config::get(Key, Where) const;
+template Optionals Config::get(Key, Caller) const;
+template bool Config::get(Key, Caller) const;
 template bool Config::get(Key, bool, Where) const;
 template std::optional<bool> Config::maybe(Key, Where) const;
-template int64_t Config::get(Key, Where) const;
+template int64_t Config::get(Key, Caller) const;
 template int64_t Config::get(Key, int64_t, Where) const;
 template std::optional<int64_t> Config::maybe(Key, Where) const;
-template double Config::get(Key, Where) const;
+template double Config::get(Key, Caller) const;
 template double Config::get(Key, double, Where) const;
 template std::optional<double> Config::maybe(Key, Where) const;
-template std::string Config::get(Key, Where) const;
+template std::string Config::get(Key, Caller) const;
 template std::string Config::get(Key, std::string, Where) const;
 template std::optional<std::string> Config::maybe(Key, Where) const;
-template std::vector<bool> Config::get(Key, Where) const;
+template std::vector<bool> Config::get(Key, Caller) const;
 template std::vector<bool> Config::get(Key, std::vector<bool>, Where) const;
 template std::optional<std::vector<bool>> Config::maybe(Key, Where) const;
-template std::vector<int64_t> Config::get(Key, Where) const;
+template std::vector<int64_t> Config::get(Key, Caller) const;
 template std::vector<int64_t> Config::get(Key, std::vector<int64_t>, Where) const;
 template std::optional<std::vector<int64_t>> Config::maybe(Key, Where) const;
-template std::vector<double> Config::get(Key, Where) const;
+template std::vector<double> Config::get(Key, Caller) const;
 template std::vector<double> Config::get(Key, std::vector<double>, Where) const;
 template std::optional<std::vector<double>> Config::maybe(Key, Where) const;
-template Strings Config::get(Key, Where) const;
+template Strings Config::get(Key, Caller) const;
 template Strings Config::get(Key, Strings, Where) const;
 template std::optional<Strings> Config::maybe(Key, Where) const;
-template Pairs Config::get(Key, Where) const;
+template Pairs Config::get(Key, Caller) const;
 template Pairs Config::get(Key, Pairs, Where) const;
 template std::optional<Pairs> Config::maybe(Key, Where) const;
 
@@ -197,6 +197,11 @@ bool Config::has(std::string_view key) const {
 
 bool Config::is_map(std::string_view key) const {
   return has(key) && find(key)->kind == Node::Kind::map;
+}
+
+bool Config::is_bool(std::string_view key) const {
+  bool ignored;
+  return has(key) && !convert(*find(key), ignored);
 }
 
 bool Config::is_list(std::string_view key) const {

@@ -39,20 +39,25 @@ struct NodeEntry;  // internal: a key with its value
 struct Call;       // of the pp mini-language, below
 class Document;    // internal to lib/config and the app: a parsed file with its problems
 
+// Where a required key is read. Explicit, so that get<T>(key, {}) asks for the fallback T{}.
+struct Caller {
+  explicit constexpr Caller(std::source_location at) : at(at) {}
+  std::source_location at;
+};
+
 class Config {
  public:
   Config();  // an empty mapping of no file
   Config(std::shared_ptr<Node> node, std::shared_ptr<Document> document, std::string path);
 
   // T is one of: bool, int64_t, double, std::string, std::vector<T> of these,
-  // std::vector<std::pair<std::string, double>> (lists of [pattern, number]), and without a fallback
-  // std::vector<std::optional<int64_t>> (null items: [40, null, 3]).
-  // An integer is accepted where a double is asked for, never the other way round (1e3 is an int if
-  // its value is whole, 5.0 is not). true and false are the only booleans; quoted scalars are
-  // strings; 010 and 1_000 are no numbers. Errors name the key's full path, the value and what was
-  // expected.
+  // std::vector<std::pair<std::string, double>> (lists of [pattern, number]), and without a
+  // fallback std::vector<std::optional<int64_t>> (null items: [40, null, 3]). An integer is
+  // accepted where a double is asked for, never the other way round (1e3 is an int if its value is
+  // whole, 5.0 is not). true and false are the only booleans; quoted scalars are strings; 010 and
+  // 1_000 are no numbers. Errors name the key's full path, the value and what was expected.
   template <class T>
-  T get(std::string_view key, std::source_location where = std::source_location::current()) const;
+  T get(std::string_view key, Caller caller = Caller(std::source_location::current())) const;
   template <class T>
   T get(std::string_view key, T fallback,
         std::source_location where = std::source_location::current()) const;
@@ -71,6 +76,7 @@ class Config {
   bool has(std::string_view key) const;
   bool is_map(std::string_view key) const;  // has() and a mapping
   bool is_list(std::string_view key) const;
+  bool is_bool(std::string_view key) const;
   // A sub-mapping; absent or null gives an empty one. Reading it counts as reading the key.
   Config section(std::string_view key,
                  std::source_location where = std::source_location::current()) const;
@@ -108,7 +114,8 @@ class Config {
   const std::string& path() const { return path_; }  // "evals.val", "input.pp[1]: resize"
   // Records a problem for each unread key, with its nearest known name: here and in the sections
   // that were handed out below. Silent where the reader gave up (fail(), a required key,
-  // attempt()), as nobody knows what it would still have read.
+  // attempt()), as nobody knows what it would still have read; `although_incomplete` is for a
+  // reader that knows it had read all its keys before it gave up.
   void done(bool although_incomplete = false) const;
   // Silences done() for this subtree, or for `key` and all below it (a component that was not
   // built).
@@ -158,7 +165,7 @@ struct Override {
 // Includes replace a duration's other units in the same way. "$${" stands for "${".
 // Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, tags,
 // several documents, open quotes, invalid UTF-8, NUL bytes, cyclic or exploding aliases (depth 64,
-// 10^6 values), over 4 MiB, cyclic includes, unset variables, overrides that fit nothing.
+// 10^6 values), over 1 MiB, cyclic includes, unset variables, overrides that fit nothing.
 Config load_config(const std::string& file, const std::vector<Override>& overrides);
 // The same for a text that is no file (tests; a config stored in a checkpoint). `name` stands in
 // messages, and its folder is where includes are looked for.

@@ -19,7 +19,6 @@
 namespace bv {
 namespace {
 
-constexpr size_t kLargestText = 4u << 20;  // bytes
 constexpr size_t kDeepest = 64;            // nested lists and mappings
 constexpr size_t kMostValues = 1'000'000;  // aliases expanded
 constexpr size_t kMostKeys = 10'000;       // of one mapping
@@ -362,8 +361,8 @@ class Builder : public YAML::EventHandler {
 // Throws for bytes that no config may hold.
 void check_bytes(const Source& source, const std::string& name) {
   const std::string_view text = source.text();
-  if (text.size() > kLargestText) {
-    throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestText));
+  if (text.size() > kLargestFile) {
+    throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestFile));
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw source.error(nul, "a NUL byte");

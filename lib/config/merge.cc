@@ -11,8 +11,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t kLargestFile = 4u << 20;  // bytes
-constexpr size_t kMostIncludes = 16;       // one inside the other
+constexpr size_t kMostIncludes = 16;  // one inside the other
 
 // "total" of "total_steps", "" of what is no duration.
 std::string_view duration_name(std::string_view key) {

@@ -6,8 +6,11 @@
 namespace bv {
 
 EvalInput::EvalInput(const Config& config, const EvalEnv& env)
-    : open_(prepare_data(config.section("data"), env.data)),
-      pp_(std::make_shared<Pipeline>(config, "pp_fn")) {
+    : pp_(std::make_shared<Pipeline>(config, "pp_fn")) {
+  options_.error_budget = read_error_budget(config);
+  DataEnv data = env.data;
+  data.source.keep_broken = options_.error_budget > 0;
+  open_ = prepare_data(config.section("data"), data);
   options_.batch_size = config.get<int64_t>("batch_size", env.batch_size);
   options_.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
   options_.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
@@ -33,11 +36,20 @@ int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }
 Batch EvalInput::probe(int64_t n) {
   n = std::min(n, data().size());
   std::map<std::string, std::vector<at::Tensor>> columns;
-  for (int64_t i = 0; i < n; ++i) {
-    Rng rng(options_.seed, Purpose::augment, static_cast<uint64_t>(i));
-    Example example = data_->read(i);
-    pp_->apply(example, rng);
-    for (auto& [name, value] : example) columns[name].push_back(value);
+  int64_t failed = 0, taken = 0;
+  for (int64_t i = 0; taken < n; ++i) {
+    try {
+      Rng rng(options_.seed, Purpose::augment, static_cast<uint64_t>(i));
+      Example example = data_->read(i);
+      pp_->apply(example, rng);
+      for (auto& [name, value] : example) columns[name].push_back(value);
+      ++taken;
+    } catch (const Error& error) {
+      const bool put_up_with = error.code() == Exit::data && ++failed <= options_.error_budget;
+      if (!put_up_with) throw;
+      n = std::min(n, data_->size() - failed);
+      if (n == 0) throw;
+    }
   }
   Batch batch;
   for (auto& [name, values] : columns) {

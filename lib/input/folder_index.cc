@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain image folder 1";
+constexpr std::string_view kFormat = "bvtrain image folder 2";
 constexpr size_t kMostProblems = 20;
 constexpr int64_t kSecond = 1'000'000'000;
 // A folder changed this shortly before it was read may change again without a new time stamp.
@@ -74,7 +74,7 @@ Kind kind_of(const std::string& name) {
 }
 
 struct ClassFiles {
-  std::vector<std::string> files;
+  std::vector<std::string> files;     // the broken ones too
   std::vector<std::string> problems;  // whole lines
   size_t more_problems = 0;
 };
@@ -89,15 +89,15 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
     if (kind == Kind::other_image && problem.empty()) {
       problem = "this JPEG or PNG has the suffix of another format: rename it";
     }
-    if (problem.empty()) {
-      found.files.push_back(std::move(entry.name));
-    } else if (found.problems.size() < kMostProblems) {
+    found.files.push_back(std::move(entry.name));
+    if (problem.empty()) continue;
+    if (found.problems.size() < kMostProblems) {
       found.problems.push_back(fmt::format("{}: error: {}", file, problem));
     } else {
       ++found.more_problems;
     }
   }
-  if (found.files.empty() && found.problems.empty()) {
+  if (found.files.empty()) {
     found.problems.push_back(fmt::format("{}: error: class '{}' has no images", path, name));
   }
   return found;
@@ -194,7 +194,8 @@ std::vector<std::string> list_folders(const std::string& folder) {
   return names;
 }
 
-FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes) {
+FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
+                         bool keep_broken) {
   const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
@@ -207,16 +208,19 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
   }
   const std::string path = absolute(folder);
   const std::string cache = fmt::format("{}/index/{:016x}", cache_home(), hash64(path));
-  from_cache_ = parse(read_cache(cache), path, classes, stamps);
+  from_cache_ = parse(read_cache(cache), path, classes, stamps, keep_broken);
   if (from_cache_) return;
-  build(folder, classes);
+  build(folder, classes, keep_broken);
   if (settled) write_cache(cache, serialize(path, classes, stamps));
 }
 
-void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes) {
+void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes,
+                        bool keep_broken) {
   const std::vector<ClassFiles> found = read_classes(folder, classes);
-  throw_if_broken(found);
+  const auto empty = [](const ClassFiles& files) { return files.files.empty(); };
+  if (!keep_broken || std::any_of(found.begin(), found.end(), empty)) throw_if_broken(found);
   for (const ClassFiles& files : found) {
+    whole_ &= files.problems.empty();
     for (const std::string& file : files.files) {
       offsets_.push_back(names_.size());
       names_.append(file.c_str(), file.size() + 1);
@@ -232,6 +236,7 @@ std::string FolderIndex::serialize(const std::string& folder,
   const auto put = [&](std::string_view word) { text.append(word).push_back('\0'); };
   put(kFormat);
   put(folder);
+  put(whole_ ? "whole" : "broken");
   int64_t image = 0;
   for (size_t i = 0; i < classes.size(); ++i) {
     put(classes[i]);
@@ -243,8 +248,8 @@ std::string FolderIndex::serialize(const std::string& folder,
 }
 
 bool FolderIndex::parse(std::string text, const std::string& folder,
-                        const std::vector<std::string>& classes,
-                        const std::vector<int64_t>& stamps) {
+                        const std::vector<std::string>& classes, const std::vector<int64_t>& stamps,
+                        bool keep_broken) {
   size_t at = 0;
   const auto next = [&]() -> std::string_view {
     const size_t end = text.find('\0', at);
@@ -254,6 +259,7 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
     return word;
   };
   if (next() != kFormat || next() != folder) return false;
+  if (const std::string_view state = next(); state != "whole" && !keep_broken) return false;
   std::vector<uint64_t> offsets;
   std::vector<int64_t> ends;
   for (size_t i = 0; i < classes.size(); ++i) {

@@ -20,8 +20,9 @@ std::vector<std::string> list_folders(const std::string& folder);
 class FolderIndex {
  public:
   // From the cache, or built. Throws Error(Exit::usage): at most 20 lines, one for each broken file
-  // or class without images.
-  FolderIndex(const std::string& folder, const std::vector<std::string>& classes);
+  // (unless they are to be kept among the others) or class without images.
+  FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
+              bool keep_broken = false);
 
   int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
   std::string_view file(int64_t index) const { return names_.c_str() + offsets_.at(index); }
@@ -30,17 +31,18 @@ class FolderIndex {
   bool from_cache() const { return from_cache_; }
 
  private:
-  void build(const std::string& folder, const std::vector<std::string>& classes);
-  // Both forms: a text of NUL-terminated words: format, folder, then for each class its name, time
-  // stamp, number of files and the files.
+  void build(const std::string& folder, const std::vector<std::string>& classes, bool keep_broken);
+  // Both forms: a text of NUL-terminated words: format, folder, whether whole, then for each class
+  // its name, time stamp, number of files and the files.
   std::string serialize(const std::string& folder, const std::vector<std::string>& classes,
                         const std::vector<int64_t>& stamps) const;
   bool parse(std::string text, const std::string& folder, const std::vector<std::string>& classes,
-             const std::vector<int64_t>& stamps);
+             const std::vector<int64_t>& stamps, bool keep_broken);
 
   std::string names_;                // all file names, each ended by NUL
   std::vector<uint64_t> offsets_;    // (images,) into names_
   std::vector<int64_t> class_ends_;  // (classes,) first image of the next class
+  bool whole_ = true;                // no file is broken
   bool from_cache_ = false;
 };
 

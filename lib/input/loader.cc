@@ -398,15 +398,32 @@ double Loader::wait_seconds() const { return impl_->waited; }
 
 int64_t Loader::errors() const { return std::ssize(impl_->failed); }
 
-Example Loader::first_example(const Dataset& data, const Pipeline& pp, uint64_t seed) {
+Example Loader::first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
+                              int64_t error_budget) {
   if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
-  try {
-    return compute(data, pp, seed, 0, 0);
-  } catch (...) {
-    const Failure failure = current_failure(data, 0);
-    if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
-    throw Error::in("input", failure.code == Exit::data ? Exit::usage : failure.code, failure.text);
+  std::optional<Error> first;
+  for (int64_t i = 0; i < data.size() && i <= std::min(error_budget, kMaxWarnings); ++i) {
+    try {
+      return compute(data, pp, seed, i, i);
+    } catch (...) {
+      const Failure failure = current_failure(data, i);
+      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
+      const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
+      if (!first) first = Error::in("input", code, failure.text);
+      if (failure.fatal) break;
+    }
   }
+  throw *first;
+}
+
+int64_t read_error_budget(const Config& config) {
+  if (config.is_bool("skip_errors"))
+    return config.get<bool>("skip_errors") ? std::numeric_limits<int64_t>::max() : 0;
+  const auto budget = config.get<int64_t>("skip_errors", 0);
+  if (budget < 0)
+    config.fail("skip_errors",
+                "the number of failing examples to put up with must not be negative");
+  return budget;
 }
 
 }  // namespace bv

@@ -33,6 +33,10 @@ struct LoaderOptions {
   int64_t error_budget = 0;  // different examples that may fail, in the loader's life
 };
 
+// The key `skip_errors`: how many failing examples to put up with; true (the seeds' form) is any
+// number. Throws Error(Exit::usage).
+int64_t read_error_budget(const Config& config);
+
 class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
@@ -50,9 +54,11 @@ class Loader {
   double wait_seconds() const;  // spent in next(), in total
   int64_t errors() const;       // different examples that failed in the batches handed out so far
 
-  // One example after pp, computed in this thread: for shapes, --dry-run. An example that fails is
-  // Error(Exit::usage) here; what a wrong config brings about keeps its place in the config.
-  static Example first_example(const Dataset& data, const Pipeline& pp, uint64_t seed);
+  // One example after pp, computed in this thread: for shapes, --dry-run. It is the first that does
+  // not fail, if no more than `error_budget` do, else Error(Exit::usage) for the first; what a
+  // wrong config brings about keeps its place in the config.
+  static Example first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
+                               int64_t error_budget = 0);
 
  private:
   struct Impl;

@@ -15,8 +15,9 @@
 namespace bv {
 
 struct SourceEnv {
-  uint64_t seed = 0;        // of the run
-  int64_t num_classes = 0;  // 0 = not known
+  uint64_t seed = 0;         // of the run
+  int64_t num_classes = 0;   // 0 = not known
+  bool keep_broken = false;  // skip_errors: a broken file is an example that fails, not an error
 };
 
 // What --synthetic generates in a source's place.

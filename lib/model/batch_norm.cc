@@ -17,7 +17,6 @@ namespace {
 
 using c10::BFloat16;
 using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -32,7 +31,9 @@ struct Affine {
   const float *gain, *shift, *mean;
   // (3, c): gain, shift, mean
   explicit Affine(const at::Tensor& rows)
-      : gain(rows.const_data_ptr<float>()), shift(gain + rows.size(1)), mean(shift + rows.size(1)) {}
+      : gain(rows.const_data_ptr<float>()),
+        shift(gain + rows.size(1)),
+        mean(shift + rows.size(1)) {}
 };
 
 // Two sums per channel over rows of `size` values, added up chunk by chunk in double precision.
@@ -81,10 +82,12 @@ template <class T>
   }
 }
 
-// A window of Pool x Pool pixels: the normalised value of its maximum (the first one's) and x there.
+// A window of Pool x Pool pixels: the normalised value of its maximum (the first one's) and x
+// there.
 template <int Pool, class T>
-[[gnu::always_inline]] inline void maximum(const T* x, int64_t c, int64_t stride, const Floats& gain,
-                                           const Floats& shift, Floats& best, Floats& best_x) {
+[[gnu::always_inline]] inline void maximum(const T* x, int64_t c, int64_t stride,
+                                           const Floats& gain, const Floats& shift, Floats& best,
+                                           Floats& best_x) {
   simd::load(x, best_x);
   best = best_x * gain + shift;
   if constexpr (Pool == 2) {
@@ -94,9 +97,8 @@ template <int Pool, class T>
       Floats other_x;
       simd::load(others[i], other_x);
       const Floats other = other_x * gain + shift;
-      const Ints take = ~(other <= best);  // a NaN is taken
-      best = take ? other : best;
-      best_x = take ? other_x : best_x;
+      best_x = other <= best ? best_x : other_x;  // a NaN is taken
+      best = other <= best ? best : other;
     }
   }
 }
@@ -172,16 +174,14 @@ template <int Pool, class T>
       simd::load(gradient.offset + k, offset);
       maximum<Pool>(x + k, r.c, r.stride(), gain, shift, best, best_x);
       simd::load(grad + k, value);
-      value = best <= 0.0f ? Floats{} : value * gain;
-      Ints left = {};
-      left = ~left;  // no earlier place took the gradient
+      Floats rest = best <= 0.0f ? Floats{} : value * gain;  // until a pixel takes it
 #pragma GCC unroll 4
       for (int p = 0; p < Pool * Pool; ++p) {
         Floats at;
         simd::load(x + places[p] + k, at);
-        const Ints here = left & ~(at != best_x);
-        left &= ~here;
-        simd::store((here ? value : Floats{}) + at * slope + offset, dx + places[p] + k);
+        const Floats part = at == best_x ? rest : Floats{};
+        rest = at == best_x ? Floats{} : rest;
+        simd::store(part + at * slope + offset, dx + places[p] + k);
       }
     }
   }
@@ -284,9 +284,12 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor dbias = sums[0], dscale = sums[1] * invstd;
     const at::Tensor gain = affine[0], mean = affine[2];
     const at::Tensor slope = -gain * dscale * invstd / rows;
-    const at::Tensor correction = at::stack({slope, -gain * dbias / rows - slope * mean});  // (2, c)
+    const at::Tensor correction =
+        at::stack({slope, -gain * dbias / rows - slope * mean});  // (2, c)
     const at::Tensor dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
-    choose(x, max_pool, [&]<int Pool, class T>() { backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx); });
+    choose(x, max_pool, [&]<int Pool, class T>() {
+      backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx);
+    });
     return {dx, dscale.to(at::kFloat), dbias.to(at::kFloat), {}, {}, {}, {}};
   }
 };
@@ -296,8 +299,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
 bool batch_norm_fits(const at::Tensor& x, bool max_pool) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
   const bool covered = !max_pool || (x.size(2) % 2 == 0 && x.size(3) % 2 == 0);
-  return x.is_cpu() && type && covered && x.size(1) % kLanes == 0 &&
-         x.is_contiguous(kChannelsLast);
+  return x.is_cpu() && type && covered && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
 }
 
 BatchStatistics batch_statistics(const at::Tensor& x) {

@@ -17,8 +17,8 @@ bool batch_norm_fits(const at::Tensor& x, bool max_pool);
 // number of threads.
 BatchStatistics batch_statistics(const at::Tensor& x);
 
-// relu((x - mean) / sqrt(var + eps) * scale + bias), then where asked a max pool of 2x2, in one pass
-// and in x's type. Gradients (of x, scale, bias) are those of normalising with the batch's own
+// relu((x - mean) / sqrt(var + eps) * scale + bias), then where asked a max pool of 2x2, in one
+// pass and in x's type. Gradients (of x, scale, bias) are those of normalising with the batch's own
 // statistics.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                            const BatchStatistics& statistics, double eps, bool max_pool);

@@ -20,7 +20,8 @@ at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int cou
   check(n <= int64_t{1} << 34, "dropout of {} elements", n);  // 32-bit block counter, 4 to a block
   const auto kept = static_cast<float>(1.0 / (1.0 - rate));
   const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));  // drops draws below
-  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed), static_cast<uint32_t>(pass.seed >> 32)};
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed),
+                                       static_cast<uint32_t>(pass.seed >> 32)};
   const auto purpose = static_cast<uint32_t>(Purpose::dropout) | static_cast<uint32_t>(count) << 8;
   const auto step = static_cast<uint64_t>(pass.step);
   at::parallel_for(0, (n + 3) / 4, 4096, [&](int64_t begin, int64_t end) {

@@ -48,7 +48,8 @@ void draw(at::Tensor& parameter, uint64_t key, const Map& map) {
   const at::Tensor values = at::empty(parameter.sizes(), parameter.options());  // row-major
   float* out = values.data_ptr<float>();
   const int64_t n = values.numel();
-  const std::array<uint32_t, 2> words = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+  const std::array<uint32_t, 2> words = {static_cast<uint32_t>(key),
+                                         static_cast<uint32_t>(key >> 32)};
   at::parallel_for(0, (n + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const auto bits = philox({static_cast<uint32_t>(block), static_cast<uint32_t>(Purpose::init),
@@ -107,8 +108,9 @@ Init stacked(Init init) {
   return [init = std::move(init)](at::Tensor& parameter, uint64_t key) {
     for (int64_t i = 0; i < parameter.size(0); ++i) {
       at::Tensor slice = parameter.select(0, i);
-      const auto mixed = philox({static_cast<uint32_t>(i), static_cast<uint32_t>(Purpose::init), 0, 1},
-                                {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+      const auto mixed =
+          philox({static_cast<uint32_t>(i), static_cast<uint32_t>(Purpose::init), 0, 1},
+                 {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
       init(slice, uint64_t{mixed[0]} << 32 | mixed[1]);
     }
   };

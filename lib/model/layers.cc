@@ -1,5 +1,6 @@
 #include "lib/model/layers.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/gelu.h>
@@ -11,7 +12,6 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -115,8 +115,8 @@ at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass)
     }
     return batch_norm_relu(x, scale, bias, statistics, kEps, max_pool);
   }
-  const at::Tensor y = at::relu(at::batch_norm(x, scale, bias, mean, var, pass.train,
-                                               1 - kMomentum, kEps, /*cudnn_enabled=*/false));
+  const at::Tensor y = at::relu(at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum,
+                                               kEps, /*cudnn_enabled=*/false));
   return max_pool ? at::max_pool2d(y, 2) : y;
 }
 

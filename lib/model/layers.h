@@ -57,9 +57,9 @@ struct Conv2d {
   at::Tensor relu_avg_pool(const at::Tensor& x, Pass& pass) const;
 };
 
-// Normalisation of (n, c, h, w) over n, h, w, then ReLU, then where asked a max pool of 2x2. Training
-// uses the batch's statistics and moves the running ones by 1 - kMomentum; evaluation uses the
-// running ones (buffers `name`/mean, `name`/var). Keeps the type of x.
+// Normalisation of (n, c, h, w) over n, h, w, then ReLU, then where asked a max pool of 2x2.
+// Training uses the batch's statistics and moves the running ones by 1 - kMomentum; evaluation uses
+// the running ones (buffers `name`/mean, `name`/var). Keeps the type of x.
 struct BatchNorm {
   at::Tensor scale, bias;  // (c)
   at::Tensor mean, var;    // (c), buffers; var is the unbiased estimate
@@ -69,7 +69,8 @@ struct BatchNorm {
   at::Tensor relu(const at::Tensor& x, bool max_pool, const Pass& pass) const;
 };
 
-// Normalisation of (n, c, h, w) over h, w and the channels of a group, eps 1e-6. Keeps the type of x.
+// Normalisation of (n, c, h, w) over h, w and the channels of a group, eps 1e-6. Keeps the type of
+// x.
 struct GroupNorm {
   at::Tensor scale, bias;  // (c)
   int64_t groups = 32;

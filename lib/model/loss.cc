@@ -2,9 +2,9 @@
 // (they need not sum to one).
 #include "lib/model/loss.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/core/Reduction.h>
 
 namespace bv {
 namespace {
@@ -13,7 +13,8 @@ class SigmoidXent : public Loss {
  public:
   explicit SigmoidXent(const Config&) {}
   at::Tensor operator()(const at::Tensor& logits, const at::Tensor& labels) const override {
-    return at::binary_cross_entropy_with_logits(logits, labels, {}, {}, at::Reduction::None).sum(-1);
+    return at::binary_cross_entropy_with_logits(logits, labels, {}, {}, at::Reduction::None)
+        .sum(-1);
   }
 };
 

@@ -1,5 +1,5 @@
-// Shape functions that LibTorch's C++ library lacks on the meta device (Python has them): with these
-// a model's forward runs on tensors without memory, for --dry-run of large models.
+// Shape functions that LibTorch's C++ library lacks on the meta device (Python has them): with
+// these a model's forward runs on tensors without memory, for --dry-run of large models.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -28,7 +28,8 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Te
   for (int64_t i = 2; i < x.dim(); ++i) {
     const size_t d = stride.size() == 1 ? 0 : static_cast<size_t>(i - 2);
     const int64_t extent = dilation[d].expect_int() * (weight.size(i) - 1) + 1;
-    shape.push_back((x.size(i) + 2 * padding[d].expect_int() - extent) / stride[d].expect_int() + 1);
+    shape.push_back((x.size(i) + 2 * padding[d].expect_int() - extent) / stride[d].expect_int() +
+                    1);
   }
   return at::empty(shape, x.options(), at::MemoryFormat::ChannelsLast);
 }

@@ -29,7 +29,8 @@ void walk(const torch::nn::Module& module, const std::string& path, const Visit&
 
 at::Tensor Layer::add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,
                                 std::vector<int64_t> physical) {
-  const auto options = at::TensorOptions(at::kFloat).device(MetaDevice::active() ? at::kMeta : at::kCPU);
+  const auto options =
+      at::TensorOptions(at::kFloat).device(MetaDevice::active() ? at::kMeta : at::kCPU);
   at::Tensor tensor;
   if (physical.empty()) {
     tensor = at::empty(shape, options);
@@ -87,7 +88,8 @@ void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bia
     }
   });
   if (head_bias && !head_found) {
-    throw Error(Exit::usage, "", "init_head_bias is given, but the model has no parameter 'head/bias'");
+    throw Error(Exit::usage, "",
+                "init_head_bias is given, but the model has no parameter 'head/bias'");
   }
 }
 

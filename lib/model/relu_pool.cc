@@ -101,7 +101,8 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     const std::vector<int64_t> sizes = {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
     const at::Tensor y = at::empty(sizes, x.options().memory_format(kChannelsLast));
-    const at::Tensor alive = at::empty(sizes, x.options().dtype(at::kByte).memory_format(kChannelsLast));
+    const at::Tensor alive =
+        at::empty(sizes, x.options().dtype(at::kByte).memory_format(kChannelsLast));
     if (x.scalar_type() == at::kFloat) {
       forward_all<float>(x, y, alive);
     } else {

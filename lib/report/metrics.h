@@ -65,7 +65,7 @@ class MetricWriter {
     std::string metrics_file;  // empty: nothing is written
     std::string tensorboard_dir;
     std::string report_file;
-    std::string curve_file;    // the learning curve alone, an SVG
+    std::string curve_file;  // the learning curve alone, an SVG
     std::string title;
     std::string config_yaml;      // the resolved config, for the report
     int64_t steps_per_epoch = 0;  // 0 = unknown; the report shows loss per epoch where known

@@ -32,7 +32,8 @@ class Task {
   // Prediction functions evaluators may name in `pred` (reference 13.1): "predict" gives {"logits"}
   // and fills pass.features, "loss" gives {"loss"}: per example.
   virtual std::vector<std::string> predictions() const = 0;
-  virtual Outputs predict(const std::string& pred, Model& model, const Batch& batch, Pass& pass) const = 0;
+  virtual Outputs predict(const std::string& pred, Model& model, const Batch& batch,
+                          Pass& pass) const = 0;
 };
 
 }  // namespace bv

@@ -26,12 +26,13 @@ struct EvalDefaults {
   int threads = 1;
   uint64_t seed = 0;
   DataEnv data;
-  bool has_ema = false;     // the run keeps averaged weights
+  bool has_ema = false;                  // the run keeps averaged weights
   std::vector<std::string> predictions;  // of the task
 };
 
 // All entries of `evals`, in alphabetical order (the order they run in). Opens no data. Problems
 // are recorded with the config.
-std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults, const RunLength& length);
+std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
+                                const RunLength& length);
 
 }  // namespace bv

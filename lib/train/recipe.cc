@@ -117,10 +117,7 @@ void Recipe::read_input(bool synthetic) {
   loader.prefetch = positive(input, "prefetch", 2);
   loader.seed = seed;
   loader.shuffle = input.get<bool>("shuffle", true);
-  const int64_t budget = input.get<int64_t>("skip_errors", 0);
-  if (budget < 0)
-    input.fail("skip_errors", "the number of failing examples to put up with must not be negative");
-  loader.error_budget = budget;
+  loader.error_budget = read_error_budget(input);
   input.superseded("shuffle_buffer_size",
                    "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
   input.superseded("cache_raw", "the system's page cache serves repeated reads");
@@ -130,7 +127,9 @@ void Recipe::read_input(bool synthetic) {
     input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
   loader.batch_size = length.batch_size;
   pp = std::make_shared<Pipeline>(input, "pp");
-  const auto open = prepare_data(input.section("data"), data_env_);
+  DataEnv env = data_env_;
+  env.source.keep_broken = loader.error_budget > 0;
+  const auto open = prepare_data(input.section("data"), env);
   input.done();
   throw_problems(config);  // the data is not read with broken ops
 
@@ -142,7 +141,8 @@ void Recipe::read_input(bool synthetic) {
   }
   if (const std::string warning = data->missing_classes(); !warning.empty())
     input.warn("data", warning);
-  read_example(input, "pp", [&] { first_ = Loader::first_example(*data, *pp, seed); });
+  read_example(input, "pp",
+               [&] { first_ = Loader::first_example(*data, *pp, seed, loader.error_budget); });
 }
 
 void Recipe::read_length() {

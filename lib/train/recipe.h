@@ -34,7 +34,7 @@ struct Recipe {
   int64_t num_classes = 0;
   Precision precision = Precision::float32;
   int compute_threads = 1;
-  RunLength length;                    // batch_size, data_size, total_steps
+  RunLength length;  // batch_size, data_size, total_steps
   StartFrom start;
 
   std::shared_ptr<const Dataset> data;
@@ -42,15 +42,17 @@ struct Recipe {
   LoaderOptions loader;
 
   std::string model_name;
-  std::shared_ptr<Model> model;        // initialised (unless meta)
+  std::shared_ptr<Model> model;  // initialised (unless meta)
   std::unique_ptr<Task> task;
-  std::unique_ptr<TrainStep> step;     // null if meta
-  double state_bytes = 0;              // parameters, gradients, optimizer state, averages
+  std::unique_ptr<TrainStep> step;  // null if meta
+  double state_bytes = 0;           // parameters, gradients, optimizer state, averages
   std::vector<EvalJob> evals;
 
   std::optional<Every> log_training, ckpt, keep_ckpt;
 
-  double steps_per_epoch() const { return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size); }
+  double steps_per_epoch() const {
+    return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size);
+  }
 
  private:
   void read_run();

@@ -7,7 +7,8 @@
 namespace bv {
 
 void install_signal_handlers();
-// The exit code of the signal seen (143 SIGTERM and SIGHUP, 130 SIGINT, 75 SIGUSR1); Exit::ok if none.
+// The exit code of the signal seen (143 SIGTERM and SIGHUP, 130 SIGINT, 75 SIGUSR1); Exit::ok if
+// none.
 Exit stop_requested();
 
 // Thrown by poll_signals() where a loop can't just end its step (inside an evaluator).

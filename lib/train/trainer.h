@@ -17,7 +17,7 @@ namespace bv {
 struct TrainerOptions {
   std::vector<std::string> argv;  // for run.json
   std::string tool_version;
-  bool cleanup = false;           // remove the workdir after a successful end
+  bool cleanup = false;  // remove the workdir after a successful end
 };
 
 class Trainer {
@@ -59,18 +59,18 @@ class Trainer {
   TrainerOptions options_;
   const int64_t total_;
   int64_t first_step_ = 0;
-  bool resumed_here_ = false;        // from this workdir's own checkpoint
-  Row interrupted_row_;              // what the checkpoint's step had measured before it was saved
-  std::string start_;                // "scratch", "workdir", "resume", "model_init"
+  bool resumed_here_ = false;  // from this workdir's own checkpoint
+  Row interrupted_row_;        // what the checkpoint's step had measured before it was saved
+  std::string start_;          // "scratch", "workdir", "resume", "model_init"
   Chrono::State chrono_state_;
 
   std::unique_ptr<MetricWriter> metrics_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<Loader> loader_;
   Chrono chrono_;
-  bool muted_ = false;               // chrono's measurements are dropped
+  bool muted_ = false;  // chrono's measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
-  int64_t step_ = 0;                 // the last one begun
+  int64_t step_ = 0;  // the last one begun
   int64_t saved_step_ = -1;
   double last_loss_ = 0, shown_ = 0, waited_ = 0, wait_start_ = 0;
 };

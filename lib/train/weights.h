@@ -13,6 +13,7 @@ namespace bv {
 // .safetensors, and bvtrain checkpoints and workdirs. Parameters whose full name matches one of
 // `dont_load` keep their values; every other one must be in the file with the same shape, and the
 // file must have no others. Throws Error(Exit::usage), naming every mismatch, and writes nothing.
-void load_weights(const std::string& path, const FlatParams& params, const std::vector<std::string>& dont_load);
+void load_weights(const std::string& path, const FlatParams& params,
+                  const std::vector<std::string>& dont_load);
 
 }  // namespace bv

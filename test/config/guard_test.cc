@@ -36,7 +36,7 @@ TEST_CASE("bytes that are no text") {
   CHECK(refused("a: 1\nb: \xFF\n") == "x.yaml:2:1: error: invalid UTF-8");
   CHECK(refused(std::string("a: 1\nbc: \0\n", 11)) == "x.yaml:2:5: error: a NUL byte");
   CHECK(refused("a: \"\\0\"\n") == "x.yaml:1:4: error: a NUL byte");
-  CHECK(refused(std::string((4 << 20) + 1, ' ')) == "x.yaml: error: larger than 4194304 bytes");
+  CHECK(refused(std::string((1 << 20) + 1, ' ')) == "x.yaml: error: larger than 1048576 bytes");
   CHECK(parse_config("\xEF\xBB\xBF"
                      "a: 1",
                      "x.yaml")

@@ -35,6 +35,10 @@ TEST_CASE("values are read with their types") {
   CHECK(c.get<std::vector<bool>>("q") == std::vector<bool>{true, false});
   CHECK(c.get<int64_t>("absent", 7) == 7);
   CHECK(c.get("absent_text", "seven") == "seven");
+  CHECK(c.get<std::vector<int64_t>>("absent_list", {}).empty());  // not the required form
+  CHECK(c.is_bool("f"));
+  CHECK_FALSE(c.is_bool("l"));
+  CHECK_FALSE(c.is_bool("absent_text"));
   CHECK_FALSE(c.maybe<double>("absent_too"));
   c.done();
   CHECK(problem_count(c) == 0);

@@ -1,7 +1,10 @@
 // Bad input through the real binary: exit 2, the exact line, under a second, and no workdir.
+#include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "lib/util/file.h"
@@ -150,6 +153,56 @@ TEST_CASE("an unwritable workdir; a workdir in use") {
   CHECK(second.err.find("/w: error: the workdir is in use by process " +
                         std::to_string(first.pid()) + " on host ") != std::string::npos);
   CHECK(read_file(dir / "w/run.json") == before);
+}
+
+TEST_CASE("skip_errors: any number, a number, none") {
+  const std::string jpeg = shared_file("golden/pp/img1.jpg");
+  if (jpeg.empty()) {
+    WARN("skipped: no golden data");
+    return;
+  }
+  TempDir dir;
+  const std::string bytes = read_file(jpeg);
+  for (const char* name : {"cat", "dog"})
+    for (int i = 0; i < 4; ++i) write(dir / fmt::format("f/{}/{}.jpg", name, i), bytes);
+  std::string broken = bytes;
+  std::fill(broken.begin() + 20, broken.end() - 2, 'x');
+  write(dir / "f/dog/3.jpg", broken);
+  std::string config =
+      digits_with(kData, "data: {name: image_folder, data_dir: " + (dir / "f") + "}");
+  config.replace(config.find("pp: random"), 4, "pp: decode|resize(8)|");
+  write(dir / "c.yaml", config);
+  const auto end = [&](const char* skip, const char* workdir) {
+    return run({"--config", dir / "c.yaml", "--workdir", dir / workdir, "--set", "evals=null",
+                "--set", "input.batch_size=4", "--set", "total_steps=4", "--set",
+                fmt::format("input.skip_errors={}", skip)});
+  };
+  const Finished any = end("true", "a");
+  INFO(any.err);
+  CHECK(any.code == 0);
+  CHECK(end("1", "b").code == 0);
+  const Finished none = end("false", "c");
+  CHECK(none.code == 2);
+  CHECK(none.err == (dir / "f/dog/3.jpg") + ": error: not a valid JPEG: no marker at byte 20\n");
+  write(dir / "f/dog/2.jpg", broken);
+  const Finished two = end("1", "d");
+  CHECK(two.code == 3);
+  CHECK(two.err.find("(2 examples failed, the error budget is 1)") != std::string::npos);
+}
+
+TEST_CASE("a write past ulimit -f ends with exit 5 and keeps what was committed") {
+  TempDir dir;
+  struct rlimit before, limit;
+  getrlimit(RLIMIT_FSIZE, &before);
+  limit = before;
+  limit.rlim_cur = 1 << 20;  // a checkpoint of digits_cnn is larger
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const Finished finished =
+      run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w"});
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(finished.code == 5);
+  CHECK(finished.err.find("File too large") != std::string::npos);
+  CHECK(!exists(dir / "w/ckpt/LAST"));
 }
 
 TEST_CASE("a run that diverges says where, with exit 4, and commits nothing bad") {

@@ -9,7 +9,7 @@
 namespace bv::test {
 
 struct Finished {
-  int code = -1;          // exit code, or 128 + signal
+  int code = -1;  // exit code, or 128 + signal
   std::string out, err;
   double seconds = 0;
 };
@@ -45,8 +45,8 @@ class TempDir {
   std::string path_;
 };
 
-std::string source_file(const std::string& name);       // of the repository
-std::string shared_file(const std::string& name);       // "" where $BVTRAIN_SHARED has no such file
+std::string source_file(const std::string& name);  // of the repository
+std::string shared_file(const std::string& name);  // "" where $BVTRAIN_SHARED has no such file
 void write(const std::string& file, const std::string& text);
 bool exists(const std::string& path);
 

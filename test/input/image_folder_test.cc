@@ -150,6 +150,25 @@ TEST_CASE("the index is remembered until a folder changes", "[image_folder]") {
   CHECK(folder.files() == Names{"ant/1.jpg", "dog/1.jpg"});
 }
 
+TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
+  const Folder folder;
+  folder.write("cat/1.jpg", jpeg(100));
+  folder.write("cat/2.jpg", "broken");
+  folder.write("dog/1.jpg", jpeg(100));
+  folder.age();
+  const Names classes = {"cat", "dog"};
+  const FolderIndex kept(folder.path(), classes, true);
+  CHECK(kept.size() == 3);
+  CHECK(kept.file(1) == "2.jpg");
+  CHECK(FolderIndex(folder.path(), classes, true).from_cache());
+  // Remembered or not, it is no index for a run without skip_errors.
+  CHECK_THROWS_WITH(FolderIndex(folder.path(), classes, false),
+                    Catch::Contains("cat/2.jpg: error: not a JPEG or PNG image"));
+  std::filesystem::create_directory(folder / "elk");
+  CHECK_THROWS_WITH(FolderIndex(folder.path(), {"cat", "dog", "elk"}, true),
+                    Catch::Contains("elk: error: class 'elk' has no images"));
+}
+
 TEST_CASE("a broken index is built again", "[image_folder]") {
   const Folder folder;
   for (int i = 0; i < 5; ++i) folder.write(fmt::format("cat/{}.jpg", i), jpeg(100));
@@ -170,7 +189,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
   }
   // A right checksum over a wrong text.
   for (const std::string& payload :
-       {std::string("bvtrain image folder 1"), std::string(""), std::string(100, '\0')}) {
+       {std::string("bvtrain image folder 2"), std::string(""), std::string(100, '\0')}) {
     std::ofstream(file, std::ios::binary) << fmt::format("{:016x}\n", hash64(payload)) << payload;
     CHECK(folder.files() == names);
   }

@@ -288,6 +288,10 @@ TEST_CASE("first_example reports its failure as one of the input, before the run
       thrown([] { Loader::first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
   CHECK(error.text == "[input] train/0.png: truncated");
   CHECK(error.code == Exit::usage);
+  const auto some = dataset(failing(4, {0, 1}));
+  CHECK_FALSE(Loader::first_example(*some, *pipeline(""), kSeed, 2).empty());
+  const Thrown too_many = thrown([&] { Loader::first_example(*some, *pipeline(""), kSeed, 1); });
+  CHECK(too_many.text == "[input] train/0.png: truncated");
   const auto source = std::make_shared<FakeSource>(4);
   source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
   const Thrown usage =

@@ -30,7 +30,8 @@ TEST_CASE("dropout drops the rate, scales the rest and sends gradients through t
   const at::Tensor kept = y != 0;
   CHECK(y.equal(at::where(kept, at::full_like(y, static_cast<float>(1 / 0.7)), at::zeros_like(y))));
   // 5 standard deviations of a binomial
-  CHECK(kept.to(at::kFloat).mean().item<double>() == Approx(0.7).margin(5 * 0.458 / std::sqrt(200000.0)));
+  CHECK(kept.to(at::kFloat).mean().item<double>() ==
+        Approx(0.7).margin(5 * 0.458 / std::sqrt(200000.0)));
   y.sum().backward();
   CHECK(x.grad().equal(y));
   CHECK(pass.next_dropout == 1);

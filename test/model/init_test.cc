@@ -55,7 +55,8 @@ TEST_CASE("draws have the distribution they are named after") {
   check_moments(lecun, 0.2);
   CHECK(lecun.abs().max().item<double>() <= 2 * sigma * (1 + 1e-6));
   CHECK(lecun.abs().max().item<double>() > 1.999 * sigma);
-  CHECK(distance(lecun, [&](double x) { return (normal_cdf(x / sigma) - tail) / (1 - 2 * tail); }) < 1.95);
+  CHECK(distance(lecun, [&](double x) { return (normal_cdf(x / sigma) - tail) / (1 - 2 * tail); }) <
+        1.95);
   check_moments(drawn(he_normal(50), {100000}, 9), 0.2);
 
   const at::Tensor xavier = drawn(xavier_uniform(10, 14), {100000}, 10);

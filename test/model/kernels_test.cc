@@ -41,7 +41,8 @@ TEST_CASE("relu_avg_pool is relu and avg_pool2d, to the bit, odd sizes and NaN i
       CHECK(x.grad().equal(y.grad()));
     }
     at::Tensor x = noise({1, 16, 2, 2}, type, 1);
-    x.index_put_({at::tensor(0), at::tensor(3), at::tensor(0), at::tensor(1)}, at::tensor(NAN).to(type));
+    x.index_put_({at::tensor(0), at::tensor(3), at::tensor(0), at::tensor(1)},
+                 at::tensor(NAN).to(type));
     const at::Tensor y = relu_avg_pool(x);
     CHECK(y.isnan().sum().item<int64_t>() == 1);
     CHECK(y[0][3].isnan().all().item<bool>());
@@ -65,7 +66,8 @@ TEST_CASE("stem is a convolution, relu and avg_pool2d") {
       const at::Tensor grad = noise({6, 32, size / 2, 5}, at::kFloat, 6);
       const at::Tensor ours = stem(x, kernel, bias, at::kFloat);
       const at::Tensor k = leaf(kernel), b = leaf(bias);
-      const at::Tensor theirs = at::avg_pool2d(at::relu(at::conv2d(x, k.permute({3, 2, 0, 1}), b, 1, 1)), 2);
+      const at::Tensor theirs =
+          at::avg_pool2d(at::relu(at::conv2d(x, k.permute({3, 2, 0, 1}), b, 1, 1)), 2);
       CHECK(difference(ours, theirs) < 1e-5);
       ours.backward(grad);
       theirs.backward(grad);

@@ -18,7 +18,8 @@ Config small(const std::string& name) {
 }
 
 std::unique_ptr<Model> build(const std::string& name, int64_t channels = 3) {
-  return Model::Registry::make(name, small(name), Place(), ModelEnv{kClasses, kSize, kSize, channels});
+  return Model::Registry::make(name, small(name), Place(),
+                               ModelEnv{kClasses, kSize, kSize, channels});
 }
 
 at::Tensor images(int64_t channels = 3) {
@@ -77,7 +78,8 @@ TEST_CASE("each model starts the same from the same seed and passes repeat to th
       const at::Tensor logits = model->forward(images(), pass);
       logits.square().sum().backward();
       std::vector<at::Tensor> all = {logits.detach()};
-      for (const auto& [path, parameter] : named_parameters(*model)) all.push_back(parameter.grad());
+      for (const auto& [path, parameter] : named_parameters(*model))
+        all.push_back(parameter.grad());
       for (const auto& [path, buffer] : named_buffers(*model)) all.push_back(buffer);
       return all;
     };

@@ -20,7 +20,8 @@ std::map<std::string, at::Tensor> tensors(const Model& model) {
   return {all.begin(), all.end()};
 }
 
-std::string error(const std::string& name, const std::string& yaml, ModelEnv env = {10, 32, 32, 3}) {
+std::string error(const std::string& name, const std::string& yaml,
+                  ModelEnv env = {10, 32, 32, 3}) {
   try {
     build(name, yaml, env);
   } catch (const Error& e) {
@@ -43,7 +44,8 @@ TEST_CASE("cnn is the notebook's network") {
   // The formula again, in LibTorch's plain operations on plain layouts.
   auto p = tensors(*model);
   for (auto& [name, parameter] : p) {
-    if (name.ends_with("bias")) parameter.detach().copy_(at::linspace(-0.1, 0.1, parameter.numel()));
+    if (name.ends_with("bias"))
+      parameter.detach().copy_(at::linspace(-0.1, 0.1, parameter.numel()));
   }
   const at::Tensor image = at::linspace(-1, 1, 3 * 28 * 28).view({3, 28, 28, 1}).sin();
   at::Tensor x = image.permute({0, 3, 1, 2}).contiguous();
@@ -73,12 +75,9 @@ TEST_CASE("cnn: widths, dense and dropout are keys") {
   CHECK(pass.next_dropout == 1);
   CHECK(error("cnn", "widths: [8, 8, 8, 8, 8, 8]") ==
         "m.yaml:1:9: error: widths: 6 average pools of 2 leave nothing of images of 32x32");
-  CHECK(error("cnn", "widths: [8, 0]") ==
-        "m.yaml:1:9: error: widths: must be positive");
-  CHECK(error("cnn", "dense: 0") ==
-        "m.yaml:1:8: error: dense: must be positive");
-  CHECK(error("cnn", "dropout: 1.5") ==
-        "m.yaml:1:10: error: dropout: must be in [0, 1)");
+  CHECK(error("cnn", "widths: [8, 0]") == "m.yaml:1:9: error: widths: must be positive");
+  CHECK(error("cnn", "dense: 0") == "m.yaml:1:8: error: dense: must be positive");
+  CHECK(error("cnn", "dropout: 1.5") == "m.yaml:1:10: error: dropout: must be in [0, 1)");
 }
 
 int64_t count(const Model& model) {
@@ -103,14 +102,14 @@ TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics
         "m.yaml:1:9: error: blocks: must not be negative");
   CHECK(error("resnet_cifar", "{norm: group, width: 24}") ==
         "m.yaml:1:22: error: width: norm: group needs a multiple of 16, got 24");
-  CHECK(error("resnet_cifar", "width: 0") ==
-        "m.yaml:1:8: error: width: must be positive, got 0");
+  CHECK(error("resnet_cifar", "width: 0") == "m.yaml:1:8: error: width: must be positive, got 0");
 }
 
 TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses them") {
   const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
   init_parameters(*model, 1, std::nullopt);
-  const at::Tensor image = at::randn({32, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  const at::Tensor image =
+      at::randn({32, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);
   const c10::InferenceMode inference;
   Pass train, evaluation;
   train.train = true;
@@ -125,6 +124,21 @@ TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses 
   CHECK(at::allclose(model->forward(image, evaluation), batch, 0.05, 0.02));
   CHECK_FALSE(at::allclose(before, batch, 0.05, 0.02));
   CHECK(model->forward(image, evaluation).equal(model->forward(image, evaluation)));
+}
+
+// With the statistics in the graph, every step's would have stayed in memory.
+TEST_CASE("resnet_cifar: running statistics are no part of a step's graph") {
+  const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
+  init_parameters(*model, 1, std::nullopt);
+  for (const auto& parameter : model->parameters()) parameter.detach().requires_grad_(true);
+  Pass train;
+  train.train = true;
+  const at::Tensor image = at::randn({4, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  REQUIRE(model->forward(image, train).requires_grad());
+  for (const auto& [name, buffer] : named_buffers(*model)) {
+    INFO(name);
+    CHECK_FALSE(buffer.requires_grad());
+  }
 }
 
 TEST_CASE("resnet_cifar: logit_scale multiplies the logits") {

@@ -13,14 +13,16 @@ namespace {
 
 // The settings behind the file: the leaves' shapes tell them.
 constexpr const char* kVit =
-    "{variant: S, patch_size: [16, 16], depth: 1, pool_type: map, rep_size: true, head_zeroinit: false}";
+    "{variant: S, patch_size: [16, 16], depth: 1, pool_type: map, rep_size: true, head_zeroinit: "
+    "false}";
 
 TEST_CASE("vit: every parameter starts as the reference's does") {
   const std::string name = golden_file("models/init_stats.json");
   if (name.empty()) return;
   std::ifstream file(name);
   const nlohmann::json golden = nlohmann::json::parse(file);
-  const auto model = Model::Registry::make("vit", parse_config(kVit, "vit"), Place(), ModelEnv{100, 64, 64, 3});
+  const auto model =
+      Model::Registry::make("vit", parse_config(kVit, "vit"), Place(), ModelEnv{100, 64, 64, 3});
   init_parameters(*model, 5, std::nullopt);
   size_t seen = 0;
   for (const auto& [path, parameter] : named_parameters(*model)) {
@@ -37,8 +39,10 @@ TEST_CASE("vit: every parameter starts as the reference's does") {
       continue;
     }
     // Both are draws: the difference of two has a standard error sqrt(2) times one's.
-    CHECK(values.std().item<double>() == Approx(stddev).margin(std::sqrt(2.0) * 3 * stddev / std::sqrt(2 * n)));
-    CHECK(values.mean().item<double>() == Approx(leaf["mean"].get<double>()).margin(6 * stddev / std::sqrt(n)));
+    CHECK(values.std().item<double>() ==
+          Approx(stddev).margin(std::sqrt(2.0) * 3 * stddev / std::sqrt(2 * n)));
+    CHECK(values.mean().item<double>() ==
+          Approx(leaf["mean"].get<double>()).margin(6 * stddev / std::sqrt(n)));
     // Bounded distributions reach their bounds in a large draw; normals may go a little further.
     const double slack = path == "pos_embedding" || path.ends_with("bias") ? 1.6 : 1.01;
     CHECK(values.min().item<double>() >= slack * low);

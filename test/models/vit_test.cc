@@ -27,9 +27,9 @@ Case load_case(const std::string& name) {
   made.io = read_npz(golden_file("models/" + name + ".io.npz"));
   const Config config = parse_config(made.about.at("model").dump(), name);
   const auto image = made.about.at("image").get<std::vector<int64_t>>();
-  made.model = Model::Registry::make(
-      made.about.at("model_name"), config, Place(),
-      ModelEnv{made.about.at("num_classes"), image[1], image[2], image[3]});
+  made.model =
+      Model::Registry::make(made.about.at("model_name"), config, Place(),
+                            ModelEnv{made.about.at("num_classes"), image[1], image[2], image[3]});
 
   NamedTensors weights = read_npz(golden_file("models/" + name + ".ckpt.npz"), "params/");
   int64_t count = 0;
@@ -130,8 +130,9 @@ int64_t parameters(const Model& model) {
 
 TEST_CASE("vit: variants have the published sizes, and keys given beside one win") {
   const MetaDevice guard;
-  // Parameters at 224 px, 1000 classes: "How to train your ViT" (Steiner et al. 2022) for Ti, S, B, L
-  // (with cls and its position, here without: D * 2 less); "Scaling vision transformers" for g and G.
+  // Parameters at 224 px, 1000 classes: "How to train your ViT" (Steiner et al. 2022) for Ti, S, B,
+  // L (with cls and its position, here without: D * 2 less); "Scaling vision transformers" for g
+  // and G.
   CHECK(parameters(*build("{variant: Ti/16}", 1000, 224)) == 5717416 - 2 * 192);
   CHECK(parameters(*build("{variant: S/16}", 1000, 224)) == 22050664 - 2 * 384);
   CHECK(parameters(*build("{variant: B/16}", 1000, 224)) == 86567656 - 2 * 768);
@@ -159,7 +160,8 @@ TEST_CASE("vit: without classes it returns pre_logits; pool none keeps the token
   const c10::InferenceMode inference;
   Pass pass;
   const at::Tensor image = at::zeros({2, 32, 32, 3});
-  CHECK(build("{variant: mu/8, rep_size: 24}", 0)->forward(image, pass).sizes() == at::IntArrayRef({2, 24}));
+  CHECK(build("{variant: mu/8, rep_size: 24}", 0)->forward(image, pass).sizes() ==
+        at::IntArrayRef({2, 24}));
   CHECK(build("{variant: mu/8, pool_type: none}")->forward(image, pass).sizes() ==
         at::IntArrayRef({2, 16, 10}));
 }
@@ -177,11 +179,13 @@ TEST_CASE("vit: features are named as in the reference, and made on demand") {
   };
   const std::string block =
       "encoder/block00/+mlp encoder/block00/+sa encoder/block00/mlp encoder/block00/sa ";
-  CHECK(names("{variant: mu/8, pool_type: 0}") ==
-        "encoded " + block +
-            "encoder/pre_ln head_input logits logits_2d pre_logits pre_logits_2d stem with_posemb ");
+  CHECK(
+      names("{variant: mu/8, pool_type: 0}") ==
+      "encoded " + block +
+          "encoder/pre_ln head_input logits logits_2d pre_logits pre_logits_2d stem with_posemb ");
   CHECK(names("{variant: mu/8, scan: true}") ==
-        "encoded " + block + "head_input logits logits_2d pre_logits pre_logits_2d stem with_posemb ");
+        "encoded " + block +
+            "head_input logits logits_2d pre_logits pre_logits_2d stem with_posemb ");
 }
 
 TEST_CASE("vit: dropout acts in training only and repeats with the step") {
@@ -212,7 +216,8 @@ TEST_CASE("vit: bad keys are named with their place") {
     return "no error";
   };
   CHECK(error("variant: Q/16") ==
-        "vit.yaml:1:10: error: variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, g, "
+        "vit.yaml:1:10: error: variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, "
+        "g, "
         "g-opt, G, G-opt, e");
   CHECK(error("variant: S/x") ==
         "vit.yaml:1:10: error: variant: 'S/x': a patch size must follow the '/'");
@@ -220,19 +225,20 @@ TEST_CASE("vit: bad keys are named with their place") {
         "vit.yaml:1:12: error: num_heads: 7 heads do not divide a width of 768");
   CHECK(error("patch_size: [64, 64]") ==
         "vit.yaml:1:13: error: patch_size: patches of 64x64 are larger than the images of 32x32");
-  CHECK(error("patch_size: 16") ==
-        "vit.yaml:1:13: error: patch_size: expected a list, got '16'");
+  CHECK(error("patch_size: 16") == "vit.yaml:1:13: error: patch_size: expected a list, got '16'");
   CHECK(error("patch_size: [16]") ==
         "vit.yaml:1:13: error: patch_size: must be two positive numbers [rows, columns]");
   CHECK(error("rep_size: maybe") ==
         "vit.yaml:1:11: error: rep_size: expected true, false or a size, got 'maybe'");
   CHECK(error("{width: 6, num_heads: 1, posemb: sincos2d}") ==
-        "vit.yaml:1:34: error: posemb: sincos2d needs a width that is a multiple of 4 and at least 8, "
+        "vit.yaml:1:34: error: posemb: sincos2d needs a width that is a multiple of 4 and at least "
+        "8, "
         "got 6");
   CHECK(error("dropout: 1") == "vit.yaml:1:10: error: dropout: must be in [0, 1)");
-  CHECK(error("pool_type: max") ==
-        "vit.yaml:1:12: error: pool_type: expected one of gap, map, tok, 0, none, got 'max' (did you "
-        "mean 'map'?)");
+  CHECK(
+      error("pool_type: max") ==
+      "vit.yaml:1:12: error: pool_type: expected one of gap, map, tok, 0, none, got 'max' (did you "
+      "mean 'map'?)");
   CHECK(error("remat_policy: everything_saveable") ==
         "vit.yaml:1:15: error: remat_policy: expected one of nothing_saveable, none, got "
         "'everything_saveable' (did you mean 'nothing_saveable'?)");

@@ -54,7 +54,8 @@ at::Tensor read_bytes(const std::string& file) {
 class ImageFolder : public Source {
  public:
   ImageFolder(const Config& config, const SourceEnv& env)
-      : dir_{need_path(config, "data_dir"), config.place("data_dir")} {}
+      : dir_{need_path(config, "data_dir"), config.place("data_dir")},
+        keep_broken_(env.keep_broken) {}
 
   std::vector<std::string> splits() const override {
     std::vector<std::string> names;
@@ -145,7 +146,7 @@ class ImageFolder : public Source {
     const std::lock_guard lock(mutex_);
     if (!folders.index) {
       const std::string folder = dir_.path + (folders.prefix.empty() ? "" : "/" + folders.name);
-      folders.index = std::make_unique<FolderIndex>(folder, folders.classes);
+      folders.index = std::make_unique<FolderIndex>(folder, folders.classes, keep_broken_);
     }
     return *folders.index;
   }
@@ -155,6 +156,7 @@ class ImageFolder : public Source {
   }
 
   FolderKey dir_;
+  bool keep_broken_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, as are the Split::index in it
 };
