@@ -8,6 +8,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 command -v debootstrap >/dev/null || { echo "needs the package debootstrap" >&2; exit 2; }
 
 target=${1:-$(mktemp -d)}
+chmod 755 "$target"  # apt downloads as a user of its own
 mounts=()
 finish() {
   for mount in "${mounts[@]}"; do umount -l "$mount"; done
@@ -15,17 +16,18 @@ finish() {
 }
 trap 'finish "${1:-}"' EXIT
 
-mirror=$(grep -hoE 'https?://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null |
+  grep -E '^(URIs:|deb ).*debian' | grep -oE 'https?://[^ ]+' | head -n 1 || true)
 debootstrap --variant=minbase bookworm "$target" "${mirror:-http://deb.debian.org/debian}"
 
 # The host's way to its package sources and to PyPI.
-cp -rL /etc/apt/sources.list* /etc/apt/apt.conf.d /etc/apt/trusted.gpg.d "$target/etc/apt/" 2>/dev/null || true
-[[ -d /etc/apt/keyrings ]] && cp -r /etc/apt/keyrings "$target/etc/apt/"
-mkdir -p "$target/etc/ssl/certs"
-cp -L /etc/ssl/certs/ca-certificates.crt "$target/etc/ssl/certs/" 2>/dev/null || true
+cp -rL /etc/apt/{sources.list*,apt.conf.d,auth.conf.d,trusted.gpg.d,keyrings} "$target/etc/apt/" 2>/dev/null || true
+[[ -e /etc/apt/sources.list ]] || rm -f "$target/etc/apt/sources.list"  # the list that debootstrap wrote
+cp -L /etc/ssl/certs/ca-certificates.crt "$target/host-ca.crt"
 cp -L /etc/resolv.conf /etc/hosts "$target/etc/"
-[[ -e /etc/pip.conf ]] && cp -L /etc/pip.conf "$target/etc/"
-[[ -e $HOME/.config/pip/pip.conf ]] && mkdir -p "$target/root/.config/pip" && cp -L "$HOME/.config/pip/pip.conf" "$target/root/.config/pip/"
+for file in /etc/pip.conf "$HOME/.config/pip/pip.conf"; do
+  [[ ! -e $file ]] || cp -L "$file" "$target/etc/pip.conf"
+done
 
 mkdir -p "$target/dev/pts" "$target/src" "$target/shared"
 for mount in proc dev dev/pts; do
@@ -37,7 +39,8 @@ if [[ -n ${BVTRAIN_SHARED:-} ]]; then
   mount --bind -o ro "$BVTRAIN_SHARED" "$target/shared" && mounts=("$target/shared" "${mounts[@]}")
   environment+=(BVTRAIN_SHARED=/shared)
 fi
-while IFS= read -r variable; do environment+=("$variable"); done < <(env | grep -E '^(PIP_|SSL_|https?_proxy|HTTPS?_PROXY)' || true)
+while IFS= read -r variable; do environment+=("$variable"); done < <(env | grep -E '^(PIP_(INDEX|EXTRA|TRUSTED|DEFAULT)|https?_proxy|HTTPS?_PROXY)' || true)
+environment+=(PIP_CERT=/host-ca.crt)
 
 # shellcheck disable=SC2016
 env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb "${environment[@]}" chroot "$target" bash -euc '

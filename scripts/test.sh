@@ -12,7 +12,7 @@ bv_fetch_libtorch
 python=$root/build/venv/bin/python
 if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy' 2>/dev/null; then
   mkdir -p "$root/build"
-  dpkg-query -W python3-venv >/dev/null 2>&1 || { bv_packages=(python3-venv) && bv_install_packages; }
+  bv_packages=(python3-venv) && bv_install_packages
   python3 -m venv "$root/build/venv" &&
     "$root/build/venv/bin/pip" install -q 'tensorboard==2.20.0' 'setuptools<81' numpy >"$root/build/venv.log" 2>&1 ||
     echo "note: tensorboard can't be installed; its test will be skipped" >&2
