@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/config/registry.h"
@@ -52,8 +53,11 @@ class Optimizer {
     at::Tensor flat = {};
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  // Gives every slot its zeroed buffer; once, before the first update.
-  void allocate(const FlatParams& params);
+  // State of other shapes, by its name in checkpoints below opt/: "v_row/<parameter>".
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+  virtual Named other_state() const { return {}; }
+  // Gives every slot its zeroed buffer, and other state its memory; once, before the first update.
+  virtual void allocate(const FlatParams& params);
 
   // One step of the whole chain of section 6 on params.data(), from params.grads(): clip, this
   // optimizer's rule, * lr, * lr_mult, + weight_decay * p, * schedule, * -1, add. Where `ema` is
@@ -69,5 +73,10 @@ class Optimizer {
  private:
   std::vector<Slot> slots_;
 };
+
+// -learning_rate, the factor that optax's own optimizers (sgd, adam, adamw) multiply their
+// direction by; 1 without the key. As the chain multiplies by -1 again, only a negative
+// learning_rate descends: that is big_vision's arithmetic, kept, with a warning for a positive one.
+float optax_factor(const Config& config);
 
 }  // namespace bv

@@ -175,6 +175,8 @@ TrainStep::Views TrainStep::views(bool copies) const {
   for (const Optimizer::Slot& slot : config_.optimizer->slots()) {
     append(params_.views(take(slot.flat), "opt/" + slot.name + "/"));
   }
+  for (const auto& [name, tensor] : config_.optimizer->other_state())
+    all.emplace_back("opt/" + name, take(tensor));
   for (const auto& [name, buffer] : buffers_) all.emplace_back("buffers/" + name, take(buffer));
   if (config_.ema_decay) append(params_.views(take(ema_), "ema/"));
   for (const auto& [name, buffer] : ema_buffers_) all.emplace_back("ema/" + name, take(buffer));

@@ -24,9 +24,81 @@ float same(float x) { return x; }
 
 // One optimizer rule on one tensor: gradient and 0-based count to update, with its state.
 struct PlainState {
-  Values a, b;
+  Values a, b, c;
+  std::vector<int64_t> shape;
+  Values params;
 };
 using PlainRule = std::function<Values(const Values& g, int count, PlainState&)>;
+
+// Of another rule's direction: factor * (u + weight_decay * p).
+PlainRule scaled(float factor, PlainRule rule, float weight_decay = 0) {
+  return [=](const Values& g, int count, PlainState& s) {
+    Values u = rule(g, count, s);
+    for (size_t i = 0; i < u.size(); ++i) u[i] = factor * (u[i] + weight_decay * s.params[i]);
+    return u;
+  };
+}
+
+// Of matrices and vectors; a: momentum, b: v or the row means, c: the column means.
+PlainRule plain_adafactor(int64_t min_dim, double cap, double momentum, bool rounded,
+                          double threshold) {
+  return [=](const Values& g, int count, PlainState& s) {
+    const auto b2 = static_cast<float>(std::min(cap, 1 - std::pow(count + 1.0, -0.8)));
+    const bool factored = s.shape.size() == 2 && std::min(s.shape[0], s.shape[1]) >= min_dim;
+    const auto keep = rounded ? bf16 : same;
+    Values u(g.size());
+    s.a.resize(g.size());
+    if (factored) {
+      const int64_t rows = s.shape[0], columns = s.shape[1];
+      // "row" means are over the largest dimension: the second, unless the first is larger.
+      const bool second = columns >= rows;
+      const int64_t large = second ? columns : rows, small = second ? rows : columns;
+      const auto at = [&](int64_t i, int64_t k) {
+        return second ? i * columns + k : k * columns + i;
+      };
+      std::vector<double> row(small), col(large);
+      for (int64_t i = 0; i < small; ++i) {
+        for (int64_t k = 0; k < large; ++k) {
+          const double q = static_cast<double>(g[at(i, k)]) * g[at(i, k)] + 1e-30;
+          row[i] += q / large;
+          col[k] += q / small;
+        }
+      }
+      s.b.resize(small);
+      s.c.resize(large);
+      double mean = 0;
+      for (int64_t i = 0; i < small; ++i) {
+        s.b[i] = b2 * s.b[i] + (1 - b2) * static_cast<float>(row[i]);
+        mean += s.b[i] / small;
+      }
+      for (int64_t k = 0; k < large; ++k)
+        s.c[k] = b2 * s.c[k] + (1 - b2) * static_cast<float>(col[k]);
+      for (int64_t i = 0; i < small; ++i) {
+        for (int64_t k = 0; k < large; ++k) {
+          u[at(i, k)] =
+              static_cast<float>(g[at(i, k)] / std::sqrt(s.b[i] / mean) / std::sqrt(s.c[k]));
+        }
+      }
+    } else {
+      s.b.resize(g.size());
+      for (size_t i = 0; i < g.size(); ++i) {
+        s.b[i] = b2 * s.b[i] + (1 - b2) * (g[i] * g[i] + 1e-30F);
+        u[i] = g[i] / std::sqrt(s.b[i]);
+      }
+    }
+    double squares = 0;
+    for (float x : u) squares += static_cast<double>(x) * x;
+    const double rms = std::sqrt(squares / u.size());
+    const auto m = static_cast<float>(momentum);
+    for (size_t i = 0; i < u.size(); ++i) {
+      if (threshold > 0) u[i] /= static_cast<float>(std::max(1.0, rms / threshold));
+      if (momentum == 0) continue;
+      u[i] = (1 - m) * u[i] + keep(m) * s.a[i];
+      s.a[i] = keep(u[i]);
+    }
+    return u;
+  };
+}
 
 PlainRule plain_adam(float b1, float b2, float eps, bool rounded, bool nesterov) {
   return [=](const Values& g, int count, PlainState& s) {
@@ -85,6 +157,25 @@ std::vector<Case> cases() {
       {"big_vision.momentum_hp", "{dtype: float32, nesterov: true}", false,
        plain_momentum(0.9F, false, true)},
       {"sgd", "{}", false, gradient},
+      {"sgd", "{learning_rate: -0.5, momentum: 0.8, nesterov: true}", false,
+       scaled(0.5F, plain_momentum(0.8F, false, true))},
+      {"sgd", "{learning_rate: 2}", false, scaled(-2, gradient)},
+      {"scale", "{step_size: 0.25}", false, scaled(0.25F, gradient)},
+      {"trace", "{decay: 0.7}", false, plain_momentum(0.7F, false, false)},
+      {"trace", "{decay: 0.9, nesterov: true, accumulator_dtype: bfloat16}", true,
+       plain_momentum(0.9F, true, true)},
+      {"adam", "{learning_rate: -1, b2: 0.99}", false,
+       scaled(1, plain_adam(0.9F, 0.99F, 1e-8F, false, false))},
+      {"adamw", "{learning_rate: -0.5, weight_decay: 0.3}", false,
+       scaled(0.5F, plain_adam(0.9F, 0.999F, 1e-8F, false, false), 0.3F)},
+      {"adamw", "{}", false, scaled(1, plain_adam(0.9F, 0.999F, 1e-8F, false, false), 1e-4F)},
+      {"scale_by_adafactor", "{}", true, plain_adafactor(32, 0.999, 0.9, true, 0)},
+      {"scale_by_adafactor", "{momentum: null, min_dim_size_to_factor: 1000}", false,
+       plain_adafactor(1000, 0.999, 0, false, 0)},
+      {"big_vision.scale_by_adafactor",
+       "{dtype_momentum: float32, min_dim_size_to_factor: 4, beta2_cap: 0.5, momentum: 0.8, "
+       "clipping_threshold: 0.7}",
+       false, plain_adafactor(4, 0.5, 0.8, false, 0.7)},
       {"big_vision.sgd", "{}", false, gradient},
       {"identity", "{}", false, gradient},
   };
@@ -181,8 +272,11 @@ struct PlainRun {
     for (float& x : g) {
       if (s.grad_norm >= s.clip_norm) x = (x / s.grad_norm) * s.clip_norm;
     }
-    Values u = c.rule(g, static_cast<int>(s.count), state);
     Values& p = values[entry.name];
+    state.shape = entry.shape;  // as it lies in memory
+    if (entry.shape.size() == 2 && entry.strides[0] == 1) std::swap(state.shape[0], state.shape[1]);
+    state.params = p;
+    Values u = c.rule(g, static_cast<int>(s.count), state);
     Values& e = ema[entry.name];
     for (size_t i = 0; i < u.size(); ++i) {
       u[i] *= s.lr;
@@ -215,8 +309,10 @@ int64_t differing(const float* got, const Values& want, double tolerance) {
 
 TEST_CASE("the registered optimizers, each covered below") {
   CHECK(Optimizer::Registry::names() ==
-        std::vector<std::string>{"big_vision.momentum_hp", "big_vision.sgd", "identity",
-                                 "momentum_hp", "scale_by_adam", "sgd"});
+        std::vector<std::string>{"adam", "adamw", "big_vision.momentum_hp",
+                                 "big_vision.scale_by_adafactor", "big_vision.sgd", "identity",
+                                 "momentum_hp", "scale", "scale_by_adafactor", "scale_by_adam",
+                                 "sgd", "trace"});
   for (const std::string& name : Optimizer::Registry::names()) {
     const auto all = cases();
     CHECK(std::any_of(all.begin(), all.end(), [&](const Case& c) { return c.name == name; }));
@@ -366,12 +462,18 @@ TEST_CASE("what optimizers refuse") {
       Catch::Contains("optax.mu_dtype: expected one of float32, bfloat16, got 'bf16'"));
   CHECK_THROWS_WITH(make("momentum_hp", "{momentum: -0.1}"),
                     "t.yaml:1:19: error: optax.momentum: must be at least 0 and below 1, got -0.1");
-  CHECK_THROWS_WITH(make("sgd", "{momentum: 0.9}"),
+  CHECK_THROWS_WITH(make("identity", "{momentum: 0.9}"),
                     "t.yaml:1:9: error: unknown key 'optax.momentum'; none is known here");
-  const Config config = parse_config("{optax_name: adam}", "t.yaml");
+  CHECK_THROWS_WITH(make("scale_by_adafactor", "{beta2_cap: 1}"),
+                    "t.yaml:1:20: error: optax.beta2_cap: must be between 0 and 1");
+  const Config ascending = parse_config("optax: {learning_rate: 0.1}", "t.yaml");
+  Optimizer::Registry::make("adam", ascending.section("optax"), {});
+  REQUIRE(warnings(ascending).size() == 1);
+  CHECK(warnings(ascending)[0].starts_with("t.yaml:1:24: warning: optax.learning_rate: "));
+  const Config config = parse_config("{optax_name: adan}", "t.yaml");
   CHECK_THROWS_WITH(
-      Optimizer::Registry::make("adam", config.section("optax"), config.place("optax_name")),
-      Catch::Contains("t.yaml:1:14: error: unknown optimizer 'adam'"));
+      Optimizer::Registry::make("adan", config.section("optax"), config.place("optax_name")),
+      Catch::Contains("t.yaml:1:14: error: unknown optimizer 'adan' (did you mean 'adam'?)"));
 }
 
 }  // namespace bv

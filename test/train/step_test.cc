@@ -233,16 +233,17 @@ TEST_CASE("the step's keys") {
         "t.yaml:1:39: error: ema.decay: must be at least 0 and below 1, got 1");
   CHECK(problems("{optax_name: sgd, lr: 1, ema: {}}") ==
         "t.yaml:1:31: error: ema.decay: missing: a number is required");
-  CHECK(problems("{optax_name: sgdd, lr: 1}") ==
-        "t.yaml:1:14: error: unknown optimizer 'sgdd' (did you mean 'sgd'?); known: "
-        "big_vision.momentum_hp, big_vision.sgd, identity, momentum_hp, scale_by_adam, sgd");
+  const std::string unknown =
+      unknown_name_message("optimizer", "sgdd", Optimizer::Registry::names());
+  CHECK(problems("{optax_name: sgdd, lr: 1}") == "t.yaml:1:14: error: " + unknown);
   // All together.
   CHECK(problems("{optax_name: sgdd, grad_clip_norm: -1, mixup: {p: -1}}") ==
         "t.yaml: error: lr: missing: a number is required\n"
-        "t.yaml:1:14: error: unknown optimizer 'sgdd' (did you mean 'sgd'?); known: "
-        "big_vision.momentum_hp, big_vision.sgd, identity, momentum_hp, scale_by_adam, sgd\n"
-        "t.yaml:1:36: error: grad_clip_norm: must not be negative, got -1\n"
-        "t.yaml:1:51: error: mixup.p: must not be negative, got -1");
+        "t.yaml:1:14: error: " +
+            unknown +
+            "\n"
+            "t.yaml:1:36: error: grad_clip_norm: must not be negative, got -1\n"
+            "t.yaml:1:51: error: mixup.p: must not be negative, got -1");
 }
 
 }  // namespace bv

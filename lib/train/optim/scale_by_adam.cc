@@ -1,111 +1,12 @@
-// scale_by_adam: Adam (Kingma and Ba 2015), with Dozat's Nesterov form on request.
+// scale_by_adam: Adam's direction (lib/train/adam.h).
 //   optax: {b1: 0.9, b2: 0.999, eps: 1e-8, eps_root: 0, mu_dtype: float32, nesterov: false}
-//
-// With mu_dtype bfloat16 the decay of the stored first moment is rounded to bfloat16 (0.9 acts as
-// 0.8984375), the sum is float32, and only the stored copy is rounded (reference 6.2).
-#include <c10/util/BFloat16.h>
-
-#include <cmath>
-
-#include "lib/train/fused.h"
+#include "lib/train/adam.h"
 
 namespace bv {
 namespace {
 
-template <class Mu, bool kNesterov>
-struct AdamRule {
-  Mu* mu;
-  float* nu;
-  float b1_stored;                // coefficient of the stored moment
-  float b1, rest1, b2, rest2;     // b and 1 - b
-  float correct1, correct1_next;  // 1 - b1^k, 1 - b1^(k+1)
-  float correct2, eps, eps_root;
-
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
-    Mu* m = mu + at;
-    float* v = nu + at;
-    alignas(64) Block first, second;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) {
-      first[i] = rest1 * x[i] + b1_stored * load(m[i]);
-      second[i] = rest2 * (x[i] * x[i]) + b2 * v[i];
-    }
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) store(m[i], first[i]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) v[i] = second[i];
-    for (int64_t i = 0; i < kBlock; ++i) {
-      float moment = first[i] / correct1;
-      if constexpr (kNesterov) {
-        moment = b1 * (first[i] / correct1_next) + rest1 * (x[i] / correct1);
-      }
-      u[i] = moment / (__builtin_sqrtf(second[i] / correct2 + eps_root) + eps);
-    }
-  }
-};
-
-class ScaleByAdam : public Optimizer {
- public:
-  explicit ScaleByAdam(const Config& config)
-      : Optimizer({{.name = "mu"}, {.name = "nu"}}),
-        b1_(decay(config, "b1", 0.9)),
-        b2_(decay(config, "b2", 0.999)),
-        eps_(config.get<double>("eps", 1e-8)),
-        eps_root_(config.get<double>("eps_root", 0.0)),
-        bf16_(config.word("mu_dtype", "float32", {"float32", "bfloat16"}) == "bfloat16"),
-        nesterov_(config.get<bool>("nesterov", false)) {
-    if (!(eps_ >= 0)) config.problem("eps", fmt::format("must not be negative, got {}", eps_));
-    if (!(eps_root_ >= 0)) {
-      config.problem("eps_root", fmt::format("must not be negative, got {}", eps_root_));
-    }
-    if (eps_ == 0 && eps_root_ == 0) {
-      config.problem("eps", "must be positive (or eps_root): a zero gradient would give 0/0");
-    }
-    if (bf16_) set_slot_dtype(0, at::kBFloat16);
-  }
-
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
-                    const StepScalars& scalars, const at::Tensor* ema) override {
-    if (bf16_) {
-      return nesterov_ ? run<Bf16, true>(params, ranges, scalars, ema)
-                       : run<Bf16, false>(params, ranges, scalars, ema);
-    }
-    return nesterov_ ? run<float, true>(params, ranges, scalars, ema)
-                     : run<float, false>(params, ranges, scalars, ema);
-  }
-
- private:
-  static double decay(const Config& config, const char* key, double fallback) {
-    const auto value = config.get<double>(key, fallback);
-    if (!(value >= 0 && value < 1)) {
-      config.problem(key, fmt::format("must be at least 0 and below 1, got {}", value));
-    }
-    return value;
-  }
-
-  template <class Mu, bool kNesterov>
-  UpdateSums run(const FlatParams& params, std::span<const UpdateRange> ranges,
-                 const StepScalars& scalars, const at::Tensor* ema) const {
-    const auto k = static_cast<double>(scalars.count + 1);
-    const auto b1 = static_cast<float>(b1_);
-    const AdamRule<Mu, kNesterov> rule{
-        .mu = static_cast<Mu*>(slots()[0].flat.mutable_data_ptr()),
-        .nu = slots()[1].flat.mutable_data_ptr<float>(),
-        .b1_stored = bf16_ ? static_cast<float>(c10::BFloat16(b1)) : b1,
-        .b1 = b1,
-        .rest1 = static_cast<float>(1 - b1_),
-        .b2 = static_cast<float>(b2_),
-        .rest2 = static_cast<float>(1 - b2_),
-        .correct1 = static_cast<float>(1 - std::pow(b1_, k)),
-        .correct1_next = static_cast<float>(1 - std::pow(b1_, k + 1)),
-        .correct2 = static_cast<float>(1 - std::pow(b2_, k)),
-        .eps = static_cast<float>(eps_),
-        .eps_root = static_cast<float>(eps_root_)};
-    return fused_update(rule, params, ranges, scalars, ema);
-  }
-
-  double b1_, b2_, eps_, eps_root_;
-  bool bf16_, nesterov_;
+struct ScaleByAdam : Adam {
+  explicit ScaleByAdam(const Config& config) : Adam(config) {}
 };
 const Register<Optimizer, ScaleByAdam> registered("scale_by_adam");
 

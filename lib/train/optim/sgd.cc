@@ -1,24 +1,52 @@
-// sgd, identity: the gradient itself. No keys, no state.
+// The gradient itself, times a factor.
+//   sgd       optax's: {learning_rate, momentum: null, nesterov: false, accumulator_dtype: float32}
+//   scale     optax's: {step_size}
+//   big_vision.sgd, identity   without keys
+//
+// optax's sgd multiplies by -learning_rate, and the chain around it by -lr: see optax_factor().
+// Without `learning_rate` and `momentum`, sgd is the identity.
 #include "lib/train/fused.h"
+#include "lib/train/momentum.h"
 
 namespace bv {
 namespace {
 
-struct SgdRule {
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const { u = x; }
-};
-
-class Sgd : public Optimizer {
- public:
-  explicit Sgd(const Config&) : Optimizer({}) {}
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
-                    const StepScalars& scalars, const at::Tensor* ema) override {
-    return fused_update(SgdRule{}, params, ranges, scalars, ema);
+struct Sgd : Momentum {
+  explicit Sgd(const Config& config)
+      : Momentum(config, "momentum", config.maybe<double>("momentum"), "accumulator_dtype",
+                 "float32") {
+    factor_ = optax_factor(config);
   }
 };
 const Register<Optimizer, Sgd> registered("sgd");
-const Register<Optimizer, Sgd> registered_seed_name("big_vision.sgd");
-const Register<Optimizer, Sgd> registered_identity("identity");
+
+struct FactorRule {
+  float factor;
+  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const {
+    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
+  }
+};
+
+class Identity : public Optimizer {
+ public:
+  explicit Identity(const Config&) : Optimizer({}) {}
+  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+                    const StepScalars& scalars, const at::Tensor* ema) override {
+    return fused_update(FactorRule{factor_}, params, ranges, scalars, ema);
+  }
+
+ protected:
+  float factor_ = 1;
+};
+const Register<Optimizer, Identity> registered_identity("identity");
+const Register<Optimizer, Identity> registered_seed_name("big_vision.sgd");
+
+struct Scale : Identity {
+  explicit Scale(const Config& config) : Identity(config) {
+    factor_ = static_cast<float>(config.get<double>("step_size"));
+  }
+};
+const Register<Optimizer, Scale> registered_scale("scale");
 
 }  // namespace
 }  // namespace bv

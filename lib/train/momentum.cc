@@ -1,0 +1,74 @@
+#include "lib/train/momentum.h"
+
+#include <c10/util/BFloat16.h>
+
+#include "lib/train/fused.h"
+
+namespace bv {
+namespace {
+
+struct FactorRule {
+  float factor;
+  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const {
+    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
+  }
+};
+
+template <class T, bool kNesterov>
+struct MomentumRule {
+  T* trace;
+  float stored, momentum;  // coefficient of the stored trace (rounded as it is), and the exact one
+  float factor;
+
+  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
+    T* t = trace + at;
+    alignas(64) Block sum;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < kBlock; ++i) sum[i] = x[i] + stored * load(t[i]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < kBlock; ++i) store(t[i], sum[i]);
+    for (int64_t i = 0; i < kBlock; ++i) {
+      u[i] = factor * (kNesterov ? x[i] + momentum * sum[i] : sum[i]);
+    }
+  }
+};
+
+}  // namespace
+
+Momentum::Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,
+                   const char* dtype_key, const char* dtype)
+    : Optimizer(momentum ? std::vector<Slot>{{.name = "trace"}} : std::vector<Slot>{}),
+      momentum_(momentum),
+      bf16_(config.word(dtype_key, dtype, {"float32", "bfloat16"}) == "bfloat16"),
+      nesterov_(config.get<bool>("nesterov", false)) {
+  if (!momentum) return;
+  if (!(*momentum_ >= 0 && *momentum_ < 1)) {
+    config.problem(momentum_key, fmt::format("must be at least 0 and below 1, got {}", *momentum_));
+  }
+  if (bf16_) set_slot_dtype(0, at::kBFloat16);
+}
+
+UpdateSums Momentum::update(const FlatParams& params, std::span<const UpdateRange> ranges,
+                            const StepScalars& scalars, const at::Tensor* ema) {
+  if (!momentum_) return fused_update(FactorRule{factor_}, params, ranges, scalars, ema);
+  if (bf16_) {
+    return nesterov_ ? run<Bf16, true>(params, ranges, scalars, ema)
+                     : run<Bf16, false>(params, ranges, scalars, ema);
+  }
+  return nesterov_ ? run<float, true>(params, ranges, scalars, ema)
+                   : run<float, false>(params, ranges, scalars, ema);
+}
+
+template <class T, bool kNesterov>
+UpdateSums Momentum::run(const FlatParams& params, std::span<const UpdateRange> ranges,
+                         const StepScalars& scalars, const at::Tensor* ema) const {
+  const auto momentum = static_cast<float>(*momentum_);
+  const MomentumRule<T, kNesterov> rule{
+      .trace = static_cast<T*>(slots()[0].flat.mutable_data_ptr()),
+      .stored = bf16_ ? static_cast<float>(c10::BFloat16(momentum)) : momentum,
+      .momentum = momentum,
+      .factor = factor_};
+  return fused_update(rule, params, ranges, scalars, ema);
+}
+
+}  // namespace bv

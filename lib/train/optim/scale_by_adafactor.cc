@@ -1,0 +1,192 @@
+// scale_by_adafactor: Adafactor (Shazeer and Stern 2018) as big_vision has it: no parameter scale,
+// no relative step, a capped second-moment decay (reference 6.1).
+//   optax: {min_dim_size_to_factor: 32, decay_rate: 0.8, decay_offset: 0, beta2_cap: 0.999,
+//           clipping_threshold: null, momentum: 0.9, dtype_momentum: bfloat16, eps: 1e-30}
+//
+// A parameter of rank >= 2 whose second largest dimension is at least min_dim_size_to_factor keeps
+// its second moments as two means, v_row (without the largest dimension) and v_col (without the
+// second largest); others keep v. The first pass turns the gradients into directions, parameter by
+// parameter; the second is the fused one, with the momentum.
+#include <ATen/ops/mean.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "lib/train/fused.h"
+
+namespace bv {
+namespace {
+
+// The axes of the largest and the second largest dimension; equal ones keep their order.
+std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
+  std::vector<int64_t> axes(shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int64_t a, int64_t b) { return shape[a] < shape[b]; });
+  return {axes[axes.size() - 1], axes[axes.size() - 2]};
+}
+
+// Second moments of one parameter.
+struct Moments {
+  std::string name;
+  at::Tensor grad;  // the parameter's place in the gradients
+  bool factored = false;
+  int64_t d0 = 0, d1 = 0;  // largest and second largest axis
+  at::Tensor row, col;     // factored: means of squares over d0 and d1, kept as size 1
+  at::Tensor v;            // otherwise: as the parameter
+
+  // Squares are averaged with decay b2; grad becomes grad / sqrt(second moment).
+  void normalise(double b2, double eps) const {
+    const at::Tensor squares = grad * grad + eps;
+    if (!factored) {
+      v.mul_(b2).add_(squares, 1 - b2);
+      grad.mul_(v.rsqrt());
+      return;
+    }
+    row.mul_(b2).add_(at::mean(squares, d0, /*keepdim=*/true), 1 - b2);
+    col.mul_(b2).add_(at::mean(squares, d1, /*keepdim=*/true), 1 - b2);
+    grad.mul_((row / at::mean(row, d1, /*keepdim=*/true)).rsqrt_()).mul_(col.rsqrt());
+  }
+  // grad / max(1, rms(grad) / threshold)
+  void clip(double threshold) const {
+    const double rms = std::sqrt((grad * grad).mean().item<double>());
+    if (rms > threshold) grad.div_(rms / threshold);
+  }
+};
+
+struct DirectionRule {
+  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const { u = x; }
+};
+
+// e = momentum * e + (1 - momentum) * u, without bias correction.
+template <class T>
+struct AverageRule {
+  T* average;
+  float stored, rest;  // momentum (rounded as the average is), 1 - momentum
+
+  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
+    T* e = average + at;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < kBlock; ++i) u[i] = rest * x[i] + stored * load(e[i]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < kBlock; ++i) store(e[i], u[i]);
+  }
+};
+
+// An explicit null switches it off, as None does in the seed.
+double read_momentum(const Config& config) {
+  const std::vector<std::string> keys = config.keys();
+  const bool given = std::find(keys.begin(), keys.end(), "momentum") != keys.end();
+  return given && !config.has("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
+}
+
+class ScaleByAdafactor : public Optimizer {
+ public:
+  explicit ScaleByAdafactor(const Config& config)
+      : ScaleByAdafactor(config, read_momentum(config)) {}
+
+  void allocate(const FlatParams& params) override {
+    Optimizer::allocate(params);
+    const auto grads = params.views(params.grads(), "");
+    for (const auto& [name, grad] : grads) {
+      const at::IntArrayRef shape = grad.sizes();
+      Moments m;
+      m.name = name;
+      m.grad = grad;
+      if (shape.size() >= 2) std::tie(m.d0, m.d1) = largest_axes(shape);
+      m.factored = shape.size() >= 2 && shape[m.d1] >= min_dim_;
+      if (m.factored) {
+        std::vector<int64_t> row = shape.vec(), col = shape.vec();
+        row[m.d0] = col[m.d1] = 1;
+        m.row = at::zeros(row, grad.options());
+        m.col = at::zeros(col, grad.options());
+      } else {
+        m.v = at::zeros_like(grad);
+      }
+      moments_.push_back(std::move(m));
+    }
+  }
+
+  Named other_state() const override {
+    Named all;
+    for (const Moments& m : moments_) {
+      if (m.factored) {
+        all.emplace_back("v_row/" + m.name, m.row.squeeze(m.d0));
+        all.emplace_back("v_col/" + m.name, m.col.squeeze(m.d1));
+      } else {
+        all.emplace_back("v/" + m.name, m.v);
+      }
+    }
+    return all;
+  }
+
+  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+                    const StepScalars& scalars, const at::Tensor* ema) override {
+    const double t = std::max<double>(1, static_cast<double>(scalars.count - decay_offset_ + 1));
+    const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
+    const bool clip = scalars.clip_norm > 0 && !(scalars.grad_norm < scalars.clip_norm);
+    // Each parameter by one thread: sums do not depend on the number of threads.
+    at::parallel_for(0, std::ssize(moments_), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Moments& m = moments_[i];
+        if (clip) m.grad.div_(scalars.grad_norm).mul_(scalars.clip_norm);
+        m.normalise(b2, eps_);
+        if (threshold_) m.clip(*threshold_);
+      }
+    });
+    StepScalars rest = scalars;
+    rest.clip_norm = 0;
+    if (momentum_ == 0) return fused_update(DirectionRule{}, params, ranges, rest, ema);
+    const auto decay = static_cast<float>(momentum_);
+    const auto gain = static_cast<float>(1 - momentum_);
+    const at::Tensor& average = slots()[0].flat;
+    if (average.scalar_type() == at::kFloat) {
+      const AverageRule<float> rule{average.mutable_data_ptr<float>(), decay, gain};
+      return fused_update(rule, params, ranges, rest, ema);
+    }
+    const AverageRule<Bf16> rule{static_cast<Bf16*>(average.mutable_data_ptr()),
+                                 static_cast<float>(c10::BFloat16(decay)), gain};
+    return fused_update(rule, params, ranges, rest, ema);
+  }
+
+ private:
+  ScaleByAdafactor(const Config& config, double momentum)
+      : Optimizer(momentum == 0 ? std::vector<Slot>{} : std::vector<Slot>{{.name = "mu"}}),
+        min_dim_(config.get<int64_t>("min_dim_size_to_factor", 32)),
+        decay_rate_(config.get<double>("decay_rate", 0.8)),
+        decay_offset_(config.get<int64_t>("decay_offset", 0)),
+        beta2_cap_(config.get<double>("beta2_cap", 0.999)),
+        threshold_(config.maybe<double>("clipping_threshold")),
+        momentum_(momentum),
+        eps_(config.get<double>("eps", 1e-30)) {
+    const bool bf16 =
+        config.word("dtype_momentum", "bfloat16", {"float32", "bfloat16"}) == "bfloat16";
+    if (momentum_ != 0 && bf16) set_slot_dtype(0, at::kBFloat16);
+    const auto need = [&](bool good, const char* key, const char* why) {
+      if (!good) config.problem(key, why);
+    };
+    need(momentum_ >= 0 && momentum_ < 1, "momentum", "must be at least 0 and below 1");
+    need(decay_rate_ > 0, "decay_rate", "must be positive");
+    need(beta2_cap_ > 0 && beta2_cap_ < 1, "beta2_cap", "must be between 0 and 1");
+    need(!threshold_ || *threshold_ > 0, "clipping_threshold", "must be positive");
+    need(eps_ >= 0, "eps", "must not be negative");
+  }
+
+  int64_t min_dim_;
+  double decay_rate_;
+  int64_t decay_offset_;
+  double beta2_cap_;
+  std::optional<double> threshold_;
+  double momentum_;
+  double eps_;
+  std::vector<Moments> moments_;
+};
+const Register<Optimizer, ScaleByAdafactor> registered("scale_by_adafactor");
+const Register<Optimizer, ScaleByAdafactor> registered_seed_name("big_vision.scale_by_adafactor");
+
+}  // namespace
+}  // namespace bv
