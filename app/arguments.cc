@@ -65,6 +65,53 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   return error.what();
 }
 
+CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* exporter =
+      app.add_subcommand("export", "write the newest checkpoint's weights for other programs");
+  exporter->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
+  exporter->add_option("--config", out.config, "YAML file of a model, in place of --workdir");
+  exporter->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  exporter->add_option("--format", out.format, "npz, safetensors, timm (a vit), onnx (a vit)")
+      ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
+  exporter->add_option(
+      "--image-size", out.image_size,
+      "HEIGHT,WIDTH[,CHANNELS] of the model's images, where nothing else tells it");
+  exporter->add_flag("--ema", out.ema, "the checkpoint's averaged weights");
+  exporter->add_option("--output", out.output, "file to write")->required();
+  return exporter;
+}
+
+CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* predict =
+      app.add_subcommand("predict", "run a trained model over images and write its outputs");
+  predict->add_option("--config", out.config, "YAML file; default: that of the checkpoint")
+      ->envname("BVTRAIN_CONFIG");
+  predict->add_option("--workdir", out.workdir, "folder of the run whose newest checkpoint is used")
+      ->envname("BVTRAIN_WORKDIR");
+  predict->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  predict
+      ->add_option("--input", out.inputs,
+                   "images: files, folders, or an npz with the array `image`")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  predict->add_option("--pp", out.pp, "preprocessing; default: that of the first evaluator");
+  predict->add_option(
+      "--outputs", out.outputs,
+      "for *.npz: logits, image (after preprocessing), activations by path; joined by ','");
+  predict->add_option("--output", out.output, "*.npz, or *.jsonl for the most probable classes")
+      ->required();
+  predict->add_option("--top", out.top, "for *.jsonl: how many classes")
+      ->check(CLI::PositiveNumber);
+  predict->add_option("--batch-size", out.batch_size, "images at a time")
+      ->check(CLI::Range(1, 65536));
+  predict->add_flag("--ema", out.ema, "the checkpoint's averaged weights");
+  return predict;
+}
+
 }  // namespace
 
 bool parse_arguments(int argc, char** argv, Arguments& out) {
@@ -100,13 +147,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
                "print every key read, its value, origin and the line that reads it");
   app.add_flag("--version", out.version, "print versions");
 
-  CLI::App* exporter =
-      app.add_subcommand("export", "write the newest checkpoint's parameters to a file");
-  exporter->add_option("--workdir", out.workdir, "folder of the run")
-      ->required()
-      ->envname("BVTRAIN_WORKDIR");
-  exporter->add_option("--format", out.format, "npz")->check(CLI::IsMember({"npz"}));
-  exporter->add_option("--output", out.output, "file to write")->required();
+  CLI::App* exporter = add_export(app, out, sets);
   CLI::App* bench =
       app.add_subcommand("bench", "measure loader, step and both together for a config");
   bench->add_option("--config", out.config, "YAML file")->required()->envname("BVTRAIN_CONFIG");
@@ -115,19 +156,22 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   bench->add_option("--seconds", out.seconds, "time for each measurement");
   bench->add_flag("--synthetic", out.synthetic, "generated data");
+  CLI::App* predict = add_predict(app, out, sets);
   app.require_subcommand(0, 1);
 
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 pops from the back
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* about = exporter->parsed() ? exporter : bench->parsed() ? bench : &app;
+    const CLI::App* about = &app;
+    for (const CLI::App* sub : {exporter, predict, bench}) about = sub->parsed() ? sub : about;
     std::fputs(about->help().c_str(), stdout);
     return false;
   } catch (const CLI::ParseError& error) {
     throw Error(Exit::usage, "bvtrain", usage_message(app, error, args));
   }
   if (exporter->parsed()) out.verb = Arguments::Verb::export_weights;
+  if (predict->parsed()) out.verb = Arguments::Verb::predict;
   if (bench->parsed()) out.verb = Arguments::Verb::bench;
   for (const std::string& text : sets) out.overrides.push_back(split_override(text, "--set"));
   out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());

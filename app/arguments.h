@@ -1,6 +1,7 @@
 // The command line: flags, subcommands, environment.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace bv {
 enum class DryRun { no, quick, full };
 
 struct Arguments {
-  enum class Verb { train, export_weights, bench } verb = Verb::train;
+  enum class Verb { train, export_weights, predict, bench } verb = Verb::train;
   std::vector<std::string> argv;
   std::string config, workdir, devices = "auto";
   std::vector<Override> overrides;  // --set a.b=v, --config.a.b=v
@@ -19,7 +20,14 @@ struct Arguments {
   bool synthetic = false, cleanup = false, explain = false, version = false;
   std::string list;                    // --list KIND
   std::string format = "npz", output;  // export
-  double seconds = 5;                  // bench: per measurement
+  std::string image_size;
+  double seconds = 5;  // bench: per measurement
+  // predict
+  std::vector<std::string> inputs;
+  std::optional<std::string> pp;
+  std::string outputs = "logits";
+  int64_t batch_size = 64, top = 5;
+  bool ema = false;
 };
 
 // Throws Error(Exit::usage) for a bad command line. --help prints and returns false.

@@ -7,6 +7,7 @@ namespace bv {
 
 Exit train_command(const Arguments& arguments);
 Exit export_command(const Arguments& arguments);
+Exit predict_command(const Arguments& arguments);
 Exit bench_command(const Arguments& arguments);
 Exit list_command(const std::string& kind);
 void print_version();

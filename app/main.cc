@@ -1,8 +1,10 @@
 // bvtrain: parses the command line, runs one verb, turns every failure into one line and an exit
 // code.
 #include <c10/util/Exception.h>
+#include <malloc.h>
 
 #include <cstdio>
+#include <limits>
 #include <new>
 
 #include "app/commands.h"
@@ -26,6 +28,8 @@ Exit run(int argc, char** argv) {
   switch (arguments.verb) {
     case Arguments::Verb::export_weights:
       return export_command(arguments);
+    case Arguments::Verb::predict:
+      return predict_command(arguments);
     case Arguments::Verb::bench:
       return bench_command(arguments);
     case Arguments::Verb::train:
@@ -45,9 +49,19 @@ constexpr const char* kMemoryHint =
     "error: out of memory; try a smaller input.batch_size or a smaller model (--dry-run prints "
     "sizes)";
 
+// A step frees and takes the same large blocks again and again. Kept by the heap instead of being
+// given back each time, they are not faulted in anew: a sixth of the time of a convolutional net's
+// step. One arena for all threads, or each would keep its own: the resident size stays flat.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; the most that glibc takes
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   install_signal_handlers();
   try {
     return static_cast<int>(run(argc, argv));

@@ -13,7 +13,7 @@ namespace bv {
 namespace {
 
 constexpr double kQuickSeconds = 1.0;
-constexpr double kMacsPerSecond = 5e10;  // a cautious guess for two cores in float32
+constexpr double kMacsPerSecond = 3e10;  // a cautious guess for two cores in float32
 
 // The first n training examples of the stream, as a batch.
 Batch first_examples(const Recipe& recipe, int64_t n) {
@@ -55,6 +55,7 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   const at::NoGradGuard no_grad;
   for (const EvalJob& job : recipe.evals) {
     const Batch batch = job.evaluator->probe(n);
+    if (batch.empty()) continue;  // it asks for no predictions
     Pass pass;
     pass.precision = recipe.precision;
     if (meta) {
@@ -75,9 +76,10 @@ std::string dry_run(const Config& config, bool synthetic, bool full) {
   double macs = 0;
   trace_on_meta(shapes, batch, "labels", &macs);
   const double state = shapes.state_bytes;
-  // Forward and backward are three forward passes.
+  // Forward and backward are three forward passes, an evaluator is one.
+  const auto passes = static_cast<double>(3 + shapes.evals.size());
   const bool quick =
-      full || (3 * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
+      full || (passes * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
   if (quick) {
     Recipe real(config, synthetic);
     real.step->run(1, batch, /*measure=*/true);

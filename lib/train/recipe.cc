@@ -1,6 +1,7 @@
 #include "lib/train/recipe.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <sched.h>
 
 #include <regex>
@@ -53,6 +54,12 @@ int positive(const Config& config, const char* key, int fallback) {
 
 }  // namespace
 
+Precision read_precision(const Config& config) {
+  const std::string word = config.word("precision", "auto", {"float32", "bf16", "auto"});
+  const bool bf16 = word == "bf16" || (word == "auto" && cpu_has_bf16());
+  return bf16 ? Precision::bf16 : Precision::float32;
+}
+
 Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
   // Each part is tried on its own, so that a user sees all problems together; a part that needs one
   // that failed is left out, and its keys are not called unknown.
@@ -85,9 +92,7 @@ void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
 
 void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
-  const std::string words = config.word("precision", "auto", {"float32", "bf16", "auto"});
-  precision =
-      words == "bf16" || (words == "auto" && cpu_has_bf16()) ? Precision::bf16 : Precision::float32;
+  precision = read_precision(config);
   compute_threads = positive(config, "compute_threads", usable_cores());
   at::set_num_threads(compute_threads);
   start.resume = config.get("resume", "");
@@ -95,6 +100,8 @@ void Recipe::read_run() {
   const Config load = config.section("model_load");
   start.dont_load = load.get("dont_load", std::vector<std::string>{});
   load.done();
+  if (!start.dont_load.empty() && start.model_init.empty())
+    config.warn("model_load", "has no effect without model_init");
   config.get("pp_modules", std::vector<std::string>{});  // every op is always there
   for (const std::string& pattern : start.dont_load) {
     try {
@@ -129,6 +136,7 @@ void Recipe::read_input(bool synthetic) {
   pp = std::make_shared<Pipeline>(input, "pp");
   DataEnv env = data_env_;
   env.source.keep_broken = loader.error_budget > 0;
+  env.source.least = length.batch_size;
   const auto open = prepare_data(input.section("data"), env);
   input.done();
   throw_problems(config);  // the data is not read with broken ops
@@ -236,6 +244,23 @@ void Recipe::read_evaluators() {
   evals = read_evals(config.section("evals"), defaults, length);
 }
 
+// A name that the model doesn't know is found at once, not at the first evaluation.
+void Recipe::check_layers(const Config& keys, const EvalJob& job, Batch batch) const {
+  const std::vector<std::string> layers = job.evaluator->layers();
+  if (layers.empty()) return;
+  const bool meta = !step;
+  for (auto& [name, value] : batch) {
+    if (meta) value = at::empty(value.sizes(), value.options().device(at::kMeta));
+  }
+  try {
+    bind_prediction(*task, job.pred, *model, precision)(batch, layers);
+  } catch (const Error& error) {
+    const std::string_view text = error.what();
+    if (error.code() != Exit::usage || !text.starts_with("error: ")) throw;
+    keys.fail("", text.substr(7));
+  }
+}
+
 // Late surprises are the worst: every evaluator's data is opened and one example read.
 void Recipe::probe_evaluators() {
   const Config section = config.section("evals");
@@ -244,8 +269,10 @@ void Recipe::probe_evaluators() {
       const Config keys = section.section(job.name);
       Batch batch;
       read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(1); });
+      if (batch.empty()) return;  // it asks for no predictions
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+      check_layers(keys, job, std::move(batch));
     });
   }
 }

@@ -24,6 +24,8 @@ struct StartFrom {
   std::vector<std::string> dont_load;  // patterns of names that keep their fresh values
 };
 
+Precision read_precision(const Config& config);  // key `precision`
+
 struct Recipe {
   // Builds everything. With meta = true the model has shapes but no memory. Throws all problems of
   // the config together as one Error(Exit::usage).
@@ -50,6 +52,7 @@ struct Recipe {
 
   std::optional<Every> log_training, ckpt, keep_ckpt;
 
+  const ModelEnv& env() const { return env_; }
   double steps_per_epoch() const {
     return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size);
   }
@@ -63,6 +66,7 @@ struct Recipe {
   void read_optimizer(bool meta);
   void read_evaluators();
   void probe_evaluators();
+  void check_layers(const Config& keys, const EvalJob& job, Batch batch) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;
   Example first_;  // after pp

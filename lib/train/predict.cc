@@ -1,0 +1,229 @@
+#include "lib/train/predict.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "lib/train/recipe.h"
+#include "lib/train/weights.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Keys of training that a prediction does not need; others that nobody reads are misspelt.
+constexpr const char* kOfTraining[] = {"batch_size_eval",
+                                       "compute_threads",
+                                       "ema",
+                                       "evals",
+                                       "grad_clip_norm",
+                                       "grad_clip_per_example",
+                                       "init_head_bias",
+                                       "input",
+                                       "label_smoothing",
+                                       "loss",
+                                       "lr",
+                                       "lr_mults",
+                                       "mixup",
+                                       "model_init",
+                                       "model_load",
+                                       "optax",
+                                       "optax_name",
+                                       "pp_modules",
+                                       "resume",
+                                       "schedule",
+                                       "seed",
+                                       "task",
+                                       "wd",
+                                       "wd_mults"};
+constexpr const char* kDurations[] = {"total", "log_training", "ckpt", "keep_ckpt"};
+constexpr const char* kUnits[] = {"steps", "examples", "epochs", "percent", "seconds"};
+
+void finish_config(const Config& config) {
+  for (const char* key : kOfTraining) config.mark_read(key);
+  for (const char* duration : kDurations) {
+    for (const char* unit : kUnits) config.mark_read(fmt::format("{}_{}", duration, unit));
+  }
+  config.done();
+  throw_problems(config);
+}
+
+std::optional<Pipeline> evaluator_pp(const Config& config) {
+  for (const auto& [name, keys] : config.section("evals").items()) {
+    keys.mark_read();
+    if (!keys.has("pp_fn")) continue;
+    Pipeline pp(keys, "pp_fn");
+    throw_problems(config);
+    return pp;
+  }
+  return std::nullopt;
+}
+
+Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint,
+                 const PredictRequest& request) {
+  if (request.pp) return Pipeline(*request.pp, Place{"--pp"});
+  if (checkpoint) {
+    const Config trained =
+        parse_config(checkpoint->meta.at("config").get<std::string>(), checkpoint->folder);
+    if (auto pp = evaluator_pp(trained)) return *pp;
+  }
+  if (auto pp = evaluator_pp(config)) return *pp;
+  throw Error(Exit::usage, config.place().text(),
+              "no evaluator's pp_fn to take; give --pp (--pp \"\" takes images as they are)");
+}
+
+// One pass over the inputs, each batch without its padding.
+class Inputs {
+ public:
+  Inputs(const Config& config, const std::optional<Restored>& checkpoint,
+         const PredictRequest& request)
+      : data_(std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{})),
+        pp_(std::make_shared<Pipeline>(read_pp(config, checkpoint, request))) {
+    LoaderOptions options;
+    options.batch_size = std::min(request.batch_size, data_->size());
+    options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    options.shuffle = false;
+    options.evaluation = true;
+    loader_ = std::make_unique<Loader>(data_, pp_, options);
+  }
+  const Dataset& data() const { return *data_; }
+  int64_t batches() const { return loader_->batches_per_pass(); }
+  const at::Tensor& next() {  // (n, height, width, channels)
+    const Batch& batch = loader_->next();
+    const auto image = batch.find("image");
+    if (image == batch.end()) throw Error(Exit::usage, "--pp", "gives no 'image'");
+    const int64_t n = std::min(batch.at("_mask").size(0), data_->size() - done_);
+    done_ += n;
+    image_ = image->second.narrow(0, 0, n);
+    return image_;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> data_;
+  std::shared_ptr<const Pipeline> pp_;
+  std::unique_ptr<Loader> loader_;
+  at::Tensor image_;
+  int64_t done_ = 0;
+};
+
+// The trained model behind a forward pass.
+class Predictor {
+ public:
+  Predictor(const Config& config, const std::optional<Restored>& checkpoint,
+            const PredictRequest& request, const at::Tensor& image)
+      : precision_(read_precision(config)) {
+    if (image.dim() != 4)
+      throw Error(Exit::usage, "--pp", "gives an 'image' that is not (height, width, channels)");
+    if (image.scalar_type() != at::kFloat)
+      throw Error(Exit::usage, "--pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+    const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(1), image.size(2),
+                          image.size(3)};
+    model_ = Model::Registry::make(config.get<std::string>("model_name"), config.section("model"),
+                                   config.place("model_name"), env);
+    throw_problems(config);
+    init_parameters(*model_, 0, std::nullopt);
+    if (checkpoint) {
+      take(*checkpoint, request.ema);
+    } else {
+      if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
+      load(config);
+    }
+  }
+
+  at::Tensor operator()(const at::Tensor& image, Features& features) {
+    const at::NoGradGuard no_grad;
+    Pass pass;
+    pass.precision = precision_;
+    pass.features = &features;
+    return model_->forward(image, pass);
+  }
+
+ private:
+  void take(const Restored& checkpoint, bool ema) {
+    std::vector<std::pair<std::string, at::Tensor>> views;
+    bool averaged = false;
+    const auto name_of = [&](const char* kind, const std::string& path) {
+      const bool average = ema && checkpoint.tensors.contains("ema/" + path);
+      averaged |= average;
+      return (average ? "ema/" : kind) + path;
+    };
+    for (auto& [path, parameter] : named_parameters(*model_))
+      views.emplace_back(name_of("params/", path), parameter.detach());
+    for (auto& [path, buffer] : named_buffers(*model_))
+      views.emplace_back(name_of("buffers/", path), buffer);
+    if (ema && !averaged)
+      throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
+    const std::vector<std::string> own = {"params/", "buffers/"};
+    copy_in(views, checkpoint.tensors, ema ? std::vector<std::string>{} : own, checkpoint.folder);
+  }
+
+  void load(const Config& config) {
+    const std::string path = config.get("model_init", "");
+    if (path.empty()) {
+      throw Error(Exit::usage, "bvtrain predict",
+                  "no weights: give --workdir, or --set model_init=FILE");
+    }
+    const Config keys = config.section("model_load");
+    const auto dont_load = keys.get("dont_load", std::vector<std::string>{});
+    throw_problems(config);
+    load_weights(path, *model_, dont_load);
+  }
+
+  Precision precision_;
+  std::shared_ptr<Model> model_;
+};
+
+[[noreturn]] void unknown_output(const std::string& output, const Features& features) {
+  std::vector<std::string> known = {"image", "logits"};
+  for (const auto& [name, value] : features) {
+    if (name != "logits") known.push_back(name);
+  }
+  throw Error(Exit::usage, "--outputs", unknown_name_message("output", output, known));
+}
+
+}  // namespace
+
+Prediction predict(const Config& config, const std::optional<Restored>& checkpoint,
+                   const PredictRequest& request) {
+  check(!request.outputs.empty(), "no outputs asked for");
+  const bool needs_model = std::any_of(request.outputs.begin(), request.outputs.end(),
+                                       [](const std::string& name) { return name != "image"; });
+  Inputs inputs(config, checkpoint, request);
+  std::optional<Predictor> predictor;
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  for (int64_t b = 0; b < inputs.batches(); ++b) {
+    const at::Tensor& image = inputs.next();
+    Features features;
+    at::Tensor logits;
+    if (needs_model) {
+      if (!predictor) {
+        predictor.emplace(config, checkpoint, request, image);
+        finish_config(config);
+      }
+      logits = (*predictor)(image, features);
+    }
+    for (const std::string& output : request.outputs) {
+      at::Tensor value = output == "image" ? image : output == "logits" ? logits : at::Tensor();
+      if (!value.defined()) {
+        const auto found = features.find(output);
+        if (found == features.end()) unknown_output(output, features);
+        value = found->second;
+      }
+      const bool as_is = output == "image";
+      parts[output].push_back(as_is ? value.clone() : value.to(at::kFloat).contiguous().clone());
+    }
+  }
+  Prediction result;
+  for (auto& [output, tensors] : parts) result.arrays[output] = at::cat(tensors);
+  for (int64_t i = 0; i < inputs.data().size(); ++i)
+    result.names.push_back(inputs.data().describe(i));
+  if (checkpoint && checkpoint->meta.contains("class_names"))
+    result.class_names = checkpoint->meta.at("class_names").get<std::vector<std::string>>();
+  result.sigmoid = config.get("loss", "sigmoid_xent") == "sigmoid_xent";
+  return result;
+}
+
+}  // namespace bv

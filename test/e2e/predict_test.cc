@@ -1,0 +1,133 @@
+// bvtrain predict: inputs, outputs and weights from everywhere, against the run's own evaluation.
+#include <ATen/ops/zeros.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/npz.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/e2e/binary.h"
+
+namespace bv::test {
+namespace {
+
+struct Trained {
+  TempDir dir;
+  Trained() {
+    const Finished finished = run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir",
+                                   dir / "w", "--set", "total_epochs=2"});
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+  }
+  // Every digit of the test split: `image` (360, 8, 8, 1) uint8, from the IDX file.
+  std::string test_images() const {
+    const std::string idx =
+        read_file(source_file("lib/input/sources/digits/test-images-idx3-ubyte"));
+    const int64_t n = (std::ssize(idx) - 16) / 64;
+    at::Tensor image = at::zeros({n, 8, 8, 1}, at::kByte);
+    std::copy(idx.begin() + 16, idx.end(),
+              reinterpret_cast<char*>(image.mutable_data_ptr<uint8_t>()));
+    write_npz(dir / "test.npz", {{"image", image}});
+    return dir / "test.npz";
+  }
+  Finished predict(std::vector<std::string> args) const {
+    args.insert(args.begin(), "predict");
+    return run(args);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("predictions of a run are those of its evaluation") {
+  const Trained t;
+  const std::string images = t.test_images();
+  const Finished finished =
+      t.predict({"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.npz",
+                 "--outputs", "logits,pre_logits,image,conv_0", "--ema"});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  const NamedTensors out = read_npz(t.dir / "p.npz");
+  const std::string labels =
+      read_file(source_file("lib/input/sources/digits/test-labels-idx1-ubyte")).substr(8);
+  const at::Tensor best = out.at("logits").argmax(1);
+  int64_t right = 0;
+  for (int64_t i = 0; i < best.size(0); ++i) right += best[i].item<int64_t>() == labels[i];
+  const double accuracy = std::stod(metric_rows(t.dir / "w").back().at("test/prec@1"));
+  CHECK(static_cast<double>(right) / best.size(0) == Approx(accuracy).margin(1e-6));
+  CHECK(out.at("image").sizes() == at::IntArrayRef({best.size(0), 8, 8, 1}));
+  CHECK(out.at("image").min().item<float>() == -1);
+  CHECK(out.at("pre_logits").size(0) == best.size(0));
+  CHECK(out.at("conv_0").dim() == 4);
+
+  // The weights by export, an explicit pp and model_init; other batches.
+  REQUIRE(
+      t.predict({"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "r.npz"}).code ==
+      0);
+  const at::Tensor last = read_npz(t.dir / "r.npz").at("logits").argmax(1);
+  REQUIRE(run({"export", "--workdir", t.dir / "w", "--output", t.dir / "params.npz"}).code == 0);
+  write(t.dir / "m.yaml", "model_name: cnn\nnum_classes: 10\nprecision: float32\n");
+  const auto from_file = [&](const char* batch) {
+    const Finished other = t.predict(
+        {"--config", t.dir / "m.yaml", "--set", "model_init=" + (t.dir / "params.npz"), "--input",
+         images, "--output", t.dir / "q.npz", "--pp", "value_range(-1, 1)", "--batch-size", batch});
+    INFO(other.err);
+    REQUIRE(other.code == 0);
+    return read_npz(t.dir / "q.npz").at("logits");
+  };
+  const at::Tensor sevens = from_file("7");
+  CHECK(sevens.allclose(from_file("500"), 1e-5, 1e-5));
+  CHECK(sevens.argmax(1).eq(last).sum().item<int64_t>() >=
+        best.size(0) - 2);  // bf16 beside float32
+
+  const Finished lines = t.predict(
+      {"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.jsonl", "--top", "3"});
+  REQUIRE(lines.code == 0);
+  const auto rows = split(read_file(t.dir / "p.jsonl"), '\n');
+  REQUIRE(std::ssize(rows) == best.size(0) + 1);
+  const nlohmann::json row = nlohmann::json::parse(rows[5]);
+  CHECK(row.at("file") == "row 5");
+  CHECK(row.at("top").size() == 3);
+  CHECK(row.at("top")[0].at("index") == last[5].item<int64_t>());
+  CHECK(row.at("top")[0].at("class") == std::to_string(last[5].item<int64_t>()));
+  CHECK(row.at("top")[0].at("probability") >= row.at("top")[1].at("probability"));
+}
+
+TEST_CASE("predict preprocesses without a model, and refuses what it can't do") {
+  TempDir dir;
+  write_npz(dir / "a.npz", {{"image", at::zeros({3, 5, 4, 3}, at::kByte)}});
+  write(dir / "empty.yaml", "{}\n");
+  const std::vector<std::string> image = {"predict",     "--config",    dir / "empty.yaml",
+                                          "--input",     dir / "a.npz", "--output",
+                                          dir / "i.npz", "--pp",        "value_range(-1, 1)"};
+  std::vector<std::string> only_image = image;
+  only_image.insert(only_image.end(), {"--outputs", "image"});
+  REQUIRE(run(only_image).code == 0);
+  CHECK(read_npz(dir / "i.npz").at("image").eq(-1).all().item<bool>());
+
+  const auto refused = [&](const std::vector<std::string>& args) {
+    const Finished finished = run(args);
+    CHECK(finished.code == 2);
+    std::string text = finished.err;
+    for (size_t at; (at = text.find(dir.path() + "/")) != std::string::npos;)
+      text.erase(at, dir.path().size() + 1);
+    return text;
+  };
+  CHECK(refused(image) == "empty.yaml: error: num_classes: missing: an integer is required\n");
+  write(dir / "m.yaml", "model_name: cnn\nnum_classes: 10\nmodel: {}\n");
+  std::vector<std::string> no_weights = image;
+  no_weights[2] = dir / "m.yaml";
+  CHECK(refused(no_weights) ==
+        "bvtrain predict: error: no weights: give --workdir, or --set model_init=FILE\n");
+  no_weights[4] = dir / "none";
+  CHECK(refused(no_weights) == "none: error: no such file or folder\n");
+  write(dir / "m.yaml", "model_name: cnn\nnum_classes: 10\nmodl_init: x\n");
+  CHECK(run({"predict", "--config", dir / "m.yaml", "--input", dir / "a.npz", "--output", "x.txt"})
+            .err == "--output x.txt: error: expected *.npz or *.jsonl\n");
+  CHECK(refused({"predict", "--input", dir / "a.npz", "--output", dir / "x.npz"}) ==
+        "bvtrain predict: error: give --workdir, or --config, or both\n");
+  CHECK(!exists(dir / "x.npz"));
+}
+
+}  // namespace bv::test
