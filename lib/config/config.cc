@@ -2,6 +2,7 @@
 #include "lib/config/config.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "lib/config/node.h"
 #include "lib/util/text.h"
@@ -159,6 +160,7 @@ using Key = std::string_view;
 using Strings = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, double>>;
 using Optionals = std::vector<std::optional<int64_t>>;
+using AnyScalar = std::variant<bool, int64_t, double, std::string>;
 template Optionals Config::get(Key, Caller) const;
 template bool Config::get(Key, Caller) const;
 template bool Config::get(Key, bool, Where) const;
@@ -172,6 +174,8 @@ template std::optional<double> Config::maybe(Key, Where) const;
 template std::string Config::get(Key, Caller) const;
 template std::string Config::get(Key, std::string, Where) const;
 template std::optional<std::string> Config::maybe(Key, Where) const;
+template AnyScalar Config::get(Key, Caller) const;
+template AnyScalar Config::get(Key, AnyScalar, Where) const;
 template std::vector<bool> Config::get(Key, Caller) const;
 template std::vector<bool> Config::get(Key, std::vector<bool>, Where) const;
 template std::optional<std::vector<bool>> Config::maybe(Key, Where) const;

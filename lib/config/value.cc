@@ -1,12 +1,15 @@
 // Scalars to typed values: which spellings are numbers and booleans, and what to say of the others.
 #include <charconv>
 #include <cmath>
+#include <variant>
 
 #include "lib/config/node.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+using AnyScalar = std::variant<bool, int64_t, double, std::string>;
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -152,6 +155,10 @@ const char* expected<std::string>() {
   return "a string";
 }
 template <>
+const char* expected<AnyScalar>() {
+  return "a number, a string, true or false";
+}
+template <>
 const char* expected<std::pair<std::string, double>>() {
   return "[pattern, number]";
 }
@@ -228,6 +235,19 @@ std::optional<Wrong> convert(const Node& node, std::pair<std::string, double>& o
   return convert(*node.list[1], out.second);
 }
 
+// As Python sees it: 1e3 is no integer here.
+template <>
+std::optional<Wrong> convert(const Node& node, AnyScalar& out) {
+  const bool number = maybe_number(node);
+  if (number && node.text.find_first_of(".eE") == std::string::npos) {
+    return convert(node, out.emplace<int64_t>());
+  }
+  if (number) return convert(node, out.emplace<double>());
+  if (!convert(node, out.emplace<bool>())) return std::nullopt;
+  if (!convert(node, out.emplace<std::string>())) return std::nullopt;
+  return wrong(node, expected<AnyScalar>(), number_hint(node));
+}
+
 template <>
 std::optional<Wrong> convert(const Node& node, std::optional<int64_t>& out) {
   if (node.kind == Node::Kind::null) {
@@ -275,6 +295,10 @@ std::shared_ptr<Node> to_node(const double& value) {
 template <>
 std::shared_ptr<Node> to_node(const std::string& value) {
   return scalar_node(value, Node::Style::quoted);
+}
+template <>
+std::shared_ptr<Node> to_node(const AnyScalar& value) {
+  return std::visit([](const auto& kind) { return to_node(kind); }, value);
 }
 template <>
 std::shared_ptr<Node> to_node(const std::pair<std::string, double>& value) {

@@ -42,4 +42,23 @@ ResizeKind read_resize_kind(const Config& args, std::string_view method, bool an
   return {resize_method(name), args.get<bool>("antialias", antialias)};
 }
 
+CropRange read_crop_area(const Config& args) {
+  const auto area_min = args.get<double>("area_min", 5);
+  const auto area_max = args.get<double>("area_max", 100);
+  if (!(area_max > 0 && area_max <= 100)) {
+    args.problem("area_max",
+                 fmt::format("must be above 0 and at most 100 (percent), got {}", area_max));
+  } else if (!(area_min >= 0 && area_min <= area_max)) {
+    args.problem("area_min", fmt::format("must be within 0 .. area_max = {} (percent), got {}",
+                                         area_max, area_min));
+  }
+  return {.area_min = area_min / 100, .area_max = area_max / 100};
+}
+
+std::vector<std::string> maybe_strings(const Config& args, std::string_view key) {
+  if (args.is_list(key)) return args.get<std::vector<std::string>>(key);
+  const auto one = args.maybe<std::string>(key);
+  return one ? std::vector<std::string>{*one} : std::vector<std::string>{};
+}
+
 }  // namespace bv

@@ -3,9 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "lib/config/config.h"
+#include "lib/input/image/crop.h"
 #include "lib/input/image/resize.h"
 
 namespace bv {
@@ -24,5 +28,14 @@ struct ResizeKind {
 };
 // `method` and `antialias`, in this order.
 ResizeKind read_resize_kind(const Config& args, std::string_view method, bool antialias);
+
+// `area_min` and `area_max` (percent; 5 and 100), in this order.
+CropRange read_crop_area(const Config& args);
+
+// One string, or a list of them; empty where it is absent.
+std::vector<std::string> maybe_strings(const Config& args, std::string_view key);
+
+// A value of any kind: args.get<Scalar>("value").
+using Scalar = std::variant<bool, int64_t, double, std::string>;
 
 }  // namespace bv

@@ -21,6 +21,16 @@ const std::map<std::string, std::string> kTfdsNames = {{"cifar10", "cifar"},
                                                        {"kmnist", "idx"},
                                                        {"mnist", "idx"}};
 
+// Examples of the splits of data sets that --synthetic may stand in for: with them a run has its
+// real number of steps.
+const std::map<std::string, std::map<std::string, int64_t>> kSizes = {
+    {"cifar10", {{"train", 50'000}, {"test", 10'000}}},
+    {"cifar100", {{"train", 50'000}, {"test", 10'000}}},
+    {"imagenet2012", {{"train", 1'281'167}, {"validation", 50'000}}},
+    {"imagenet2012_real", {{"validation", 50'000}}},
+    {"imagenet21k", {{"full", 14'197'122}}},
+    {"imagenet_v2", {{"test", 10'000}}}};
+
 bool registered(const std::string& name) {
   const std::vector<std::string> names = Source::Registry::names();
   return std::binary_search(names.begin(), names.end(), name);
@@ -51,6 +61,7 @@ std::shared_ptr<const Source> stand_in(SyntheticForm form, const std::string& sp
     }
   }
   if (farthest >= form.size) form.size += farthest;
+  form.size = std::max(form.size, 2 * env.least);  // a slice of a split still has them
   return make_synthetic(form, names, env);
 }
 
@@ -85,7 +96,11 @@ std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
     }
   } else if (env.synthetic) {
     data.mark_read();
-    source = stand_in(SyntheticForm{}, split, split_place, env.source);
+    SyntheticForm form;
+    if (const auto known = kSizes.find(name); known != kSizes.end())
+      form.split_sizes = known->second;
+    if (name.ends_with("_real")) form.label = "real_label";  // ReaL's labels of ImageNet
+    source = stand_in(form, split, split_place, env.source);
   } else {
     data.mark_read();
     unknown_source(name, data.place("name"));

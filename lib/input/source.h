@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,15 +18,18 @@ namespace bv {
 struct SourceEnv {
   uint64_t seed = 0;         // of the run
   int64_t num_classes = 0;   // 0 = not known
+  int64_t least = 0;         // --synthetic: generate at least so many examples a split
   bool keep_broken = false;  // skip_errors: a broken file is an example that fails, not an error
 };
 
 // What --synthetic generates in a source's place.
 struct SyntheticForm {
-  int64_t size = 1024;  // examples
+  int64_t size = 1024;  // examples of a split, unless split_sizes knows better
+  std::map<std::string, int64_t> split_sizes;
   int64_t height = 256, width = 256, channels = 3;
   int64_t classes = 0;  // 0 = the config's num_classes
   bool encoded = true;  // JPEG bytes, else a uint8 array
+  std::string label = "label";
 };
 
 // All members are thread-safe and const; files open at the first use of any of them. What is wrong

@@ -8,6 +8,7 @@
 
 #include "lib/util/file.h"
 #include "test/config/support.h"
+#include "test/shared.h"
 
 using namespace bv;
 
@@ -15,13 +16,8 @@ namespace {
 
 // A golden file's text, "[]" where it is missing.
 std::string golden_text(const std::string& name) {
-  const char* shared = std::getenv("BVTRAIN_SHARED");
-  const bool given = shared != nullptr && *shared != '\0';
-  const std::string file =
-      std::string(given ? shared : BV_SOURCE_DIR "/../shared") + "/golden/" + name;
-  if (file_exists(file)) return read_file(file);
-  WARN("skipped: " << file << " is missing");
-  return "[]";
+  const std::string file = shared_file("golden/" + name);
+  return file.empty() ? "[]" : read_file(file);
 }
 
 // Its items as configs: JSON is YAML.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lib/util/error.h"
+#include "test/shared.h"
 
 namespace bv {
 
@@ -56,15 +57,6 @@ std::string error_of(Exit code, Run&& run) {
     return error.what();
   }
   return "no error";
-}
-
-// A file of the data beside the project; "" (with a printed line) where it is not there.
-inline std::string shared_file(const std::string& name) {
-  const char* given = getenv("BVTRAIN_SHARED");
-  const std::string root = given && *given ? given : BV_SOURCE_DIR "/../shared";
-  if (std::filesystem::exists(root + "/" + name)) return root + "/" + name;
-  WARN("skipped: no " + name + " in BVTRAIN_SHARED");
-  return "";
 }
 
 inline std::string slurp(const std::string& file) {

@@ -30,6 +30,10 @@ std::vector<Form> images(std::optional<at::ScalarType> out = std::nullopt) {
   return forms;
 }
 
+std::vector<Form> rgb_bytes() {
+  return {{{13, 18, 3}, at::kByte, at::kByte}, {{40, 21, 3}, at::kByte, at::kByte}};
+}
+
 std::vector<Form> any_dtype(std::vector<int64_t> shape) {
   std::vector<Form> forms;
   for (const auto dtype : {at::kByte, at::kFloat, at::kInt, at::kLong, at::kDouble}) {
@@ -48,20 +52,58 @@ std::vector<Form> labels(std::vector<int64_t> shape) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&](Case c) { all.push_back(std::move(c)); };
+  add({.call = "archive.randaug(3)", .forms = rgb_bytes()});
   add({.call = "central_crop", .forms = images()});
   add({.call = "central_crop(9)", .forms = any_dtype({13, 18, 3})});
+  add({.call = "choice(key='list')",
+       .in = "list",
+       .out = "list",
+       .forms = any_dtype({5, 3}),
+       .batched = false});
+  add({.call = "choice([1, 4], inkey='list', outkey='some')",
+       .in = "list",
+       .out = "some",
+       .forms = any_dtype({5}),
+       .batched = false});
+  add({.call = "clip_i1k_label_names",
+       .in = "label",
+       .out = "labels",
+       .forms = {{{}, at::kLong, at::kByte}, {{3}, at::kInt, at::kByte}},
+       .batched = false});
   add({.call = "clip_value_range",
        .forms = {{{5, 6, 3}, at::kByte, at::kFloat}, {{5, 6, 3}, at::kFloat, at::kFloat}}});
+  add({.call = "coco_captions",
+       .in = "captions/text",
+       .out = "captions",
+       .forms = any_dtype({2, 3})});
+  add({.call = "concat(['image', 'image'], axis=0)", .forms = any_dtype({3, 2})});
+  add({.call = "concat(['image', 'image', 'image'], 'wide')",
+       .out = "wide",
+       .forms = any_dtype({3, 2})});
+  add({.call = "convert_to_video(3)", .forms = images()});
   add({.call = "copy('image', 'twin')", .out = "twin", .forms = any_dtype({4, 3})});
   add({.call = "drop('other')", .forms = any_dtype({4, 3})});
+  add({.call = "flatten(['captions'])", .forms = any_dtype({4, 3})});
   add({.call = "flip_lr", .forms = images()});
   add({.call = "flip_lr(inkey='image', outkey='mirror')",
        .out = "mirror",
        .forms = any_dtype({7, 33, 5})});
+  add({.call = "i21k_label_names(key='label')",
+       .in = "label",
+       .out = "label",
+       .forms = {{{}, at::kByte, at::kByte}, {{3}, at::kLong, at::kByte}},
+       .batched = false});
   add({.call = "inception_crop", .forms = images(), .batched = false});
   add({.call = "inception_crop(8)", .forms = images()});
   add({.call = "inception_crop(12, area_min=30, method='bicubic', antialias=True)",
        .forms = images()});
+  add({.call = "lower",
+       .in = "text",
+       .out = "text",
+       .forms = {{{40}, at::kByte, at::kByte}, {{3, 40}, at::kByte, at::kByte}}});
+  add({.call = "lower(inkey='image', outkey='low')",
+       .out = "low",
+       .forms = {{{60}, at::kByte, at::kByte}}});
   add({.call = "keep('image')", .forms = any_dtype({4, 3})});
   add({.call = "onehot(10)", .in = "labels", .out = "labels", .forms = labels({})});
   add({.call = "onehot(10, key='label', key_result='labels', on=0.9, off=0.02)",
@@ -81,6 +123,8 @@ std::vector<Case> cases() {
        .forms = any_dtype({4})});
   add({.call = "random_affine(shift=2, rotate=20, scale=[0.8, 1.2], fill=9)", .forms = images()});
   add({.call = "random_affine(shift=0.2)", .forms = images()});
+  add({.call = "randaug", .forms = rgb_bytes()});
+  add({.call = "randaug(num_layers=4, magnitude=7.5)", .forms = rgb_bytes()});
   add({.call = "random_crop(9)", .forms = images()});
   for (const std::string method :
        {"nearest", "bilinear", "bicubic", "area", "lanczos3", "gaussian"}) {
@@ -91,6 +135,18 @@ std::vector<Case> cases() {
   add({.call = "resize_long(16)", .forms = images()});
   add({.call = "resize_small(8)", .forms = images()});
   add({.call = "reshape([-1, 6])", .forms = any_dtype({9, 4, 1})});
+  add({.call = "setdefault('image', 3)", .forms = any_dtype({2, 3})});
+  add({.call = "setdefault('missing', -1)",
+       .out = "missing",
+       .forms = {{{2}, at::kByte, at::kLong}}});
+  add({.call = "setdefault('image', 3)",
+       .forms = {{{0, 3}, at::kByte, at::kByte}, {{2, 0}, at::kFloat, at::kFloat}}});
+  add({.call = "squeeze_last_dim", .forms = any_dtype({4, 3, 1})});
+  add({.call = "strfmt('{label}: {other}')",
+       .in = "label",
+       .out = "text",
+       .forms = {{{}, at::kLong, at::kByte}, {{2, 3}, at::kFloat, at::kByte}},
+       .batched = false});
   add({.call = "value_range(-1, 1)", .forms = images(at::kFloat)});
   add({.call = "value_range(0, 1, in_min=[0, 10, 20], in_max=[255, 200, 100], clip_values=True)",
        .forms = {{{9, 7, 3}, at::kByte, at::kFloat}, {{9, 7, 3}, at::kLong, at::kFloat}}});
@@ -154,8 +210,10 @@ void check_form(const Case& c, const Form& form) {
 }  // namespace
 
 TEST_CASE("every op keeps the contract") {
-  std::set<std::string> tested = {
-      "decode"};  // takes JPEG or PNG bytes: below, and pp_golden_test.cc
+  // Take JPEG or PNG bytes, or a file: below, and in tests of their own. Refused: pp_errors_test.cc
+  std::set<std::string> tested = {"decode",     "decode_jpeg_and_inception_crop",
+                                  "lookup",     "tokenize",
+                                  "rag_tensor", "choice_no_replacement"};
   for (const Case& c : cases()) {
     tested.insert(op_name(c.call));
     for (const Form& form : c.forms) check_form(c, form);
@@ -183,10 +241,41 @@ TEST_CASE("pad_to_shape fills before, after or on both sides") {
 TEST_CASE("decode has no batched form") { CHECK_FALSE(pipeline("decode").has_batched()); }
 
 TEST_CASE("the registered ops") {
-  const std::vector<std::string> expected = {
-      "central_crop",  "clip_value_range", "copy",           "decode", "drop",
-      "flip_lr",       "inception_crop",   "keep",           "onehot", "pad_to_shape",
-      "random_affine", "random_crop",      "reshape",        "resize", "resize_long",
-      "resize_small",  "value_range",      "vgg_value_range"};
+  const std::vector<std::string> expected = {"archive.randaug",
+                                             "central_crop",
+                                             "choice",
+                                             "choice_no_replacement",
+                                             "clip_i1k_label_names",
+                                             "clip_value_range",
+                                             "coco_captions",
+                                             "concat",
+                                             "convert_to_video",
+                                             "copy",
+                                             "decode",
+                                             "decode_jpeg_and_inception_crop",
+                                             "drop",
+                                             "flatten",
+                                             "flip_lr",
+                                             "i21k_label_names",
+                                             "inception_crop",
+                                             "keep",
+                                             "lookup",
+                                             "lower",
+                                             "onehot",
+                                             "pad_to_shape",
+                                             "rag_tensor",
+                                             "randaug",
+                                             "random_affine",
+                                             "random_crop",
+                                             "reshape",
+                                             "resize",
+                                             "resize_long",
+                                             "resize_small",
+                                             "setdefault",
+                                             "squeeze_last_dim",
+                                             "strfmt",
+                                             "tokenize",
+                                             "value_range",
+                                             "vgg_value_range"};
   CHECK(Op::Registry::names() == expected);
 }

@@ -29,6 +29,17 @@ double ks_p_value(std::vector<double> a, std::vector<double> b) {
   return p;
 }
 
+// Behind the columns y, x, height and width.
+void add_area_and_ratio(std::vector<std::vector<double>>& columns) {
+  std::vector<double> area, ratio;
+  for (size_t i = 0; i < columns[2].size(); ++i) {
+    area.push_back(columns[2][i] * columns[3][i]);
+    ratio.push_back(columns[3][i] / columns[2][i]);
+  }
+  columns.push_back(area);
+  columns.push_back(ratio);
+}
+
 // An image whose pixel (y, x) is [y, x, 7].
 at::Tensor coordinates(int64_t height, int64_t width) {
   at::Tensor image = at::empty({height, width, 3}, at::kByte);
@@ -83,10 +94,15 @@ TEST_CASE("20,000 windows are distributed as the reference's") {
       const int64_t values[] = {window.y, window.x, window.height, window.width};
       for (int k = 0; k < 4; ++k) ours[k].push_back(static_cast<double>(values[k]));
     }
+    std::vector<std::vector<double>> reference;
     for (int k = 0; k < 4; ++k) {
       const double* column = theirs.const_data_ptr<double>() + k * theirs.size(1);
+      reference.emplace_back(column, column + theirs.size(1));
+    }
+    for (auto* columns : {&ours, &reference}) add_area_and_ratio(*columns);
+    for (size_t k = 0; k < ours.size(); ++k) {
       CAPTURE(name, k);
-      CHECK(ks_p_value(ours[k], {column, column + theirs.size(1)}) > 1e-3);
+      CHECK(ks_p_value(ours[k], reference[k]) > 1e-3);
     }
   }
 }
@@ -132,6 +148,37 @@ TEST_CASE("inception_crop resizes exactly the window it drew") {
     const at::Tensor cut = run_pp("inception_crop", {{"image", image}}, i).at("image");
     const at::Tensor resized = run_pp("inception_crop(24)", {{"image", image}}, i).at("image");
     CHECK(same_bits(run_pp("resize(24)", {{"image", cut}}).at("image"), resized));
+  }
+}
+
+TEST_CASE("decode_jpeg_and_inception_crop cuts what inception_crop would") {
+  for (const std::string name : {"img0.jpg", "img1.jpg", "img2.jpg", "rgba.png"}) {
+    const std::string file = shared_file("golden/pp/" + name);
+    if (file.empty()) return;
+    const std::string content = slurp(file);
+    const at::Tensor bytes = at::from_blob(const_cast<char*>(content.data()),
+                                           {static_cast<int64_t>(content.size())}, at::kByte);
+    for (const std::string args : {"", "40", "[30, 50], 20, 80, method='area'"}) {
+      for (uint64_t i = 0; i < 10; ++i) {
+        const std::string two = "decode|inception_crop(" + args + ")";
+        const at::Tensor apart = run_pp(two, {{"image", bytes}}, i).at("image").to(at::kInt);
+        const at::Tensor ours =
+            run_pp("decode_jpeg_and_inception_crop(" + args + ")", {{"image", bytes}}, i)
+                .at("image")
+                .to(at::kInt);
+        CAPTURE(name, args, i);
+        REQUIRE(ours.sizes() == apart.sizes());
+        CHECK((ours - apart).abs().max().item<int>() <= 3);
+      }
+    }
+    const at::Tensor wide =
+        run_pp(
+            "decode_jpeg_and_inception_crop(ratio_min=3, ratio_max=3.2, area_min=5, area_max=10,"
+            " inkey='image', outkey='crop')",
+            {{"image", bytes}})
+            .at("crop");
+    const double ratio = static_cast<double>(wide.size(1)) / static_cast<double>(wide.size(0));
+    CHECK(ratio == Approx(3.1).margin(0.25));
   }
 }
 

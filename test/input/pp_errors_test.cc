@@ -1,4 +1,5 @@
 // The exact lines for wrong pp strings and for examples that do not fit.
+#include "lib/util/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
@@ -54,12 +55,58 @@ TEST_CASE("arguments out of range are named at their place") {
       {"drop", "drop", "drop: give at least one key"},
       {"pad_to_shape(shape=[4, -2])", "[",
        "pad_to_shape: shape sides must be -1 (as it is) or more, got -2"},
+      {"pad_to_shape([3000000000])", "[",
+       "pad_to_shape: shape sides must be at most 2147483648, got 3000000000"},
+      {"setdefault('x', 1e300)", "1e300", "setdefault: value is too large for a float32: 1e+300"},
       {"reshape(new_shape=[-1, -1])", "[", "reshape: new_shape only one side can be -1"},
       {"random_affine(-2)", "-2", "random_affine: shift must not be negative, got -2"},
       {"random_affine(rotate=200)", "200",
        "random_affine: rotate must be within 0 .. 180 (degrees), got 200"},
       {"random_affine(scale=[0, 1])", "[",
        "random_affine: scale must be [least, most] with 0 < least <= most, got [0, 1]"},
+      {"randaug(-1)", "-1", "randaug: num_layers must be within 0 .. 100, got -1"},
+      {"randaug(num_layers=101)", "101", "randaug: num_layers must be within 0 .. 100, got 101"},
+      {"randaug(2, -3)", "-3", "randaug: magnitude must be within 0 .. 100, got -3"},
+      {"randaug(2.5)", "2.5", "randaug: num_layers: expected an integer, got 2.5"},
+      {"choice(n='all', key='x')", "'all'",
+       "choice: n must be 'single', a positive number or [least, most]"},
+      {"choice(0, 'x')", "0", "choice: n must be 'single', a positive number or [least, most]"},
+      {"choice(1.5, 'x')", "1.5", "choice: n must be 'single', a positive number or [least, most]"},
+      {"choice([3, 2], 'x')", "[",
+       "choice: n must be [least, most] with 0 <= least <= most <= 2147483648, got [3, 2]"},
+      {"choice", "choice", "choice: key missing: the feature to choose from (key or inkey)"},
+      {"choice(inkey='x')", "choice",
+       "choice: outkey missing: where the choice goes (key or outkey)"},
+      {"choice(inkey=['x', 'y'], outkey='z')", "'z'",
+       "choice: outkey must have as many names as inkey (2), got 1"},
+      {"concat([])", "[", "concat: inkeys must not be an empty list"},
+      {"convert_to_video(0)", "0", "convert_to_video: num_frames must be within 1 .. 4096, got 0"},
+      {"decode_jpeg_and_inception_crop(area_max=101)", "101",
+       "decode_jpeg_and_inception_crop: area_max must be above 0 and at most 100 (percent), got "
+       "101"},
+      {"decode_jpeg_and_inception_crop(ratio_min=0)", "0",
+       "decode_jpeg_and_inception_crop: ratio_min must be positive, got 0"},
+      {"decode_jpeg_and_inception_crop(ratio_max=0.5)", "0.5",
+       "decode_jpeg_and_inception_crop: ratio_max must be within ratio_min = 0.75 .. 1000, got "
+       "0.5"},
+      {"lookup('gs://a/b.txt')", "'gs",
+       "lookup: mapping gs:// is not supported ('gs://a/b.txt'): copy the data to a local disk, or "
+       "mount it, and give that path"},
+      {"lookup('a.txt', sep='')", "''", "lookup: sep must not be empty"},
+      {"setdefault('x', [1])", "[",
+       "setdefault: value: expected a number, a string, true or false, got a list"},
+      {"strfmt('a}b')", "'a", "strfmt: template has a single '}' at character 2"},
+      {"strfmt('ab {c')", "'a", "strfmt: template has a '{' at character 4 that is never closed"},
+      {"strfmt('{}')", "'{", "strfmt: template has a placeholder without a key: '{}'"},
+      {"strfmt('{a:d}')", "'{", "strfmt: template has '{a:d}': only a plain key can stand there"},
+      {"tokenize(16, 'sticky')", "tokenize",
+       "tokenize: sentencepiece models can't be read here: tokenize beforehand and store the "
+       "numbers beside the images, e.g. in an npz"},
+      {"rag_tensor(key='x')", "rag",
+       "rag_tensor: a batch can't hold examples of different shapes here: use pad_to_shape"},
+      {"choice_no_replacement(key='x')", "choice",
+       "choice_no_replacement: it would count visits, which a resumed run could not repeat: use "
+       "choice"},
       {"random_affine(scale=[2])", "[",
        "random_affine: scale must be [least, most] with 0 < least <= most, got [2]"},
   };
@@ -77,12 +124,11 @@ TEST_CASE("unknown names and superfluous arguments") {
               "resize: too many arguments: 4 without a name, 3 can be used"});
   check_made(
       {"flip_lr(0.5)", "0.5", "flip_lr: too many arguments: 1 without a name, 0 can be used"});
+  const std::string known = join(Op::Registry::names(), ", ");
   check_made({"flip_lr|flip_rl", "flip_rl",
-              "unknown op 'flip_rl' (did you mean 'flip_lr'?); known: central_crop, "
-              "clip_value_range, copy, decode, "
-              "drop, flip_lr, inception_crop, keep, onehot, pad_to_shape, random_affine, "
-              "random_crop, reshape, resize, "
-              "resize_long, resize_small, value_range, vgg_value_range"});
+              "unknown op 'flip_rl' (did you mean 'flip_lr'?); known: " + known});
+  check_made({"randaug(2, 10, 'image')", "'image'",
+              "randaug: too many arguments: 3 without a name, 2 can be used"});
 }
 
 TEST_CASE("all problems of a pp string come together, with those of its config") {
@@ -139,6 +185,34 @@ TEST_CASE("what does not fit the kind of data names the call's place") {
        "pad_to_shape: 'image' can't be padded with -1, which its type Byte can't hold"},
       {"random_affine(fill=300)", "random_affine",
        "random_affine: 'image' is uint8, which can't hold the fill value 300"},
+      {"pad_to_shape([70000, 70000, 3])", "pad",
+       "pad_to_shape: 'image' would become larger than 2147483648 values: shape (70000, 70000, 3)"},
+      {"value_range|randaug", "randaug",
+       "randaug: 'image' must be uint8, is Float: put this op before value_range and the like"},
+      {"concat(['image', 'label'])", "concat",
+       "concat: 'label' has shape () and type Long, which do not fit 'image' with (20, 30, 3) and "
+       "Byte"},
+      {"concat(['label', 'label'])", "concat", "concat: 'label' has shape (), so no axis -1"},
+      {"choice(key='label')", "choice", "choice: 'label' is a single number, not a list"},
+      {"squeeze_last_dim", "squeeze",
+       "squeeze_last_dim: 'image' must have a last dimension of 1, has shape (20, 30, 3)"},
+      {"lower(key='label')", "lower",
+       "lower: 'label' must be text (1-d or 2-d uint8), has shape () and type Long"},
+      {"lookup('none.txt', key='label')", "lookup",
+       "lookup: 'label' must be text (1-d or 2-d uint8), has shape () and type Long"},
+      {"strfmt('{labels}')", "strfmt",
+       "strfmt: no key 'labels' in the example; it has: image, label"},
+      {"strfmt('{image}')", "strfmt",
+       "strfmt: 'image' must be text or at most 1000 numbers, has shape (20, 30, 3) and type Byte"},
+      {"clip_i1k_label_names(key='image')", "clip",
+       "clip_i1k_label_names: 'image' must be one number or a list of them, has 3 dimensions"},
+      {"value_range|i21k_label_names(key='image')", "i21k",
+       "i21k_label_names: 'image' must be class numbers, is Float"},
+      {"coco_captions", "coco",
+       "coco_captions: no key 'captions/text' in the example; it has: image, label"},
+      {"decode_jpeg_and_inception_crop", "decode",
+       "decode_jpeg_and_inception_crop: 'image' must be encoded bytes (1-d uint8), has shape (20, "
+       "30, 3) and type Byte"},
   };
   for (const Wrong& wrong : all) {
     CAPTURE(wrong.pp);
@@ -164,6 +238,16 @@ TEST_CASE("what is wrong with one example is a data error") {
        "pad_to_shape: shape (20, 30, 3) is larger than the shape to pad to, (20, 30, 1)"},
       {"reshape([7, -1])", "reshape: shape (20, 30, 3) has 1800 values, which do not fit (7, -1)"},
       {"onehot(3, key='label')", "onehot: 'label' is 3, must be within 0 .. 2"},
+      {"reshape([4000000000, 4000000000, 4000000000])",
+       "reshape: shape (20, 30, 3) has 1800 values, which do not fit (4000000000, 4000000000, "
+       "4000000000)"},
+      {"reshape([0, -1])", "reshape: shape (20, 30, 3) has 1800 values, which do not fit (0, -1)"},
+      {"choice(21, key='image')", "choice: 'image' has 20 entries, 21 are needed"},
+      {"choice([25, 30], key='image')", "choice: 'image' has 20 entries, 25 are needed"},
+      {"reshape([30, 60])|choice(key=['image', 'image'])|copy('image', 'x')|choice(2, ['x', "
+       "'image'])"
+       "|choice(inkey='x', outkey='y')|choice(3, 'x')",
+       "choice: 'x' has 2 entries, 3 are needed"},
       {"resize_small(65536)",
        "resize_small: an image of 20x30 would become 65536x98304; the limits are 1 .. 65536 a side "
        "and 268435456 pixels"},
@@ -177,6 +261,21 @@ TEST_CASE("what is wrong with one example is a data error") {
         "268435456 pixels");
   CHECK(run_error(Exit::data, "resize(8)", image_of({0, 30, 3})) ==
         "resize: the image is empty: shape (0, 30, 3)");
+  CHECK(run_error(Exit::usage, "randaug", image_of({8, 8, 1})) ==
+        "t.yaml:3:9: error: randaug: 'image' must have 3 channels, has 1");
+  CHECK(run_error(Exit::data, "clip_i1k_label_names", {{"label", at::full({}, 1000, at::kLong)}}) ==
+        "clip_i1k_label_names: 'label' is 1000, must be within 0 .. 999");
+  CHECK(run_error(Exit::data, "i21k_label_names", {{"label", at::full({2}, -1, at::kLong)}}) ==
+        "i21k_label_names: 'label' is -1, must be within 0 .. 21842");
+  CHECK(run_error(Exit::data, "choice(key='x')", {{"x", at::zeros({0, 2})}}) ==
+        "choice: 'x' has 0 entries, 1 are needed");
+  CHECK(run_error(Exit::data, "choice(key=['x', 'y'])",
+                  {{"x", at::zeros({3})}, {"y", at::zeros({2})}}) ==
+        "choice: 'x' has 3 entries, but 'y' has 2");
+  CHECK(run_error(Exit::usage, "setdefault('x', 0.5)", {{"x", at::zeros({0}, at::kLong)}}) ==
+        "t.yaml:3:9: error: setdefault: 'x' is empty and of type Long, which can't hold 0.5");
+  CHECK(run_error(Exit::usage, "setdefault('x', 'a')", {{"x", at::zeros({0})}}) ==
+        "t.yaml:3:9: error: setdefault: 'x' is empty and of type Float, which can't hold a text");
   const Example list = {{"labels", at::tensor({1, -1}, at::kLong)}};
   CHECK(run_error(Exit::data, "onehot(3)", list) ==
         "onehot: 'labels' is -1, must be within 0 .. 2");

@@ -77,8 +77,13 @@ TEST_CASE("golden general ops") {
       {"drop", {"b", "z"}},
       {"pad_to_shape", {"x", "y"}},
       {"pad_to_shape_both", {"x"}},
-      {"reshape", {"x"}}};
+      {"concat", {"a", "b", "c"}},
+      {"reshape", {"x"}},
+      {"setdefault", {"x", "y"}}};
   const auto all = strings();
+  for (const auto& [key, pp] : all) {
+    if (key.starts_with("general/")) CHECK(keys.contains(key.substr(8)));
+  }
   for (const auto& [name, expected_keys] : keys) {
     const std::string pp = all.at("general/" + name);
     CAPTURE(name, pp);

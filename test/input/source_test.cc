@@ -183,9 +183,10 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
 
 TEST_CASE("--synthetic takes the place of any source", "[source]") {
   const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
-  // A name only TFDS knows: encoded 256x256 colour, with room for its slices.
+  // A name only TFDS knows: encoded 256x256 colour, as many as published.
   const auto imagenet = open_data("{name: imagenet2012, split: 'train[51200:]', data_dir: x}", env);
-  CHECK(imagenet->size() == 1024);
+  CHECK(imagenet->size() == 1281167 - 51200);
+  CHECK(open_data("{name: anything, split: 'train[51200:]'}", env)->size() == 1024);
   CHECK(decode_jpeg({imagenet->read(3).at("image").const_data_ptr<uint8_t>(),
                      static_cast<size_t>(imagenet->read(3).at("image").numel())},
                     3, true)
@@ -193,6 +194,12 @@ TEST_CASE("--synthetic takes the place of any source", "[source]") {
   CHECK(open_data("{name: imagenet2012, split: 'minival[:99%]'}", env)->size() == 1014);
   CHECK(open_data("{name: cifar, split: 'train[:45000]', data_dir: x}", env)->size() == 45000);
   CHECK(open_data("{name: cifar, split: 'train[45000:]', data_dir: x}", env)->size() == 10000);
+  DataEnv large = env;
+  large.source.least = 4096;
+  CHECK(open_data("{name: anything, split: 'train[:99%]'}", large)->size() >= 4096);
+  CHECK(open_data("{name: imagenet2012_real, split: validation}", env)
+            ->read(7)
+            .contains("real_label"));
   // Keys are read as ever.
   CHECK_THAT(open_error("{name: cifar, data_dir: x, clases: 10}", env),
              Catch::Contains("'clases'"));

@@ -10,20 +10,11 @@ namespace {
 class InceptionCrop : public ImageOp {
  public:
   explicit InceptionCrop(const Config& args)
-      : ImageOp("inception_crop"), size_(maybe_size(args, "size")) {
-    const auto area_min = args.get<double>("area_min", 5);
-    const auto area_max = args.get<double>("area_max", 100);
-    kind_ = read_resize_kind(args, "bilinear", false);
+      : ImageOp("inception_crop"),
+        size_(maybe_size(args, "size")),
+        range_(read_crop_area(args)),
+        kind_(read_resize_kind(args, "bilinear", false)) {
     keys_ = InOut(args);
-    if (!(area_max > 0 && area_max <= 100)) {
-      args.problem("area_max",
-                   fmt::format("must be above 0 and at most 100 (percent), got {}", area_max));
-    } else if (!(area_min >= 0 && area_min <= area_max)) {
-      args.problem("area_min", fmt::format("must be within 0 .. area_max = {} (percent), got {}",
-                                           area_max, area_min));
-    }
-    range_.area_min = area_min / 100;
-    range_.area_max = area_max / 100;
   }
 
   // Without a size the windows differ from image to image.
@@ -54,8 +45,8 @@ class InceptionCrop : public ImageOp {
   }
 
   const std::optional<Size> size_;
-  ResizeKind kind_;
-  CropRange range_;
+  const CropRange range_;
+  const ResizeKind kind_;
 };
 
 const Register<Op, InceptionCrop> registered("inception_crop");

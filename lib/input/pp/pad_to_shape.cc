@@ -66,10 +66,14 @@ class PadToShape : public TensorOp {
     for (const int64_t side : shape_) {
       if (side < -1)
         args.problem("shape", fmt::format("sides must be -1 (as it is) or more, got {}", side));
+      if (side > kLargest)
+        args.problem("shape", fmt::format("sides must be at most {}, got {}", kLargest, side));
     }
   }
 
  private:
+  static constexpr int64_t kLargest = int64_t{1} << 31;  // values
+
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
     const at::IntArrayRef shape = x.sizes().slice(batched ? 1 : 0);
     if (shape.size() != shape_.size()) {
@@ -92,23 +96,36 @@ class PadToShape : public TensorOp {
       }
       add(shape[d], side, where_ == "after" ? 0 : where_ == "before" ? missing : missing / 2);
     }
+    check_size(layout.out);
     const at::IntArrayRef shape_out = at::IntArrayRef(layout.out).slice(batched ? 0 : 1);
     const at::Tensor in = x.contiguous();
     at::Tensor out = at::empty(shape_out, in.options());
     merge_whole_dimensions(layout);
-    AT_DISPATCH_ALL_TYPES_AND(at::kBool, in.scalar_type(), "pad_to_shape", [&] {
-      scalar_t* values = out.mutable_data_ptr<scalar_t>();
-      std::fill(values, values + out.numel(), pad_value<scalar_t>());
-      if (in.numel() > 0) paste(layout, 0, in.const_data_ptr<scalar_t>(), values);
-    });
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kHalf, at::kBFloat16, in.scalar_type(),
+                               "pad_to_shape", [&] {
+                                 scalar_t* values = out.mutable_data_ptr<scalar_t>();
+                                 std::fill(values, values + out.numel(), pad_value<scalar_t>());
+                                 if (in.numel() > 0)
+                                   paste(layout, 0, in.const_data_ptr<scalar_t>(), values);
+                               });
     return out;
+  }
+
+  void check_size(const std::vector<int64_t>& sides) const {
+    double values = 1;
+    for (const int64_t side : sides) values *= static_cast<double>(side);
+    if (values > static_cast<double>(kLargest)) {
+      throw misuse(fmt::format("would become larger than {} values: shape {}", kLargest,
+                               shape_text(shape_)));
+    }
   }
 
   template <class T>
   T pad_value() const {
-    if constexpr (!std::is_floating_point_v<T>) {
-      const auto least = static_cast<double>(std::numeric_limits<T>::min());
-      const auto most = static_cast<double>(std::numeric_limits<T>::max());
+    if constexpr (std::is_integral_v<T>) {
+      // What a double holds exactly, and T does.
+      const auto least = std::max<double>(std::numeric_limits<T>::min(), -0x1p53);
+      const auto most = std::min<double>(std::numeric_limits<T>::max(), 0x1p53);
       if (pad_value_ != std::floor(pad_value_) || pad_value_ < least || pad_value_ > most) {
         throw misuse(fmt::format("can't be padded with {}, which its type {} can't hold",
                                  pad_value_, c10::toString(c10::CppTypeToScalarType<T>::value)));

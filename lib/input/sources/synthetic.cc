@@ -30,7 +30,10 @@ class Synthetic : public Source {
       : Synthetic(read_form(config), {"test", "train", "val", "validation"}, env) {}
 
   std::vector<std::string> splits() const override { return splits_; }
-  int64_t size(size_t split) const override { return form_.size; }
+  int64_t size(size_t split) const override {
+    const auto known = form_.split_sizes.find(splits_.at(split));
+    return known == form_.split_sizes.end() ? form_.size : known->second;
+  }
   bool is_array() const override { return !form_.encoded; }
   SyntheticForm synthetic_form() const override { return form_; }
 
@@ -39,7 +42,7 @@ class Synthetic : public Source {
     const uint64_t stream = seed_ ^ hash64(splits_.at(split));
     at::Tensor image = draw(Rng(stream, Purpose::synthetic, index), label);
     if (form_.encoded) image = encode_jpeg(image, kJpegQuality);
-    return {{"image", image}, {"label", at::full({}, label, at::kLong)}};
+    return {{"image", image}, {form_.label, at::full({}, label, at::kLong)}};
   }
 
  private:
