@@ -6,11 +6,31 @@
 #include "app/commands.h"
 #include "lib/evals/evaluator.h"
 #include "lib/model/loss.h"
+#include "lib/model/model.h"
+#include "lib/model/variants.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/schedule.h"
 #include "lib/util/text.h"
 
 namespace bv {
+namespace {
+
+// Below a model its variants with their numbers of parameters.
+void print_variants(const std::string& model) {
+  const MetaDevice guard;  // takes no memory
+  std::vector<NamedVariant> variants = variants_of(model);
+  if (variants.empty()) variants.push_back({"default", "{}"});
+  for (const NamedVariant& variant : variants) {
+    const auto made = Model::Registry::make(
+        model, parse_config(variant.yaml, model), Place(),
+        ModelEnv{/*num_classes=*/1000, /*height=*/224, /*width=*/224, /*channels=*/3});
+    int64_t count = 0;
+    for (const auto& [name, parameter] : named_parameters(*made)) count += parameter.numel();
+    std::printf("  %-12s %14s parameters\n", variant.name.c_str(), human_count(count).c_str());
+  }
+}
+
+}  // namespace
 
 Exit list_command(const std::string& kind) {
   const std::map<std::string, std::function<std::vector<std::string>()>> kinds = {
@@ -25,7 +45,11 @@ Exit list_command(const std::string& kind) {
     for (const auto& [name, list] : kinds) known.push_back(name);
     throw Error(Exit::usage, "--list", unknown_name_message("kind", kind, known));
   }
-  for (const std::string& name : found->second()) std::printf("%s\n", name.c_str());
+  if (kind == "models") std::printf("# parameters with images of 224x224x3 and 1000 classes\n");
+  for (const std::string& name : found->second()) {
+    std::printf("%s\n", name.c_str());
+    if (kind == "models") print_variants(name);
+  }
   return Exit::ok;
 }
 

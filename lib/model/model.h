@@ -3,12 +3,14 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/config/registry.h"
@@ -31,7 +33,8 @@ enum class Precision { float32, bf16 };
 struct Pass {
   bool train = false;
   Precision precision = Precision::float32;
-  Features* features = nullptr;  // collects named activations where set
+  Features* features = nullptr;                      // collects named activations where set
+  const std::vector<std::string>* wanted = nullptr;  // of them, where set, only these
   // Random numbers of the training step: the mask of the k-th dropout of a pass is drawn from
   // (seed, step, k, element).
   uint64_t seed = 0;
@@ -40,8 +43,12 @@ struct Pass {
   // Multiply-accumulates of dense, conv and attention layers are added here where set.
   double* macs = nullptr;
 
+  bool wants(std::string_view name) const {
+    return features &&
+           (!wanted || std::find(wanted->begin(), wanted->end(), name) != wanted->end());
+  }
   void keep(const char* name, const at::Tensor& value) {
-    if (features) (*features)[name] = value;
+    if (wants(name)) (*features)[name] = value;
   }
 };
 

@@ -12,23 +12,35 @@ namespace bv {
 namespace {
 
 // The settings behind the file: the leaves' shapes tell them.
-constexpr const char* kVit =
-    "{variant: S, patch_size: [16, 16], depth: 1, pool_type: map, rep_size: true, head_zeroinit: "
-    "false}";
+struct Setting {
+  const char* prefix;  // of the file's keys
+  const char* model;
+  const char* yaml;
+};
+constexpr Setting kSettings[] = {
+    {"vit/", "vit",
+     "{variant: S, patch_size: [16, 16], depth: 1, pool_type: map, rep_size: true, head_zeroinit: "
+     "false}"},
+    {"mixer/", "mlp_mixer", "{variant: S/16, num_blocks: 1}"},
+    {"bit/", "bit", "{depth: [1, 1]}"},
+    {"bit_paper/", "bit_paper", "{depth: [1, 1], head_zeroinit: false}"},
+};
 
-TEST_CASE("vit: every parameter starts as the reference's does") {
+TEST_CASE("every parameter starts as the reference's does") {
+  const Setting setting = GENERATE(from_range(std::begin(kSettings), std::end(kSettings)));
+  const std::string prefix = setting.prefix;
   const std::string name = golden_file("models/init_stats.json");
   if (name.empty()) return;
   std::ifstream file(name);
   const nlohmann::json golden = nlohmann::json::parse(file);
-  const auto model =
-      Model::Registry::make("vit", parse_config(kVit, "vit"), Place(), ModelEnv{100, 64, 64, 3});
+  const auto model = Model::Registry::make(setting.model, parse_config(setting.yaml, setting.model),
+                                           Place(), ModelEnv{100, 64, 64, 3});
   init_parameters(*model, 5, std::nullopt);
   size_t seen = 0;
   for (const auto& [path, parameter] : named_parameters(*model)) {
-    INFO(path);
-    REQUIRE(golden.contains("vit/" + path));
-    const nlohmann::json& leaf = golden["vit/" + path];
+    INFO(prefix << path);
+    REQUIRE(golden.contains(prefix + path));
+    const nlohmann::json& leaf = golden[prefix + path];
     REQUIRE(parameter.sizes().vec() == leaf["shape"].get<std::vector<int64_t>>());
     const double stddev = leaf["std"], low = leaf["min"], high = leaf["max"];
     const auto n = static_cast<double>(parameter.numel());
@@ -49,7 +61,7 @@ TEST_CASE("vit: every parameter starts as the reference's does") {
     CHECK(values.max().item<double>() <= slack * high);
   }
   size_t known = 0;
-  for (const auto& [key, leaf] : golden.items()) known += key.starts_with("vit/");
+  for (const auto& [key, leaf] : golden.items()) known += key.starts_with(prefix);
   CHECK(seen == known);
 }
 

@@ -2,94 +2,24 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "lib/ckpt/npz.h"
-#include "lib/model/loss.h"
 #include "lib/model/model.h"
-#include "test/model/golden.h"
+#include "test/models/golden_case.h"
 
 namespace bv {
 namespace {
-
-struct Case {
-  std::unique_ptr<Model> model;
-  nlohmann::json about;
-  NamedTensors io;
-};
-
-Case load_case(const std::string& name) {
-  Case made;
-  std::ifstream file(golden_file("models/models.json"));
-  made.about = nlohmann::json::parse(file).at(name);
-  made.io = read_npz(golden_file("models/" + name + ".io.npz"));
-  const Config config = parse_config(made.about.at("model").dump(), name);
-  const auto image = made.about.at("image").get<std::vector<int64_t>>();
-  made.model =
-      Model::Registry::make(made.about.at("model_name"), config, Place(),
-                            ModelEnv{made.about.at("num_classes"), image[1], image[2], image[3]});
-
-  NamedTensors weights = read_npz(golden_file("models/" + name + ".ckpt.npz"), "params/");
-  int64_t count = 0;
-  for (auto& [path, parameter] : named_parameters(*made.model)) {
-    INFO(path);
-    REQUIRE(weights.count(path) == 1);
-    REQUIRE(weights.at(path).sizes() == parameter.sizes());
-    parameter.detach().copy_(weights.at(path));
-    weights.erase(path);
-    count += parameter.numel();
-  }
-  CHECK(weights.empty());
-  CHECK(count == made.about.at("num_params").get<int64_t>());
-  return made;
-}
-
-// max|a - b| within atol * max|b|, plus rtol.
-void check_output(const at::Tensor& ours, const at::Tensor& golden) {
-  CHECK(close(ours, golden, 1e-5, 2e-5 * golden.abs().max().item<double>()));
-}
 
 TEST_CASE("vit: logits, activations, loss and gradients are the reference's") {
   const std::string name =
       GENERATE("vit_gap_learn_rep", "vit_tok_learn", "vit_map_learn", "vit_gap_sincos_nonsquare",
                "vit_0_sincos_rep48", "vit_scan_tok", "vit_tok_square");
-  if (golden_file("models/" + name + ".io.npz").empty()) return;
-  INFO(name);
-  const Case loaded = load_case(name);
-  Features features;
-  Pass pass;
-  pass.train = true;
-  pass.features = &features;
-  const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
-  check_output(logits, loaded.io.at("logits"));
-  check_output(features.at("pre_logits"), loaded.io.at("pre_logits"));
-  double gradients = 0;
-  for (const auto& [path, golden] : loaded.io) {
-    INFO(path);
-    if (path.starts_with("out/")) {
-      REQUIRE(features.count(path.substr(4)) == 1);
-      check_output(features.at(path.substr(4)), golden);
-    } else if (path.starts_with("grad/")) {
-      gradients += golden.to(at::kDouble).square().sum().item<double>();
-    }
-  }
-
-  const auto loss = Loss::Registry::make(loaded.about.at("loss"), Config(), Place());
-  const at::Tensor mean = (*loss)(logits, loaded.io.at("labels")).mean();
-  CHECK(close(mean, loaded.io.at("loss"), 3e-6, 0));
-  mean.backward();
-  for (const auto& [path, parameter] : named_parameters(*loaded.model)) {
-    INFO(path);
-    REQUIRE(parameter.grad().defined());
-    CHECK(close(parameter.grad(), loaded.io.at("grad/" + path), 0, 3e-6 * std::sqrt(gradients)));
-  }
+  check_golden_case(name);
 }
 
 TEST_CASE("vit: dtype_mm bfloat16 has the reference's logits, whatever the precision asked for") {
   if (golden_file("models/vit_gap_bf16.io.npz").empty()) return;
-  const Case loaded = load_case("vit_gap_bf16");
+  const GoldenCase loaded = load_golden_case("vit_gap_bf16");
   const c10::InferenceMode inference;
   Pass pass;
   const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
@@ -102,7 +32,7 @@ TEST_CASE("vit: dtype_mm bfloat16 has the reference's logits, whatever the preci
 
 TEST_CASE("vit: precision bf16 is near float32 and keeps the residual stream in float32") {
   if (golden_file("models/vit_map_learn.io.npz").empty()) return;
-  const Case loaded = load_case("vit_map_learn");
+  const GoldenCase loaded = load_golden_case("vit_map_learn");
   Features features;
   Pass pass;
   pass.precision = Precision::bf16;
@@ -206,6 +136,87 @@ TEST_CASE("vit: dropout acts in training only and repeats with the step") {
   CHECK(logits(false, 1).equal(logits(false, 2)));
 }
 
+// Values and gradients of a training step, in the order of named_parameters.
+std::vector<at::Tensor> train_once(const std::string& yaml, int64_t height, int64_t width) {
+  const Config config = parse_config(yaml, "vit.yaml");
+  const auto model = Model::Registry::make("vit", config, Place(), ModelEnv{10, height, width, 3});
+  throw_problems(config);
+  init_parameters(*model, 1, std::nullopt);
+  Pass pass;
+  pass.train = true;
+  pass.seed = 3;
+  pass.step = 5;
+  const at::Tensor image =
+      at::randn({2, height, width, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  const at::Tensor logits = model->forward(image, pass);
+  logits.square().sum().backward();
+  std::vector<at::Tensor> all = {logits.detach()};
+  for (const auto& [name, parameter] : named_parameters(*model)) all.push_back(parameter.grad());
+  return all;
+}
+
+TEST_CASE("vit: remat_policy changes no value and no gradient") {
+  for (const std::string scan : {"false", "true"}) {
+    for (const std::string more : {"", ", dtype_mm: bfloat16", ", pool_type: map"}) {
+      const auto with = [&](const std::string& policy) {
+        return train_once("{variant: mu/8, depth: 3, dropout: 0.2, head_zeroinit: false, scan: " +
+                              scan + more + ", remat_policy: " + policy + "}",
+                          32, 32);
+      };
+      const auto plain = with("none"), again = with("nothing_saveable");
+      INFO("scan " << scan << more);
+      REQUIRE(plain.size() == again.size());
+      for (size_t i = 0; i < plain.size(); ++i) CHECK(plain[i].equal(again[i]));
+      const auto all = with("everything_saveable");
+      for (size_t i = 0; i < plain.size(); ++i) CHECK(plain[i].equal(all[i]));
+    }
+  }
+}
+
+TEST_CASE("vit: scan's stacked parameters give what separate blocks give") {
+  auto blocks = build("{variant: mu/8, depth: 3, head_zeroinit: false}");
+  auto scan = build("{variant: mu/8, depth: 3, head_zeroinit: false, scan: true}");
+  init_parameters(*scan, 1, std::nullopt);
+  const auto stacked = named_parameters(*scan);
+  const std::map<std::string, at::Tensor> all(stacked.begin(), stacked.end());
+  for (auto& [name, parameter] : named_parameters(*blocks)) {
+    INFO(name);
+    const std::string prefix = "Transformer/encoderblock_";
+    if (!name.starts_with(prefix)) {
+      parameter.detach().copy_(all.at(name).detach());
+      continue;
+    }
+    const size_t slash = name.find('/', prefix.size());
+    const int64_t layer = std::stoll(name.substr(prefix.size(), slash - prefix.size()));
+    parameter.detach().copy_(
+        all.at("Transformer/encoderblock" + name.substr(slash)).detach().select(0, layer));
+  }
+  const c10::InferenceMode inference;
+  const at::Tensor image = at::randn({2, 32, 32, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  Pass pass;
+  CHECK(scan->forward(image, pass).equal(blocks->forward(image, pass)));
+}
+
+TEST_CASE("vit: patches and images need not be square") {
+  const Config config = parse_config("{variant: mu, patch_size: [4, 6], pool_type: tok}", "v");
+  const auto model = Model::Registry::make("vit", config, Place(), ModelEnv{10, 18, 25, 3});
+  init_parameters(*model, 1, std::nullopt);
+  const at::Tensor image = at::randn({2, 18, 25, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  const c10::InferenceMode inference;
+  Features features;
+  Pass pass;
+  pass.features = &features;
+  model->forward(image, pass);
+  std::map<std::string, at::Tensor> p;
+  for (const auto& [name, parameter] : named_parameters(*model)) p[name] = parameter;
+  CHECK(p.at("pos_embedding").sizes() == at::IntArrayRef({1, 16, 32}));
+  const at::Tensor conv =
+      at::conv2d(image.permute({0, 3, 1, 2}), p.at("embedding/kernel").permute({3, 2, 0, 1}),
+                 p.at("embedding/bias"), {4, 6});
+  CHECK(at::allclose(features.at("stem"), conv.permute({0, 2, 3, 1}), 1e-4, 1e-5));
+  CHECK(features.at("logits_2d").sizes() == at::IntArrayRef({2, 4, 4, 10}));
+}
+
 TEST_CASE("vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
     try {
@@ -239,9 +250,10 @@ TEST_CASE("vit: bad keys are named with their place") {
       error("pool_type: max") ==
       "vit.yaml:1:12: error: pool_type: expected one of gap, map, tok, 0, none, got 'max' (did you "
       "mean 'map'?)");
-  CHECK(error("remat_policy: everything_saveable") ==
-        "vit.yaml:1:15: error: remat_policy: expected one of nothing_saveable, none, got "
-        "'everything_saveable' (did you mean 'nothing_saveable'?)");
+  CHECK(
+      error("remat_policy: nothing_savable") ==
+      "vit.yaml:1:15: error: remat_policy: expected one of nothing_saveable, everything_saveable, "
+      "none, got 'nothing_savable' (did you mean 'nothing_saveable'?)");
 }
 
 }  // namespace

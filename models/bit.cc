@@ -1,0 +1,102 @@
+// bit: the ResNet V1 (post-activation) with group normalisation and weight standardisation of
+// big_vision's models/bit.py (reference section 9.3). For the published BiT weights see bit_paper.
+//
+//   depth  50   26 | 50 | 101 | 152 | 200, or a list of units, one a stage
+//   width  1.0  the root has int(64 * width) channels, a multiple of 32
+//
+// Paddings are TensorFlow's SAME: with stride 2 and even sizes one more at the right and the
+// bottom. gn3 of each unit and the head's kernel start at zero, convolutions LeCun normal.
+// Features (n, h, w, c): stem, stage<i> from 1, pre_logits_2d, logits_2d; pre_logits, logits.
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include "lib/model/resnet.h"
+
+namespace bv {
+namespace {
+
+struct Unit {
+  StdConv conv1, conv2, conv3;
+  GroupNorm gn1, gn2, gn3;
+  StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
+  GroupNorm gn_proj;
+
+  // x (n, c, h, w) float32 to the same with 4 * nmid channels
+  at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
+    const at::Tensor shortcut =
+        conv_proj.kernel.defined() ? gn_proj(conv_proj(x, pass)).to(at::kFloat) : x;
+    at::Tensor y = at::relu(gn1(conv1(x, pass)));
+    y = at::relu(gn2(conv2(y, pass)));
+    return at::relu(shortcut + gn3(conv3(y, pass)));
+  }
+};
+
+class Bit : public Model {
+ public:
+  Bit(const Config& config, const ModelEnv& env) {
+    const ResnetShape shape = read_resnet_shape(config);
+    root_ = add_conv("conv_root", 7, env.channels, shape.width, 2);
+    gn_root_ = add_norm("gn_root", shape.width);
+    int64_t channels = shape.width;
+    for (size_t i = 0; i < shape.blocks.size(); ++i) {
+      const int64_t nmid = shape.width << i;
+      std::vector<Unit> units;
+      for (int64_t j = 0; j < shape.blocks[i]; ++j) {
+        units.push_back(add_unit(fmt::format("block{}/unit{}/", i + 1, j + 1), channels, nmid,
+                                 /*stride=*/i > 0 && j == 0 ? 2 : 1));
+        channels = 4 * nmid;
+      }
+      stages_.push_back(std::move(units));
+    }
+    if (env.num_classes > 0) head_ = Dense::add(*this, "head", channels, env.num_classes, zeros());
+  }
+
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    at::Tensor x = at::relu(gn_root_(root_(image.permute({0, 3, 1, 2}), pass)));
+    x = max_pool_same(x).to(at::kFloat);
+    pass.keep("stem", channels_last_view(x));
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      for (const Unit& unit : stages_[i]) x = unit(x, pass);
+      if (pass.features) {
+        pass.keep(fmt::format("stage{}", i + 1).c_str(), channels_last_view(x));
+      }
+    }
+    return resnet_head(x, head_, pass);
+  }
+
+ private:
+  StdConv add_conv(const std::string& name, int64_t size, int64_t in, int64_t out, int64_t stride) {
+    return StdConv::add(*this, name, size, in, out, stride, StdConv::Rule::bit,
+                        StdConv::Padding::same);
+  }
+  GroupNorm add_norm(const std::string& name, int64_t channels) {
+    return GroupNorm::add(*this, name, channels, kResnetGroups);
+  }
+
+  Unit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
+    const int64_t out = 4 * nmid;
+    Unit unit;
+    unit.conv1 = add_conv(name + "conv1", 1, in, nmid, 1);
+    unit.gn1 = add_norm(name + "gn1", nmid);
+    unit.conv2 = add_conv(name + "conv2", 3, nmid, nmid, stride);
+    unit.gn2 = add_norm(name + "gn2", nmid);
+    unit.conv3 = add_conv(name + "conv3", 1, nmid, out, 1);
+    unit.gn3 = {add_parameter(name + "gn3/scale", {out}, zeros()),
+                add_parameter(name + "gn3/bias", {out}, zeros()), kResnetGroups};
+    if (in == out && stride == 1) return unit;
+    unit.conv_proj = add_conv(name + "conv_proj", 1, in, out, stride);
+    unit.gn_proj = add_norm(name + "gn_proj", out);
+    return unit;
+  }
+
+  StdConv root_;
+  GroupNorm gn_root_;
+  std::vector<std::vector<Unit>> stages_;
+  Dense head_;
+};
+
+const Register<Model, Bit> registered("bit");
+const RegisterVariants variants("bit", resnet_variants());
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,121 @@
+// bit_paper: the ResNet V2 (pre-activation) with group normalisation and weight standardisation of
+// Kolesnikov et al., "Big Transfer", 2020, which takes the published BiT weights: big_vision's
+// models/bit_paper.py (reference section 9.4).
+//
+//   depth         50    26 | 50 | 101 | 152 | 200, or a list of units, one a stage
+//   width         1     the root has int(64 * width) channels, a multiple of 32
+//   head_zeroinit true  else the head's kernel starts LeCun normal, as convolutions do
+//
+// Paddings are the same on each side. Features (n, h, w, c): stem, stage<i>/unit<NN> from 1 and 01,
+// norm_pre_head, pre_logits_2d, logits_2d; pre_logits, logits.
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include "lib/model/resnet.h"
+
+namespace bv {
+namespace {
+
+// Group normalisation with eps 1e-5.
+struct PaperNorm {
+  at::Tensor scale, bias;  // (1, 1, 1, c)
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    return at::group_norm(x, kResnetGroups, scale.flatten(), bias.flatten(), 1e-5);
+  }
+};
+
+struct Unit {
+  PaperNorm gn1, gn2, gn3;
+  StdConv conv1, conv2, conv3;
+  StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
+
+  // x (n, c, h, w) float32 to the same with 4 * nmid channels
+  at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
+    at::Tensor y = at::relu(gn1(x));
+    const at::Tensor shortcut = conv_proj.kernel.defined() ? conv_proj(y, pass) : x;
+    y = at::relu(gn2(conv1(y, pass)));
+    y = at::relu(gn3(conv2(y, pass)));
+    return shortcut.to(at::kFloat) + conv3(y, pass);
+  }
+};
+
+class BitPaper : public Model {
+ public:
+  BitPaper(const Config& config, const ModelEnv& env) {
+    const ResnetShape shape = read_resnet_shape(config);
+    root_ = add_conv("root_block/conv_root", 7, env.channels, shape.width, 2);
+    int64_t channels = shape.width;
+    for (size_t i = 0; i < shape.blocks.size(); ++i) {
+      const int64_t nmid = shape.width << i;
+      std::vector<Unit> units;
+      for (int64_t j = 0; j < shape.blocks[i]; ++j) {
+        units.push_back(add_unit(fmt::format("block{}/unit{:02}/", i + 1, j + 1), channels, nmid,
+                                 /*stride=*/i > 0 && j == 0 ? 2 : 1));
+        channels = 4 * nmid;
+      }
+      stages_.push_back(std::move(units));
+    }
+    norm_ = add_norm("norm-pre-head", channels);
+    const bool zero = config.get<bool>("head_zeroinit", true);
+    if (env.num_classes > 0) {
+      head_ = Dense::add(*this, "head", channels, env.num_classes,
+                         zero ? zeros() : lecun_normal(channels));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    at::Tensor x = root_(image.permute({0, 3, 1, 2}), pass);
+    x = at::max_pool2d(x, {3, 3}, {2, 2}, /*padding=*/{1, 1}).to(at::kFloat);
+    pass.keep("stem", channels_last_view(x));
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      for (size_t j = 0; j < stages_[i].size(); ++j) {
+        x = stages_[i][j](x, pass);
+        if (pass.features) {
+          pass.keep(fmt::format("stage{}/unit{:02}", i + 1, j + 1).c_str(), channels_last_view(x));
+        }
+      }
+    }
+    x = norm_(x);
+    pass.keep("norm_pre_head", channels_last_view(x));
+    return resnet_head(at::relu(x), head_, pass);
+  }
+
+ private:
+  StdConv add_conv(const std::string& name, int64_t size, int64_t in, int64_t out, int64_t stride) {
+    return StdConv::add(*this, name, size, in, out, stride, StdConv::Rule::bit_paper,
+                        StdConv::Padding::symmetric);
+  }
+  PaperNorm add_norm(const std::string& name, int64_t channels) {
+    return {add_parameter(name + "/scale", {1, 1, 1, channels}, ones()),
+            add_parameter(name + "/bias", {1, 1, 1, channels}, zeros())};
+  }
+
+  Unit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
+    const int64_t out = 4 * nmid;
+    Unit unit;
+    unit.gn1 = add_norm(name + "gn1", in);
+    if (in != out || stride != 1) {
+      unit.conv_proj = add_conv(name + "conv_proj", 1, in, out, stride);
+    }
+    unit.conv1 = add_conv(name + "conv1", 1, in, nmid, 1);
+    unit.gn2 = add_norm(name + "gn2", nmid);
+    unit.conv2 = add_conv(name + "conv2", 3, nmid, nmid, stride);
+    unit.gn3 = add_norm(name + "gn3", nmid);
+    unit.conv3 = add_conv(name + "conv3", 1, nmid, out, 1);
+    return unit;
+  }
+
+  StdConv root_;
+  std::vector<std::vector<Unit>> stages_;
+  PaperNorm norm_;
+  Dense head_;
+};
+
+const Register<Model, BitPaper> registered("bit_paper");
+const RegisterVariants variants("bit_paper", resnet_variants());
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,226 @@
+// flexi_vit: FlexiViT, a ViT whose patch size follows from how many tokens are asked for:
+// big_vision's models/proj/flexi/vit.py (reference section 9.6; Beyer et al., "FlexiViT", 2023).
+// The parameters are vit's; forward resizes the patch kernel (pseudo-inverse of a bilinear resize)
+// and the position embedding (linear) to what an image and `seqhw` ask for.
+//
+//   variant, width, depth, mlp_dim, num_heads   as vit's
+//   patch_size    [32, 32]  rows, columns of the stored kernel
+//   posemb_size   [7, 7]    rows, columns of the stored position embedding
+//   posemb        learn     learn | sincos2d
+//   pool_type     gap       gap | map | tok
+//   head_zeroinit true      else the head's kernel starts LeCun normal
+//   seqhw         none      tokens per side: patches of (height / seqhw, width / seqhw) pixels;
+//                           none: patches of patch_size
+//   flexi         none      {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}: in training each step
+//                           draws its seqhw from v with weights p (default: equal; below 0 count
+//                           as 0). The reference has this beside the model
+//
+// Features: as vit's.
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "lib/model/patches.h"
+#include "lib/model/resample.h"
+#include "lib/model/transformer.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+namespace {
+
+// How an image is cut, and what resizes the parameters to that; undefined: nothing to resize.
+struct Grid {
+  int64_t patch_height, patch_width;
+  at::Tensor kernel_rows, kernel_columns;
+  at::Tensor posemb_rows, posemb_columns;
+};
+
+// `flexi.seqhw`: values and the cumulated weights.
+struct Choice {
+  std::vector<int64_t> values;
+  std::vector<double> cumulated;
+
+  int64_t draw(uint64_t seed, int64_t step) const {
+    Rng rng(hash64(fmt::format("{}/flexi.seqhw", seed)), Purpose::dropout,
+            static_cast<uint64_t>(step));
+    const double at = rng.uniform() * cumulated.back();
+    const auto found = std::upper_bound(cumulated.begin(), cumulated.end(), at);
+    return values[std::min<size_t>(found - cumulated.begin(), values.size() - 1)];
+  }
+};
+
+Choice read_choice(const Config& config) {
+  Choice choice;
+  if (!config.has("flexi")) return choice;
+  const Config flexi = config.section("flexi"), seqhw = flexi.section("seqhw");
+  choice.values = seqhw.get<std::vector<int64_t>>("v");
+  const auto weights =
+      seqhw.get<std::vector<double>>("p", std::vector<double>(choice.values.size(), 1.0));
+  if (choice.values.empty()) seqhw.fail("v", "must have a value");
+  if (weights.size() != choice.values.size()) {
+    seqhw.fail("p", fmt::format("{} weights for {} values", weights.size(), choice.values.size()));
+  }
+  double sum = 0;
+  for (const double weight : weights) choice.cumulated.push_back(sum += std::max(weight, 0.0));
+  if (!(sum > 0) || !std::isfinite(sum)) seqhw.fail("p", "needs a weight above 0");
+  seqhw.done();
+  flexi.done();
+  return choice;
+}
+
+class FlexiVit : public Model {
+ public:
+  FlexiVit(const Config& config, const ModelEnv& env);
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+
+ private:
+  const Grid& grid(int64_t height, int64_t width, int64_t seqhw);
+  void check_seqhw(const Config& config, const char* key, int64_t seqhw, const ModelEnv& env);
+  at::Tensor position_embedding(const Grid& grid, int64_t rows, int64_t columns) const;
+  at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)
+
+  const TransformerShape shape_;
+  const std::string pool_type_;
+  const int64_t seqhw_;  // 0: none
+  const Choice choice_;
+  std::vector<int64_t> posemb_size_;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Grid> grids_;  // by height, width, seqhw
+
+  Dense embedding_;           // kernel (P, P, channels, D)
+  at::Tensor pos_embedding_;  // (1, N, D): a parameter, or the sincos2d table
+  at::Tensor cls_;            // (1, 1, D)
+  Encoder encoder_;
+  MapHead map_head_;
+  Dense head_;
+};
+
+FlexiVit::FlexiVit(const Config& config, const ModelEnv& env)
+    : shape_(read_transformer_shape(config, /*patch=*/32)),
+      pool_type_(config.word("pool_type", "gap", {"gap", "map", "tok"})),
+      seqhw_(config.get<int64_t>("seqhw", 0)),
+      choice_(read_choice(config)),
+      posemb_size_(config.get<std::vector<int64_t>>("posemb_size", {7, 7})) {
+  if (posemb_size_.size() != 2 || posemb_size_[0] < 1 || posemb_size_[1] < 1) {
+    config.fail("posemb_size", "must be two positive numbers [rows, columns]");
+  }
+  if (config.has("seqhw") && seqhw_ < 1) {
+    config.fail("seqhw", fmt::format("must be positive, got {}", seqhw_));
+  }
+  check_seqhw(config, "seqhw", seqhw_, env);
+  for (const int64_t seqhw : choice_.values) check_seqhw(config, "flexi", seqhw, env);
+
+  const int64_t width = shape_.width;
+  embedding_ = {add_parameter("embedding/kernel",
+                              {shape_.patch_height, shape_.patch_width, env.channels, width},
+                              normal(1.0 / std::sqrt(static_cast<double>(width))), {3, 0, 1, 2}),
+                add_parameter("embedding/bias", {width}, zeros())};
+  pos_embedding_ = add_position_embedding(*this, config, posemb_size_[0], posemb_size_[1], width);
+  if (pool_type_ == "tok") cls_ = add_parameter("cls", {1, 1, width}, zeros());
+  encoder_ = Encoder::add(*this, shape_, {});
+  if (pool_type_ == "map") map_head_ = MapHead::add(*this, shape_);
+  const bool zero = config.get<bool>("head_zeroinit", true);
+  if (env.num_classes > 0) {
+    head_ = Dense::add(*this, "head", width, env.num_classes, zero ? zeros() : lecun_normal(width));
+  }
+}
+
+void FlexiVit::check_seqhw(const Config& config, const char* key, int64_t seqhw,
+                           const ModelEnv& env) {
+  const int64_t ph = seqhw > 0 ? env.height / seqhw : shape_.patch_height;
+  const int64_t pw = seqhw > 0 ? env.width / seqhw : shape_.patch_width;
+  if (seqhw < 0 || ph < 1 || pw < 1) {
+    config.fail(key, fmt::format("{} tokens per side do not fit images of {}x{}", seqhw, env.height,
+                                 env.width));
+  }
+  if (env.height < ph || env.width < pw) {
+    config.fail(config.has("patch_size") ? "patch_size" : "variant",
+                fmt::format("patches of {}x{} are larger than the images of {}x{}", ph, pw,
+                            env.height, env.width));
+  }
+}
+
+const Grid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
+  const auto [place, added] = grids_.try_emplace({height, width, seqhw});
+  Grid& grid = place->second;
+  if (!added) return grid;
+  grid.patch_height = seqhw > 0 ? height / seqhw : shape_.patch_height;
+  grid.patch_width = seqhw > 0 ? width / seqhw : shape_.patch_width;
+  if (grid.patch_height != shape_.patch_height || grid.patch_width != shape_.patch_width) {
+    grid.kernel_rows = kernel_resize_matrix(shape_.patch_height, grid.patch_height);
+    grid.kernel_columns = kernel_resize_matrix(shape_.patch_width, grid.patch_width);
+  }
+  const int64_t rows = height / grid.patch_height, columns = width / grid.patch_width;
+  if (rows * columns != posemb_size_[0] * posemb_size_[1]) {
+    grid.posemb_rows = linear_resize_matrix(posemb_size_[0], rows, /*antialias=*/true);
+    grid.posemb_columns = linear_resize_matrix(posemb_size_[1], columns, /*antialias=*/true);
+  }
+  return grid;
+}
+
+at::Tensor FlexiVit::position_embedding(const Grid& grid, int64_t rows, int64_t columns) const {
+  if (!grid.posemb_rows.defined()) return pos_embedding_;
+  const at::Tensor stored = pos_embedding_.view({posemb_size_[0], posemb_size_[1], shape_.width});
+  return resize_grid(stored, grid.posemb_rows, grid.posemb_columns)
+      .view({1, rows * columns, shape_.width});
+}
+
+at::Tensor FlexiVit::pool(const at::Tensor& encoded, Pass& pass) const {
+  if (pool_type_ == "gap") return encoded.mean(1);
+  return pool_type_ == "tok" ? encoded.select(1, 0) : map_head_(encoded, pass);
+}
+
+at::Tensor FlexiVit::forward(const at::Tensor& image, Pass& pass) {
+  const bool drawn = pass.train && !choice_.values.empty();
+  const Grid& cut =
+      grid(image.size(1), image.size(2), drawn ? choice_.draw(pass.seed, pass.step) : seqhw_);
+  at::Tensor kernel = embedding_.kernel;
+  if (cut.kernel_rows.defined()) {
+    kernel = resize_grid(kernel, cut.kernel_rows, cut.kernel_columns);
+  }
+  at::Tensor x = Dense{kernel.flatten(0, 2), embedding_.bias}(
+      patches(to_compute(image, pass), cut.patch_height, cut.patch_width), pass);
+  pass.keep("stem", x);
+  const int64_t rows = x.size(1), columns = x.size(2);
+  const at::Tensor posemb = position_embedding(cut, rows, columns);
+  x = x.flatten(1, 2).to(at::kFloat) + posemb.to(x.device());
+  pass.keep("with_posemb", x);
+  if (pool_type_ == "tok") {
+    x = at::cat({cls_.expand({x.size(0), 1, shape_.width}), x}, 1);
+  }
+  x = encoder_(x, pass);
+  pass.keep("encoded", x);
+  if (pass.features) {
+    Pass aside = pass;
+    aside.macs = nullptr;
+    const at::Tensor tokens =
+        (pool_type_ == "tok" ? x.slice(1, 1) : x).unflatten(1, {rows, columns});
+    pass.keep("pre_logits_2d", tokens);
+    if (head_.kernel.defined()) pass.keep("logits_2d", head_.head(tokens, aside));
+  }
+  x = pool(x, pass);
+  pass.keep("head_input", x);
+  pass.keep("pre_logits", x);
+  if (!head_.kernel.defined()) return x;
+  x = head_.head(x, pass);
+  pass.keep("logits", x);
+  return x;
+}
+
+const Register<Model, FlexiVit> registered("flexi_vit");
+const Register<Model, FlexiVit> registered_seed_name("proj.flexi.vit");
+
+std::vector<NamedVariant> named_variants() {
+  std::vector<NamedVariant> all;
+  for (const char* size : {"Ti", "S", "B", "L"}) {
+    all.push_back({fmt::format("{}/32", size), fmt::format("{{variant: {}/32}}", size)});
+  }
+  return all;
+}
+const RegisterVariants variants("flexi_vit", named_variants());
+const RegisterVariants variants_of_seed_name("proj.flexi.vit", named_variants());
+
+}  // namespace
+}  // namespace bv

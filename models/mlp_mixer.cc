@@ -1,0 +1,150 @@
+// mlp_mixer: the MLP-Mixer of big_vision's models/mlp_mixer.py (reference section 9.2).
+//
+//   variant          none   S/P B/P L/P H/P, P the side of a patch; keys given beside it win
+//   patch_size              [rows, columns]; the image is padded to whole patches (SAME)
+//   hidden_dim              features D of a token
+//   num_blocks              mixer blocks
+//   tokens_mlp_dim          hidden features of the MLP over tokens
+//   channels_mlp_dim        hidden features of the MLP over channels
+//   stoch_depth      0      in training each of the two branches of block i is left out of an
+//                           example with probability stoch_depth * i / (num_blocks - 1); what is
+//                           left is not rescaled
+//
+// Without a variant the five sizes are required. The head starts at zero, all other kernels LeCun
+// normal. Features: stem (n, h, w, D), input_tokens and block_<i> (n, N, D), pre_logits, logits.
+#include <fmt/format.h>
+
+#include "lib/model/layers.h"
+#include "lib/model/model.h"
+#include "lib/model/patches.h"
+#include "lib/model/stochastic_depth.h"
+#include "lib/model/variants.h"
+
+namespace bv {
+namespace {
+
+struct Shape {
+  const char* name = "";
+  int64_t hidden_dim = 0, num_blocks = 0, channels_mlp_dim = 0, tokens_mlp_dim = 0;
+  std::vector<int64_t> patch_size = {};
+};
+const Shape kSizes[] = {
+    {"S", 512, 8, 2048, 256},
+    {"B", 768, 12, 3072, 384},
+    {"L", 1024, 24, 4096, 512},
+    {"H", 1280, 32, 5120, 640},
+};
+
+Shape read_shape(const Config& config) {
+  std::vector<std::string> known;
+  for (const Shape& size : kSizes) known.emplace_back(size.name);
+  const auto variant = read_variant(config, known, /*needs_patch=*/true);
+  Shape shape;
+  if (variant) {
+    for (const Shape& size : kSizes) {
+      if (variant->size == size.name) shape = size;
+    }
+    shape.patch_size = {variant->patch, variant->patch};
+  }
+  const auto positive = [&](const char* key, int64_t& value) {
+    value = variant ? config.get<int64_t>(key, value) : config.get<int64_t>(key);
+    if (value < 1) config.fail(key, fmt::format("must be positive, got {}", value));
+  };
+  positive("hidden_dim", shape.hidden_dim);
+  positive("num_blocks", shape.num_blocks);
+  positive("tokens_mlp_dim", shape.tokens_mlp_dim);
+  positive("channels_mlp_dim", shape.channels_mlp_dim);
+  shape.patch_size = variant ? config.get<std::vector<int64_t>>("patch_size", shape.patch_size)
+                             : config.get<std::vector<int64_t>>("patch_size");
+  const auto& sides = shape.patch_size;
+  if (sides.size() != 2 || sides[0] < 1 || sides[1] < 1) {
+    config.fail("patch_size", "must be two positive numbers [rows, columns]");
+  }
+  return shape;
+}
+
+struct Block {
+  LayerNorm norm0, norm1;
+  Mlp tokens;    // kernels (N, tokens_mlp_dim), (tokens_mlp_dim, N)
+  Mlp channels;  // (D, channels_mlp_dim), (channels_mlp_dim, D)
+  double drop = 0;
+};
+
+class MlpMixer : public Model {
+ public:
+  MlpMixer(const Config& config, const ModelEnv& env)
+      : shape_(read_shape(config)), stoch_depth_(config.get<double>("stoch_depth", 0.0)) {
+    if (!(stoch_depth_ >= 0 && stoch_depth_ <= 1)) {
+      config.fail("stoch_depth", fmt::format("must be in [0, 1], got {}", stoch_depth_));
+    }
+    const int64_t width = shape_.hidden_dim, ph = shape_.patch_size[0], pw = shape_.patch_size[1];
+    const int64_t tokens = ((env.height + ph - 1) / ph) * ((env.width + pw - 1) / pw);
+    stem_ = {add_parameter("stem/kernel", {ph, pw, env.channels, width},
+                           lecun_normal(ph * pw * env.channels), {3, 0, 1, 2}),
+             add_parameter("stem/bias", {width}, zeros())};
+    for (int64_t i = 0; i < shape_.num_blocks; ++i) {
+      const std::string name = fmt::format("MixerBlock_{}/", i);
+      Block block = {LayerNorm::add(*this, name + "LayerNorm_0", width),
+                     LayerNorm::add(*this, name + "LayerNorm_1", width),
+                     add_mlp(name + "token_mixing", tokens, shape_.tokens_mlp_dim),
+                     add_mlp(name + "channel_mixing", width, shape_.channels_mlp_dim)};
+      const auto last = static_cast<double>(std::max<int64_t>(shape_.num_blocks - 1, 1));
+      block.drop = static_cast<double>(i) / last * stoch_depth_;
+      blocks_.push_back(std::move(block));
+    }
+    norm_ = LayerNorm::add(*this, "pre_head_layer_norm", width);
+    if (env.num_classes > 0) head_ = Dense::add(*this, "head", width, env.num_classes, zeros());
+  }
+
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    const int64_t ph = shape_.patch_size[0], pw = shape_.patch_size[1];
+    const at::Tensor padded = pad_to_patches(to_compute(image, pass), ph, pw);
+    at::Tensor x = Dense{stem_.kernel.flatten(0, 2), stem_.bias}(patches(padded, ph, pw), pass);
+    pass.keep("stem", x);
+    x = x.flatten(1, 2).to(at::kFloat);  // (n, N, D)
+    pass.keep("input_tokens", x);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& block = blocks_[i];
+      at::Tensor y = block.norm0(x).transpose(1, 2);  // (n, D, N)
+      y = block.tokens(y, /*dropout_rate=*/0, pass).transpose(1, 2);
+      x = x + stochastic_depth(y, block.drop, pass);
+      y = block.channels(block.norm1(x), /*dropout_rate=*/0, pass);
+      x = x + stochastic_depth(y, block.drop, pass);
+      if (pass.features) pass.keep(fmt::format("block_{}", i).c_str(), x);
+    }
+    x = norm_(x).mean(1);
+    pass.keep("pre_logits", x);
+    if (!head_.kernel.defined()) return x;
+    x = head_.head(x, pass);
+    pass.keep("logits", x);
+    return x;
+  }
+
+ private:
+  // Unlike vit's, with LeCun normal kernels and biases of zero.
+  Mlp add_mlp(const std::string& name, int64_t features, int64_t hidden) {
+    return {Dense::add(*this, name + "/Dense_0", features, hidden, lecun_normal(features)),
+            Dense::add(*this, name + "/Dense_1", hidden, features, lecun_normal(hidden))};
+  }
+
+  const Shape shape_;
+  const double stoch_depth_;
+  Dense stem_;  // kernel (P, P, channels, D)
+  std::vector<Block> blocks_;
+  LayerNorm norm_;
+  Dense head_;
+};
+
+std::vector<NamedVariant> named_variants() {
+  std::vector<NamedVariant> all;
+  for (const char* name : {"S/32", "S/16", "B/32", "B/16", "L/16", "H/14"}) {
+    all.push_back({name, fmt::format("{{variant: {}}}", name)});
+  }
+  return all;
+}
+
+const Register<Model, MlpMixer> registered("mlp_mixer");
+const RegisterVariants variants("mlp_mixer", named_variants());
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,92 @@
+// A model with stored parameters against what the reference's code made of stored images: the cases
+// of golden/models/models.json.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lib/ckpt/npz.h"
+#include "lib/model/loss.h"
+#include "lib/model/model.h"
+#include "test/model/golden.h"
+
+namespace bv {
+
+struct GoldenCase {
+  std::unique_ptr<Model> model;
+  nlohmann::json about;
+  NamedTensors io;
+};
+
+inline GoldenCase load_golden_case(const std::string& name) {
+  GoldenCase made;
+  std::ifstream file(golden_file("models/models.json"));
+  made.about = nlohmann::json::parse(file).at(name);
+  made.io = read_npz(golden_file("models/" + name + ".io.npz"));
+  const Config config = parse_config(made.about.at("model").dump(), name);
+  const auto image = made.about.at("image").get<std::vector<int64_t>>();
+  made.model =
+      Model::Registry::make(made.about.at("model_name"), config, Place(),
+                            ModelEnv{made.about.at("num_classes"), image[1], image[2], image[3]});
+
+  NamedTensors weights = read_npz(golden_file("models/" + name + ".ckpt.npz"), "params/");
+  int64_t count = 0;
+  for (auto& [path, parameter] : named_parameters(*made.model)) {
+    INFO(path);
+    REQUIRE(weights.count(path) == 1);
+    REQUIRE(weights.at(path).sizes() == parameter.sizes());
+    parameter.detach().copy_(weights.at(path));
+    weights.erase(path);
+    count += parameter.numel();
+  }
+  CHECK(weights.empty());
+  CHECK(count == made.about.at("num_params").get<int64_t>());
+  return made;
+}
+
+// max|a - b| within atol * max|b|, plus rtol.
+inline void check_output(const at::Tensor& ours, const at::Tensor& golden) {
+  CHECK(close(ours, golden, 1e-5, 2e-5 * golden.abs().max().item<double>()));
+}
+
+// Logits, pre_logits, activations, loss and all gradients within the folder's tolerances.
+inline void check_golden_case(const std::string& name) {
+  if (golden_file("models/" + name + ".io.npz").empty()) return;
+  INFO(name);
+  const GoldenCase loaded = load_golden_case(name);
+  Features features;
+  Pass pass;
+  pass.train = true;
+  pass.features = &features;
+  const at::Tensor logits = loaded.model->forward(loaded.io.at("image"), pass);
+  check_output(logits, loaded.io.at("logits"));
+  check_output(features.at("pre_logits"), loaded.io.at("pre_logits"));
+  double gradients = 0;
+  for (const auto& [path, golden] : loaded.io) {
+    INFO(path);
+    if (path.starts_with("out/")) {
+      REQUIRE(features.count(path.substr(4)) == 1);
+      check_output(features.at(path.substr(4)), golden);
+    } else if (path.starts_with("grad/")) {
+      gradients += golden.to(at::kDouble).square().sum().item<double>();
+    }
+  }
+
+  const auto loss = Loss::Registry::make(loaded.about.at("loss"), Config(), Place());
+  const at::Tensor mean = (*loss)(logits, loaded.io.at("labels")).mean();
+  CHECK(close(mean, loaded.io.at("loss"), 3e-6, 0));
+  mean.backward();
+  for (const auto& [path, parameter] : named_parameters(*loaded.model)) {
+    INFO(path);
+    REQUIRE(parameter.grad().defined());
+    CHECK(close(parameter.grad(), loaded.io.at("grad/" + path), 0, 3e-6 * std::sqrt(gradients)));
+  }
+}
+
+}  // namespace bv
