@@ -42,7 +42,10 @@ Exit train_command(const Arguments& arguments) {
     std::fputs(explain(config).c_str(), stdout);
     return Exit::ok;
   }
+  Trainer trainer(recipe, writes ? &workdir : nullptr,
+                  {arguments.argv, BV_VERSION, arguments.cleanup});
   if (writes) {
+    trainer.load_start();
     workdir.claim();
     if (workdir.finished() && *workdir.finished() >= recipe.length.total_steps) {
       log::info("{} finished already, at step {}", workdir.dir(), *workdir.finished());
@@ -51,8 +54,6 @@ Exit train_command(const Arguments& arguments) {
   } else {
     log::warn("no --workdir given: nothing will be saved");
   }
-  Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, arguments.cleanup});
   return trainer.run();
 }
 

@@ -61,6 +61,19 @@ void FileWriter::finish() {
   if (::close(std::exchange(fd_, -1)) != 0) fail("cannot close");
 }
 
+void write_through(const std::string& file, const std::function<void(FileWriter&)>& write) {
+  const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
+  try {
+    FileWriter out(temporary);
+    write(out);
+    out.finish();
+    rename_durably(temporary, file);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
 void rename_durably(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int reason = errno;

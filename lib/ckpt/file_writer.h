@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,10 @@ class FileWriter {
   std::string buffer_;
   std::vector<uint64_t> checksums_;
 };
+
+// `write` fills a temporary file beside `file`, which then takes its place; where anything throws,
+// nothing is left of it.
+void write_through(const std::string& file, const std::function<void(FileWriter&)>& write);
 
 // rename(2) and fsync of the folder that holds `to`. Throws Error(Exit::storage).
 void rename_durably(const std::string& from, const std::string& to);

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -152,9 +151,7 @@ std::vector<NpzEntry> list_npz(const std::string& file) {
 }
 
 void write_npz(const std::string& file, const NamedTensors& tensors) {
-  const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
-  try {
-    FileWriter out(temporary);
+  write_through(file, [&](FileWriter& out) {
     ZipWriter zip(out);
     std::vector<uint8_t> content;
     for (const auto& [name, tensor] : tensors) {
@@ -168,12 +165,7 @@ void write_npz(const std::string& file, const NamedTensors& tensors) {
       zip.add(name + std::string(kSuffix), content);
     }
     zip.finish();
-    out.finish();
-    rename_durably(temporary, file);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  });
 }
 
 }  // namespace bv

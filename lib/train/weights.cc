@@ -1,103 +1,127 @@
 #include "lib/train/weights.h"
 
+#include <c10/core/GradMode.h>
+
 #include <regex>
 
-#include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/weights_file.h"
+#include "lib/report/log.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kNamesShown = 8;
-
-// The entries below `prefix`, without it; empty if there are none.
-NamedTensors subtree(const NamedTensors& all, const std::string& prefix) {
-  NamedTensors found;
-  for (const auto& [name, tensor] : all) {
-    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), tensor);
-  }
-  return found;
-}
-
-NamedTensors read_any(const std::string& path) {
-  const size_t npz = path.find(".npz");
-  if (npz != std::string::npos) {
-    const std::string file = path.substr(0, npz + 4);
-    NamedTensors all = read_npz(file);
-    for (const char* root : {"params/", "opt/target/"}) {
-      if (NamedTensors below = subtree(all, root); !below.empty()) {
-        all = std::move(below);
-        break;
+// Names that keep their fresh values.
+class Exceptions {
+ public:
+  Exceptions(const std::vector<std::string>& patterns, const std::string& origin) {
+    for (const std::string& pattern : patterns) {
+      try {
+        patterns_.push_back({pattern, std::regex(pattern), false});
+      } catch (const std::regex_error&) {
+        throw Error(Exit::usage, origin,
+                    fmt::format("model_load.dont_load: '{}' is no regular expression", pattern));
       }
     }
-    if (path.size() == file.size()) return all;
-    if (path[file.size()] != ':')
-      throw Error(Exit::usage, path, "expected FILE.npz or FILE.npz:sub/tree");
-    all = subtree(all, path.substr(file.size() + 1) + "/");
-    if (all.empty()) throw Error(Exit::usage, path, "the file has no such subtree");
-    return all;
   }
-  if (path.ends_with(".safetensors")) return read_safetensors(path);
-  for (const char* pickle : {".pth", ".pt", ".bin", ".pkl"}) {
-    if (path.ends_with(pickle)) {
-      throw Error(Exit::usage, path,
-                  "pickled weights can run code and are not read; convert them in Python: "
-                  "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
+  bool match(const std::string& name) {
+    bool any = false;
+    for (Pattern& pattern : patterns_) {
+      if (!std::regex_match(name, pattern.regex)) continue;
+      any = pattern.used = true;
+    }
+    return any;
+  }
+  void warn_unused() const {
+    for (const Pattern& pattern : patterns_) {
+      if (!pattern.used) log::warn("model_load.dont_load: '{}' matches no name", pattern.text);
     }
   }
-  return subtree(Checkpointer::load(path).tensors, "params/");
-}
 
-std::string listed(const std::vector<std::string>& names) {
-  std::vector<std::string> shown(
-      names.begin(),
-      names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamesShown)));
-  std::string text = join(shown, ", ");
-  if (names.size() > shown.size()) text += fmt::format(" and {} more", names.size() - shown.size());
-  return text;
+ private:
+  struct Pattern {
+    std::string text;
+    std::regex regex;
+    bool used;
+  };
+  std::vector<Pattern> patterns_;
+};
+
+struct Copy {
+  std::string name;
+  at::Tensor to, from;
+};
+
+// What the file's array must be to fill `target`; adds to `problems` where it can't be.
+void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor value,
+               std::vector<Copy>& copies, std::vector<std::string>& problems) {
+  if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
+    problems.push_back(
+        fmt::format("{} is of type {} in the file", name, c10::toString(value.scalar_type())));
+    return;
+  }
+  if (value.sizes() != target.sizes() && name == "pos_embedding") {
+    try {
+      value = resample_positions(value, target.sizes().vec(), "");
+    } catch (const Error& error) {
+      problems.push_back(std::string(error.what()).substr(std::string_view("error: ").size()));
+      return;
+    }
+  }
+  if (value.sizes() != target.sizes()) {
+    problems.push_back(fmt::format("{} has shape {} in the file but {} in the model", name,
+                                   format_shape(value.sizes()), format_shape(target.sizes())));
+    return;
+  }
+  copies.push_back({name, target, value});
 }
 
 }  // namespace
 
-void load_weights(const std::string& path, const FlatParams& params,
+void load_weights(const std::string& path, Model& model,
                   const std::vector<std::string>& dont_load) {
-  std::vector<std::regex> patterns;
-  for (const std::string& pattern : dont_load) patterns.emplace_back(pattern);
-  const auto skipped = [&](const std::string& name) {
-    return std::any_of(patterns.begin(), patterns.end(),
-                       [&](const std::regex& p) { return std::regex_match(name, p); });
-  };
-  const NamedTensors file = read_any(path);
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  NamedTensors targets;
+  for (const auto& [name, parameter] : named_parameters(model)) targets.emplace(name, parameter);
+  for (const auto& [name, buffer] : named_buffers(model)) targets["buffers/" + name] = buffer;
+  Shapes wanted;
+  uint64_t bytes = 0;
+  for (const auto& [name, target] : targets) {
+    wanted[name] = target.sizes().vec();
+    bytes += target.nbytes();
+  }
+
+  Exceptions exceptions(dont_load, path);
+  const NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
+  std::vector<Copy> copies;
   std::vector<std::string> missing, unexpected, problems;
-  NamedTensors wanted;
-  for (auto& [name, view] : params.views(params.data(), "")) {
-    wanted.emplace(name, view);
-    if (skipped(name)) continue;
+  for (const auto& [name, target] : targets) {
+    if (exceptions.match(name)) continue;
     const auto found = file.find(name);
-    if (found == file.end()) {
+    if (found == file.end())
       missing.push_back(name);
-    } else if (found->second.sizes() != view.sizes()) {
-      problems.push_back(fmt::format("{} has shape ({}) in the file but ({}) in the model", name,
-                                     fmt::join(found->second.sizes(), ", "),
-                                     fmt::join(view.sizes(), ", ")));
-    } else {
-      copies.emplace_back(view, found->second);
-    }
+    else
+      plan_copy(name, target, found->second, copies, problems);
   }
-  for (const auto& [name, tensor] : file) {
-    if (!wanted.count(name) && !skipped(name)) unexpected.push_back(name);
+  for (const auto& [name, value] : file) {
+    if (!targets.count(name) && !exceptions.match(name)) unexpected.push_back(name);
   }
-  if (!missing.empty()) problems.push_back("missing in the file: " + listed(missing));
-  if (!unexpected.empty()) problems.push_back("not in the model: " + listed(unexpected));
+  if (!missing.empty()) problems.push_back("missing in the file: " + join(missing, ", "));
+  if (!unexpected.empty()) problems.push_back("not in the model: " + join(unexpected, ", "));
   if (!problems.empty()) {
     throw Error(
         Exit::usage, path,
         join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
   }
-  for (auto& [view, value] : copies) view.copy_(value);
+  exceptions.warn_unused();
+  const c10::AutoGradMode no_grad(false);
+  for (Copy& copy : copies) {
+    copy.to.copy_(copy.from);
+    const at::Tensor& old = file.at(copy.name);
+    if (old.sizes() != copy.to.sizes())
+      log::info("{} was resampled from {} to {}", copy.name, format_shape(old.sizes()),
+                format_shape(copy.to.sizes()));
+  }
 }
 
 }  // namespace bv

@@ -1,19 +1,19 @@
-// model_init: parameters from a file (reference section 10).
+// model_init: a model's parameters and buffers from a file (reference section 10, docs/weights.md).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "lib/train/params.h"
+#include "lib/model/model.h"
 
 namespace bv {
 
-// Copies the parameters of `path` into `params`. Read: .npz (big_vision's layouts params/...,
-// opt/target/... or the parameters themselves; a suffix ":sub/tree" selects a subtree),
-// .safetensors, and bvtrain checkpoints and workdirs. Parameters whose full name matches one of
-// `dont_load` keep their values; every other one must be in the file with the same shape, and the
-// file must have no others. Throws Error(Exit::usage), naming every mismatch, and writes nothing.
-void load_weights(const std::string& path, const FlatParams& params,
-                  const std::vector<std::string>& dont_load);
+// Copies the weights of `path` (what read_weights() takes: npz, safetensors, checkpoints) into
+// `model`, by the name maps and repairs of lib/ckpt/layouts. Parameters whose full name matches one
+// of `dont_load` (regular expressions, of the model's names or the file's) keep their values; every
+// other one must be in the file with the same shape, and the file must have no others; only
+// pos_embedding is resampled where its size differs. Throws Error(Exit::usage), one line naming
+// every missing, unexpected and differing array, and then nothing was written.
+void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load);
 
 }  // namespace bv

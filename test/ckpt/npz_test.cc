@@ -14,6 +14,7 @@
 #include "lib/ckpt/zip.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/shared.h"
 
 namespace bv {
 
@@ -130,15 +131,10 @@ TEST_CASE("npz: what numpy writes, stored, deflated and through a pipe") {
 }
 
 TEST_CASE("npz: all golden files are read") {
-  const char* shared = std::getenv("BVTRAIN_SHARED");
-  const std::string root =
-      shared != nullptr && *shared != '\0' ? shared : BV_SOURCE_DIR "/../shared";
-  if (!std::filesystem::is_directory(root + "/golden")) {
-    WARN("skipped: no golden files in " << root);
-    return;
-  }
+  const std::string root = bv::shared_file("golden");
+  if (root.empty()) return;
   int files = 0;
-  for (const auto& item : std::filesystem::recursive_directory_iterator(root + "/golden")) {
+  for (const auto& item : std::filesystem::recursive_directory_iterator(root)) {
     if (item.path().extension() != ".npz") continue;
     INFO(item.path().string());
     CHECK(error_of([&] { read_npz(item.path().string()); }) == "");

@@ -1,0 +1,88 @@
+#include "lib/ckpt/layouts/layouts.h"
+
+#include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+
+namespace bv {
+
+namespace {
+
+constexpr int64_t kMaxLevels = 32;  // of a name; the reference's have 5
+constexpr const char* kAttention = "MultiHeadDotProductAttention_0/query/bias";
+
+// The heads of a vit: its query biases are (..., H, D/H). 0 where the model has no attention.
+int64_t heads_of(const Shapes& wanted) {
+  for (const auto& [name, shape] : wanted) {
+    if (name.ends_with(kAttention) && shape.size() >= 2) return shape[shape.size() - 2];
+  }
+  return 0;
+}
+
+bool has_prefix(const Shapes& shapes, const std::string& prefix) {
+  const auto found = shapes.lower_bound(prefix);
+  return found != shapes.end() && found->first.starts_with(prefix);
+}
+
+// GELU and eps are not in a weights file, and these programs have others by default.
+void warn_of_formulas(const char* program, const char* theirs) {
+  log::warn("weights of {}: here GELU is the tanh form and the norms' eps is 1e-6; {}", program,
+            theirs);
+}
+
+}  // namespace
+
+std::string format_shape(at::IntArrayRef shape) {
+  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+void put_new(NamedTensors& tree, const std::string& name, at::Tensor value,
+             const std::string& origin) {
+  if (!tree.emplace(name, std::move(value)).second) {
+    throw Error(Exit::usage, origin,
+                fmt::format("two arrays of the file are both '{}' by the name map", name));
+  }
+}
+
+void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t dimensions,
+                       const std::string& origin) {
+  if (value.dim() == dimensions) return;
+  throw Error(Exit::usage, origin,
+              fmt::format("{} has shape {}, expected {} dimension{}", name,
+                          format_shape(value.sizes()), dimensions, dimensions == 1 ? "" : "s"));
+}
+
+NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin) {
+  for (const auto& [name, value] : tree) {
+    if (std::count(name.begin(), name.end(), '/') >= kMaxLevels) {
+      throw Error(
+          Exit::usage, origin,
+          fmt::format("a name has more than {} levels: {}...", kMaxLevels, name.substr(0, 40)));
+    }
+  }
+  const int64_t heads = heads_of(wanted);
+  if (heads > 0 && is_timm(tree)) {
+    warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
+    tree = from_timm(tree, heads, origin);
+  } else if (heads > 0 && is_hugging_face(tree)) {
+    warn_of_formulas("Hugging Face", "its ViT has the exact GELU and eps 1e-12 by default");
+    tree = from_hugging_face(tree, heads, origin);
+  }
+  if (has_prefix(wanted, "norm-pre-head/") && is_bit_tf(tree)) return from_bit_tf(tree, origin);
+  if (has_prefix(wanted, "pre_head_layer_norm/")) return repair_mixer(tree, origin);
+  if (!has_prefix(wanted, "Transformer/encoder_norm/")) return tree;
+
+  tree = repair_vit(tree, origin);
+  const auto positions = wanted.find("pos_embedding");
+  const bool learned = positions != wanted.end() && positions->second.size() == 3;
+  split_class_position(tree, learned ? positions->second[1] : 0, origin);
+  return has_prefix(wanted, "Transformer/encoderblock/") ? stack_blocks(tree, origin)
+                                                         : unstack_blocks(tree, origin);
+}
+
+}  // namespace bv

@@ -1,0 +1,113 @@
+// timm/models/vision_transformer.py (VisionTransformer, timm 0.9 to 1.0).
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "lib/ckpt/layouts/transformer_names.h"
+#include "lib/util/error.h"
+
+namespace bv {
+
+namespace {
+
+#define BV_BLOCK "Transformer/encoderblock_{}/"
+#define BV_ATTENTION BV_BLOCK "MultiHeadDotProductAttention_0/"
+constexpr NameRow kRows[] = {
+    {"cls_token", "cls", nullptr},
+    {"pos_embed", "pos_embedding", nullptr},
+    {"patch_embed.proj", "embedding", "kernel", Layout::patch},
+    {"blocks.{}.norm1", BV_BLOCK "LayerNorm_0", "scale"},
+    {"blocks.{}.attn.qkv", BV_ATTENTION "query", "kernel", Layout::split, 0, 3},
+    {"blocks.{}.attn.qkv", BV_ATTENTION "key", "kernel", Layout::split, 1, 3},
+    {"blocks.{}.attn.qkv", BV_ATTENTION "value", "kernel", Layout::split, 2, 3},
+    {"blocks.{}.attn.proj", BV_ATTENTION "out", "kernel", Layout::merge},
+    {"blocks.{}.norm2", BV_BLOCK "LayerNorm_1", "scale"},
+    {"blocks.{}.mlp.fc1", BV_BLOCK "MlpBlock_0/Dense_0", "kernel", Layout::linear},
+    {"blocks.{}.mlp.fc2", BV_BLOCK "MlpBlock_0/Dense_1", "kernel", Layout::linear},
+    {"norm", "Transformer/encoder_norm", "scale"},
+    {"attn_pool.latent", "MAPHead_0/probe", nullptr},
+    {"attn_pool.q", "MAPHead_0/MultiHeadDotProductAttention_0/query", "kernel", Layout::split},
+    {"attn_pool.kv", "MAPHead_0/MultiHeadDotProductAttention_0/key", "kernel", Layout::split, 0, 2},
+    {"attn_pool.kv", "MAPHead_0/MultiHeadDotProductAttention_0/value", "kernel", Layout::split, 1,
+     2},
+    {"attn_pool.proj", "MAPHead_0/MultiHeadDotProductAttention_0/out", "kernel", Layout::merge},
+    {"attn_pool.norm", "MAPHead_0/LayerNorm_0", "scale"},
+    {"attn_pool.mlp.fc1", "MAPHead_0/MlpBlock_0/Dense_0", "kernel", Layout::linear},
+    {"attn_pool.mlp.fc2", "MAPHead_0/MlpBlock_0/Dense_1", "kernel", Layout::linear},
+    {"pre_logits.fc", "pre_logits", "kernel", Layout::linear},
+    {"head", "head", "kernel", Layout::linear},
+};
+#undef BV_BLOCK
+#undef BV_ATTENTION
+
+at::Tensor weight_to_torch(const at::Tensor& value, Layout layout) {
+  switch (layout) {
+    case Layout::same:
+      return value;
+    case Layout::patch:
+      return value.permute({3, 2, 0, 1});
+    case Layout::split:
+      return value.flatten(1).t();
+    case Layout::merge:
+      return value.flatten(0, 1).t();
+    case Layout::linear:
+      return value.t();
+  }
+  throw Error(Exit::internal, "internal", "no such layout");
+}
+
+// The row and block number of one of our parameters, and whether it is the bias.
+struct Found {
+  const NameRow* row = nullptr;
+  std::string number;
+  bool bias = false;
+};
+Found find_row(const std::string& name) {
+  for (const NameRow& row : kRows) {
+    if (!row.weight) {
+      if (const auto number = match_number(row.ours, name)) return {&row, *number, false};
+      continue;
+    }
+    for (const bool bias : {false, true}) {
+      const std::string pattern = std::string(row.ours) + "/" + (bias ? "bias" : row.weight);
+      if (const auto number = match_number(pattern, name)) return {&row, *number, bias};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_timm(const NamedTensors& tree) { return tree.count("patch_embed.proj.weight") > 0; }
+
+NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::string& origin) {
+  return from_torch(tree, kRows, heads, origin);
+}
+
+NamedTensors to_timm(const NamedTensors& vit) {
+  NamedTensors result;
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  for (const auto& [name, value] : vit) {
+    const Found found = find_row(name);
+    check(found.row != nullptr, "parameter {} has no name in timm", name);
+    std::string theirs = with_number(found.row->torch, found.number);
+    at::Tensor converted = value;
+    if (found.row->weight) {
+      theirs += found.bias ? ".bias" : ".weight";
+      if (!found.bias) converted = weight_to_torch(value, found.row->layout);
+      if (found.bias && found.row->layout == Layout::split) converted = value.flatten();
+    }
+    std::vector<at::Tensor>& all = parts[theirs];
+    all.resize(static_cast<size_t>(found.row->parts));
+    all[static_cast<size_t>(found.row->part)] = converted;
+  }
+  for (const auto& [name, all] : parts) result.emplace(name, at::cat(all).contiguous());
+  // timm's class token has a position of its own, which ours has not: zero.
+  const auto cls = result.find("cls_token"), positions = result.find("pos_embed");
+  if (cls != result.end() && positions != result.end()) {
+    positions->second = at::cat({at::zeros_like(cls->second), positions->second}, 1).contiguous();
+  }
+  return result;
+}
+
+}  // namespace bv

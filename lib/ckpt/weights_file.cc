@@ -1,0 +1,175 @@
+#include "lib/ckpt/weights_file.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/zip.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kParams = "params/";
+constexpr const char* kBuffers = "buffers/";
+constexpr const char* kOldParams = "opt/target/";
+constexpr const char* kFolderFile = "/model.safetensors";
+constexpr uint64_t kUnpackedBytes = uint64_t{256} << 20;
+constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".ckpt", ".pkl"};
+
+[[noreturn]] void refuse_pickle(const std::string& file) {
+  throw Error(Exit::usage, file,
+              "pickled weights can run code and are never loaded; convert them once in Python: "
+              "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// "file.npz:img" in two, where "file.npz" exists and the whole does not.
+struct Target {
+  std::string file, subtree;
+};
+Target split_subtree(const std::string& path) {
+  refuse_remote_path(path);
+  if (file_exists(path)) return {path, ""};
+  const size_t colon = path.rfind(':');
+  if (colon == std::string::npos || !file_exists(path.substr(0, colon))) {
+    const bool file_name = fs::path(path).has_extension();
+    throw Error(Exit::usage, path,
+                fmt::format("no such weights file or checkpoint{}",
+                            file_name ? ""
+                                      : " (big_vision's short names of published files are not "
+                                        "looked up: download the file and give its path)"));
+  }
+  std::string subtree = path.substr(colon + 1);
+  while (subtree.ends_with('/')) subtree.pop_back();
+  if (subtree.empty()) throw Error(Exit::usage, path, "a name must follow the ':'");
+  return {path.substr(0, colon), subtree};
+}
+
+bool any_below(const std::vector<std::string>& names, const std::string& prefix) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return name.starts_with(prefix); });
+}
+
+// A part of the names of a file: those below `prefix` go below `as`.
+struct Part {
+  std::string prefix, as;
+};
+
+std::vector<Part> parts_of(const std::vector<std::string>& names, const Target& target) {
+  std::vector<Part> roots;
+  if (any_below(names, kParams)) {
+    roots = {{kParams, ""}, {kBuffers, kBuffers}};
+  } else if (any_below(names, kOldParams)) {
+    roots = {{kOldParams, ""}};
+  } else {
+    roots = {{"", ""}};
+  }
+  if (target.subtree.empty()) return roots;
+  for (const std::string& root : {roots[0].prefix, std::string()}) {
+    for (const char* separator : {"/", "."}) {
+      const std::string prefix = root + target.subtree + separator;
+      if (any_below(names, prefix)) return {{prefix, ""}};
+    }
+  }
+  throw Error(Exit::usage, target.file,
+              fmt::format("nothing in the file lies below '{}'", target.subtree));
+}
+
+NamedTensors select(const NamedTensors& all, const Target& target) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : all) names.push_back(name);
+  NamedTensors selected;
+  for (const Part& part : parts_of(names, target)) {
+    for (const auto& [name, value] : all) {
+      if (name.starts_with(part.prefix)) {
+        selected[part.as + name.substr(part.prefix.size())] = value;
+      }
+    }
+  }
+  return selected;
+}
+
+NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
+  constexpr std::string_view kSuffix = ".npy";
+  std::vector<std::string> names;
+  std::vector<ZipEntry> entries;
+  {
+    const MappedFile mapping(target.file);
+    entries = read_zip_directory(mapping.bytes(), target.file);
+  }
+  for (const ZipEntry& entry : entries) {
+    if (entry.name.ends_with(".pkl")) refuse_pickle(target.file);  // what torch.save writes
+    names.push_back(entry.name.substr(
+        0, entry.name.size() - (entry.name.ends_with(kSuffix) ? kSuffix.size() : 0)));
+  }
+  NamedTensors selected;
+  uint64_t bytes = 0;
+  for (const Part& part : parts_of(names, target)) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (names[i].starts_with(part.prefix)) bytes += entries[i].bytes;
+    }
+    if (bytes > kUnpackedBytes + 4 * model_bytes) {
+      throw Error(Exit::usage, target.file,
+                  fmt::format("its arrays would unpack to {}, but the model's parameters take {}",
+                              human_bytes(static_cast<double>(bytes)),
+                              human_bytes(static_cast<double>(model_bytes))));
+    }
+    for (auto& [name, value] : read_npz(target.file, part.prefix)) {
+      selected[part.as + name] = std::move(value);
+    }
+  }
+  return selected;
+}
+
+// The first bytes of a file; fewer where it is shorter.
+std::string head_of(const std::string& file) {
+  std::string head(9, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  return head;
+}
+
+}  // namespace
+
+bool is_checkpoint(const std::string& path) {
+  return is_folder(path) && !file_exists(path + kFolderFile);
+}
+
+NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {
+  Target target = split_subtree(path);
+  if (is_checkpoint(target.file)) return select(Checkpointer::load(target.file).tensors, target);
+  if (is_folder(target.file)) target.file += kFolderFile;
+  const std::string head = head_of(target.file);
+  const bool pickle_name = std::any_of(kPickles.begin(), kPickles.end(), [&](std::string_view end) {
+    return target.file.ends_with(end);
+  });
+  if (pickle_name) refuse_pickle(target.file);
+  if ((head.size() == 9 && head[8] == '{') || target.file.ends_with(".safetensors")) {
+    return select(read_safetensors(target.file), target);
+  }
+  if (head.starts_with("PK") || target.file.ends_with(".npz")) return read_zip(target, model_bytes);
+  if (head.starts_with('\x80')) refuse_pickle(target.file);
+  throw Error(Exit::usage, target.file,
+              "neither an npz nor a safetensors file nor a folder with a checkpoint");
+}
+
+}  // namespace bv

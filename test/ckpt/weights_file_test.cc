@@ -1,0 +1,175 @@
+// Which format a weights file is, what lies where in it, and what is refused.
+#include "lib/ckpt/weights_file.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <random>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/npy.h"
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/zip.h"
+#include "lib/util/file.h"
+#include "test/ckpt/support.h"
+
+namespace bv {
+
+namespace {
+
+void put(const std::string& file, std::string_view content) {
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+std::string names(const NamedTensors& tree) {
+  std::string all;
+  for (const auto& [name, value] : tree) all += (all.empty() ? "" : " ") + name;
+  return all;
+}
+
+const at::Tensor kOne = at::ones({2});
+
+}  // namespace
+
+TEST_CASE("weights: the roots of an npz file, and a subtree of each") {
+  const TempFolder folder;
+  const std::string file = folder / "w.npz";
+  const auto read = [&](const std::string& suffix = "") {
+    return names(read_weights(file + suffix, 0));
+  };
+  write_npz(file, {{"params/img/a", kOne},
+                   {"params/img/b/c", kOne},
+                   {"params/txt/a", kOne},
+                   {"opt/target/x", kOne},
+                   {"opt/count", kOne},
+                   {"buffers/img/mean", kOne}});
+  CHECK(read() == "buffers/img/mean img/a img/b/c txt/a");
+  CHECK(read(":img") == "a b/c");
+  CHECK(read(":img/b/") == "c");
+  CHECK(read(":opt/target") == "x");
+  CHECK(error_of([&] { read(":im"); }) == file + ": error: nothing in the file lies below 'im'");
+  CHECK(error_of([&] { read(":"); }) == file + ":: error: a name must follow the ':'");
+  write_npz(file, {{"opt/target/x/y", kOne}, {"opt/state", kOne}});
+  CHECK(read() == "x/y");
+  CHECK(read(":x") == "y");
+  write_npz(file, {{"embedding/kernel", kOne}, {"head/bias", kOne}});
+  CHECK(read() == "embedding/kernel head/bias");
+}
+
+TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
+  const TempFolder folder;
+  write_safetensors(folder / "a.safetensors", {{"vit.x.weight", kOne}, {"head.bias", kOne}});
+  CHECK(names(read_weights(folder / "a.safetensors", 0)) == "head.bias vit.x.weight");
+  CHECK(names(read_weights((folder / "a.safetensors") + ":vit", 0)) == "x.weight");
+  // The content decides, not the name.
+  std::filesystem::copy(folder / "a.safetensors", folder / "weights");
+  CHECK(names(read_weights(folder / "weights", 0)) == "head.bias vit.x.weight");
+  CHECK_FALSE(is_checkpoint(folder / "weights"));
+
+  std::filesystem::create_directory(folder / "hub");
+  CHECK(is_checkpoint(folder / "hub"));
+  std::filesystem::copy(folder / "a.safetensors", folder / "hub/model.safetensors");
+  CHECK_FALSE(is_checkpoint(folder / "hub"));
+  CHECK(names(read_weights(folder / "hub", 0)) == "head.bias vit.x.weight");
+
+  const Workdir workdir(folder / "run");
+  std::filesystem::create_directory(workdir.dir());
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(
+      {3, {{"params/a", kOne}, {"opt/m/a", kOne}, {"ema/a", kOne}, {"buffers/mean", kOne}}, {}},
+      false);
+  checkpointer.wait();
+  CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean");
+  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a");
+  CHECK(names(read_weights(workdir.ckpt(3), 0)) == "a buffers/mean");
+}
+
+TEST_CASE("weights: pickles are refused by name and by content, with what to do") {
+  const TempFolder folder;
+  const std::string advice =
+      ": error: pickled weights can run code and are never loaded; convert them once in Python: "
+      "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')";
+  for (const char* name : {"a.pth", "a.pt", "a.bin", "a.ckpt", "a.pkl"}) {
+    put(folder / name, "anything");
+    CHECK(error_of([&] { read_weights(folder / name, 0); }) == (folder / name) + advice);
+  }
+  put(folder / "pickle", "\x80\x02}q\x01.");
+  CHECK(error_of([&] { read_weights(folder / "pickle", 0); }) == (folder / "pickle") + advice);
+  write_through(folder / "zip", [](FileWriter& out) {  // as torch.save writes it
+    ZipWriter zip(out);
+    const std::string pickle = "\x80\x02}q\x01.";
+    zip.add("archive/data.pkl", {reinterpret_cast<const uint8_t*>(pickle.data()), pickle.size()});
+    zip.finish();
+  });
+  CHECK(error_of([&] { read_weights(folder / "zip", 0); }) == (folder / "zip") + advice);
+}
+
+TEST_CASE("weights: what is no weights file is said") {
+  const TempFolder folder;
+  CHECK(error_of([&] { read_weights(folder / "none.npz", 0); }) ==
+        (folder / "none.npz") + ": error: no such weights file or checkpoint");
+  CHECK(error_of([] { read_weights("howto-i21k-B/16", 0); }) ==
+        "howto-i21k-B/16: error: no such weights file or checkpoint (big_vision's short names of "
+        "published files are not looked up: download the file and give its path)");
+  CHECK(error_of([] { read_weights("gs://vit_models/a.npz", 0); }).find("gs://") == 0);
+  put(folder / "text", "hello, world");
+  CHECK(error_of([&] { read_weights(folder / "text", 0); }) ==
+        (folder / "text") +
+            ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
+  put(folder / "empty", "");
+  CHECK(error_of([&] { read_weights(folder / "empty", 0); }) ==
+        (folder / "empty") +
+            ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
+  CHECK(error_of([&] { read_weights(folder.path(), 0); }).find("holds no checkpoint") !=
+        std::string::npos);
+}
+
+TEST_CASE("weights: a zip bomb is refused before it is unpacked") {
+  const TempFolder folder;
+  const std::string file = folder / "bomb.npz";
+  const std::string header = npy_header("<f4", {65 << 20});
+  std::string content = header;
+  content.resize(header.size() + (size_t{260} << 20));
+  write_through(file, [&](FileWriter& out) {
+    ZipWriter zip(out);
+    zip.add("params/a.npy", {reinterpret_cast<const uint8_t*>(content.data()), content.size()});
+    zip.add("opt/b.npy", {reinterpret_cast<const uint8_t*>(content.data()), content.size()});
+    zip.finish();
+  });
+  content.clear();
+  CHECK(std::filesystem::file_size(file) < (size_t{2} << 20));
+  CHECK(error_of([&] { read_weights(file, 4000); }) ==
+        file +
+            ": error: its arrays would unpack to 260.0 MiB, but the model's parameters take "
+            "3.9 KiB");
+  CHECK(names(read_weights(file, uint64_t{260} << 20)) == "a");
+}
+
+TEST_CASE("weights: damaged files are errors, never anything else") {
+  const TempFolder folder;
+  const NamedTensors tree = {{"params/Transformer/encoderblock_0/a", at::arange(30, at::kFloat)},
+                             {"params/head/kernel", at::ones({3, 4})},
+                             {"opt/b", at::ones({5}, at::kHalf)}};
+  write_npz(folder / "a.npz", tree);
+  write_safetensors(folder / "a.safetensors", tree);
+  std::mt19937 random(5);
+  const std::string file = folder / "damaged";
+  int refused = 0;
+  for (const char* name : {"a.npz", "a.safetensors"}) {
+    const std::string whole = read_file(folder / name);
+    for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {
+      put(file, whole.substr(0, bytes));
+      CHECK(error_of([&] { read_weights(file, 1000); }) != "");
+    }
+    for (int i = 0; i < 1500; ++i) {
+      put(file, mutated(whole, random));
+      refused += error_of([&] { read_weights(file, 1000); }) != "";  // others end the test
+    }
+  }
+  CHECK(refused > 1000);
+}
+
+}  // namespace bv

@@ -1,0 +1,194 @@
+// bvtrain export and model_init through the real binary: every format there and back, other
+// programs' logits (scripts/golden/check_export.py), and what is refused.
+#include <ATen/ops/ones.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/util/file.h"
+#include "test/e2e/binary.h"
+
+namespace bv::test {
+namespace {
+
+// A vit on the digits, trained for two steps.
+struct Run {
+  TempDir dir;
+  const std::string config = source_file("configs/digits_vit.yaml");
+  explicit Run(const std::string& pool = "gap", bool scan = false) {
+    train("w", {"--set", "model.pool_type=" + pool, "--set",
+                std::string("model.scan=") + (scan ? "true" : "false")});
+  }
+  Finished try_train(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"--config", config,          "--workdir", dir / name,
+                                     "--set",    "model.depth=2", "--set",     "precision=float32",
+                                     "--set",    "total_steps=2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  }
+  void train(const std::string& name, const std::vector<std::string>& more) const {
+    const Finished finished = try_train(name, more);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+  }
+  Finished write(const std::string& name, const std::string& format,
+                 const std::string& file) const {
+    return run({"export", "--workdir", dir / name, "--format", format, "--output", dir / file});
+  }
+  NamedTensors exported(const std::string& name) const {
+    const Finished finished = write(name, "npz", name + ".npz");
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return read_npz(dir / (name + ".npz"));
+  }
+};
+
+bool same_bits(const NamedTensors& a, const NamedTensors& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, value] : a) {
+    if (!b.count(name) || b.at(name).scalar_type() != value.scalar_type() ||
+        b.at(name).sizes() != value.sizes() ||
+        std::memcmp(value.const_data_ptr(), b.at(name).const_data_ptr(), value.nbytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
+const std::vector<std::string> kStill = {"--set", "lr=0.0", "--set", "wd=0.0"};
+
+}  // namespace
+
+TEST_CASE("weights leave and come back to the bit in every format") {
+  const Run r("tok");
+  const NamedTensors trained = r.exported("w");
+  CHECK(trained.at("params/cls").sizes() == at::IntArrayRef({1, 1, 64}));
+  for (const std::string format : {"npz", "safetensors", "timm"}) {
+    INFO(format);
+    const Finished written = r.write("w", format, "weights." + format);
+    INFO(written.err);
+    REQUIRE(written.code == 0);
+    std::vector<std::string> args = kStill;
+    args.insert(args.end(), {"--set", "model.pool_type=tok", "--set",
+                             "model_init=" + (r.dir / ("weights." + format))});
+    r.train("from_" + format, args);
+    CHECK(same_bits(r.exported("from_" + format), trained));
+  }
+  // A run's folder is a weights file too, and the encoder may be stacked.
+  std::vector<std::string> args = kStill;
+  args.insert(args.end(), {"--set", "model.pool_type=tok", "--set", "model.scan=true", "--set",
+                           "model_init=" + (r.dir / "w")});
+  r.train("stacked", args);
+  const NamedTensors stacked = r.exported("stacked");
+  CHECK(stacked.at("params/Transformer/encoderblock/LayerNorm_0/scale").sizes() ==
+        at::IntArrayRef({2, 64}));
+  args.back() = "model_init=" + (r.dir / "stacked.npz");
+  args[args.size() - 3] = "model.scan=false";
+  r.train("unstacked", args);
+  CHECK(same_bits(r.exported("unstacked"), trained));
+}
+
+TEST_CASE("resume from a weights file starts afresh with its parameters, and says so") {
+  const Run r;
+  const NamedTensors trained = r.exported("w");
+  std::vector<std::string> args = kStill;
+  args.insert(args.end(), {"--set", "resume=" + (r.dir / "w.npz")});
+  const Finished finished = r.try_train("again", args);
+  CHECK(finished.code == 0);
+  CHECK(finished.err.find("holds parameters only") != std::string::npos);
+  CHECK(same_bits(r.exported("again"), trained));
+}
+
+TEST_CASE("export without a workdir: a config and model_init") {
+  const Run r;
+  const NamedTensors trained = r.exported("w");
+  const auto from_config = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"export", "--config", r.config, "--set", "model.depth=2", "--set",
+                               "model_init=" + (r.dir / "w.npz"), "--output", r.dir / "c.out"});
+    return run(more);
+  };
+  REQUIRE(from_config({}).code == 0);
+  CHECK(same_bits(read_npz(r.dir / "c.out"), trained));
+  REQUIRE(from_config({"--format", "onnx"}).code == 0);
+  REQUIRE(r.write("w", "onnx", "w.onnx").code == 0);
+  CHECK(read_file(r.dir / "c.out") == read_file(r.dir / "w.onnx"));
+  const Finished wrong = from_config({"--format", "onnx", "--image-size", "12,8,1"});
+  CHECK(wrong.code == 2);
+  CHECK(
+      wrong.err ==
+      (r.dir / "w.npz") +
+          ": error: pos_embedding has shape (1, 16, 64) in the file but (1, 24, 64) in the model; "
+          "24 positions are no square to resample (model_load: {dont_load: [PATTERN, ...]} leaves "
+          "names out)\n");
+}
+
+TEST_CASE("export refuses what a format can't hold") {
+  TempDir dir;
+  REQUIRE(run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w", "--set",
+               "total_steps=1"})
+              .code == 0);
+  for (const std::string format : {"onnx", "timm"}) {
+    const Finished refused =
+        run({"export", "--workdir", dir / "w", "--format", format, "--output", dir / "f"});
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "--format " + format + ": error: model 'cnn' can't be written as " +
+                             format + "; only vit can (npz and safetensors hold every model)\n");
+    CHECK_FALSE(exists(dir / "f"));
+  }
+  const Finished neither = run({"export", "--output", dir / "f"});
+  CHECK(neither.code == 2);
+  CHECK(neither.err ==
+        "bvtrain export: error: give --workdir, or --config and --set model_init=FILE\n");
+  const Finished size =
+      run({"export", "--workdir", dir / "w", "--image-size", "8x8", "--output", dir / "f"});
+  CHECK(size.code == 2);
+  CHECK(size.err ==
+        "--image-size 8x8: error: expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, e.g. 224,224\n");
+  CHECK(run({"export", "--workdir", dir / "w", "--format", "keras", "--output", dir / "f"}).code ==
+        2);
+}
+
+TEST_CASE("weights that do not fit end the run with one line, and leave nothing") {
+  const Run r;
+  const auto refused = [&](const std::string& file, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args = {"--set", "model_init=" + file};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished finished = r.try_train("bad", args);
+    CHECK(finished.code == 2);
+    CHECK_FALSE(exists(r.dir / "bad"));
+    return finished.err;
+  };
+  NamedTensors trained = r.exported("w");
+  trained["params/head/kernel"] = at::ones({64, 7});
+  write_npz(r.dir / "shape.npz", trained);
+  CHECK(refused(r.dir / "shape.npz") ==
+        (r.dir / "shape.npz") +
+            ": error: head/kernel has shape (64, 7) in the file but (64, 10) in the model "
+            "(model_load: {dont_load: [PATTERN, ...]} leaves names out)\n");
+  const std::string whole = read_file(r.dir / "w.npz");
+  write(r.dir / "cut.npz", whole.substr(0, whole.size() / 2));
+  CHECK(refused(r.dir / "cut.npz").find("cut.npz @ offset") != std::string::npos);
+  write(r.dir / "a.pth", "x");
+  CHECK(refused(r.dir / "a.pth").find("convert them once in Python") != std::string::npos);
+  CHECK(refused(r.dir / "none.npz") ==
+        (r.dir / "none.npz") + ": error: no such weights file or checkpoint\n");
+  // A run that has its own checkpoint does not read it again.
+  CHECK(r.try_train("w", {"--set", "model_init=" + (r.dir / "none.npz"), "--set", "total_steps=3"})
+            .code == 0);
+}
+
+TEST_CASE("timm and onnxruntime compute what bvtrain computes") {
+  const char* python = std::getenv("BVTRAIN_EXPORT_PYTHON");
+  const std::string models = shared_file("golden/models/models.json");
+  if (!python || !exists(python) || models.empty()) {
+    WARN("skipped: no BVTRAIN_EXPORT_PYTHON with timm and onnxruntime, or no golden data");
+    return;
+  }
+  const std::string golden = models.substr(0, models.rfind("/models/"));
+  CHECK(std::system((std::string(python) + " " + source_file("scripts/golden/check_export.py") +
+                     " --bvtrain " + std::getenv("BVTRAIN") + " --golden " + golden)
+                        .c_str()) == 0);
+}
+
+}  // namespace bv::test

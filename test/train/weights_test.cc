@@ -1,0 +1,236 @@
+// model_init into real models: the reference's arrays and logits, both layouts of the encoder,
+// other programs' files, and what does not fit.
+#include "lib/train/weights.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/util/file.h"
+#include "test/ckpt/support.h"
+#include "test/train/golden.h"
+
+namespace bv {
+namespace {
+
+std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, int64_t classes,
+                             int64_t height, int64_t width) {
+  const Config config = parse_config(yaml, "model.yaml");
+  auto model = Model::Registry::make(name, config, Place(), ModelEnv{classes, height, width, 3});
+  throw_problems(config);
+  init_parameters(*model, 3, std::nullopt);
+  return model;
+}
+
+std::unique_ptr<Model> build_case(const std::string& folder, const std::string& name) {
+  const auto about = nlohmann::json::parse(read_file(folder + "/models/models.json")).at(name);
+  const auto image = about.at("image").get<std::vector<int64_t>>();
+  return build(about.at("model_name"), about.at("model").dump(), about.at("num_classes"), image[1],
+               image[2]);
+}
+
+at::Tensor logits(Model& model, const at::Tensor& image) {
+  const c10::InferenceMode inference;
+  Pass pass;
+  return model.forward(image, pass);
+}
+
+NamedTensors weights_of(const Model& model) {
+  NamedTensors all;
+  for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach().clone();
+  return all;
+}
+
+// To the bit: a damaged file may hold a NaN.
+bool same(const NamedTensors& a, const NamedTensors& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, value] : a) {
+    if (!b.count(name) || b.at(name).sizes() != value.sizes()) return false;
+    const at::Tensor x = value.contiguous(), y = b.at(name).contiguous();
+    if (x.scalar_type() != y.scalar_type() ||
+        std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
+std::string load_error(const std::string& path, Model& model,
+                       const std::vector<std::string>& dont_load = {}) {
+  const NamedTensors before = weights_of(model);
+  const std::string line = error_of([&] { load_weights(path, model, dont_load); });
+  CHECK((line.empty() || same(weights_of(model), before)));  // nothing was written
+  return line;
+}
+
+const std::string kMu = "{variant: mu/8, pool_type: tok, depth: 2, head_zeroinit: false";
+
+}  // namespace
+
+TEST_CASE("weights: the reference's vits load to the bit, and their logits are theirs") {
+  const auto folder = golden_folder("models/vit_gap_learn_rep.ckpt.npz");
+  if (!folder) return;
+  for (const char* name : {"vit_gap_learn_rep", "vit_tok_learn", "vit_map_learn", "vit_scan_tok",
+                           "vit_0_sincos_rep48", "vit_gap_sincos_nonsquare"}) {
+    INFO(name);
+    const auto model = build_case(*folder, name);
+    const std::string file = fmt::format("{}/models/{}.ckpt.npz", *folder, name);
+    load_weights(file, *model, {});
+    CHECK(same(weights_of(*model), read_npz(file, "params/")));
+    const NamedTensors io = read_npz(fmt::format("{}/models/{}.io.npz", *folder, name));
+    const at::Tensor wanted = io.at("logits");
+    CHECK(at::allclose(logits(*model, io.at("image")), wanted, 1e-5,
+                       2e-5 * wanted.abs().max().item<double>()));
+  }
+}
+
+TEST_CASE("weights: an old vit file, and a transfer to larger images and other classes") {
+  const auto folder = golden_folder("models/vit_oldformat.ckpt.npz");
+  if (!folder) return;
+  const std::string root = *folder + "/models/";
+  const auto old = build("vit", kMu + "}", 10, 32, 32);
+  load_weights(root + "vit_oldformat.ckpt.npz", *old, {});
+  const NamedTensors old_io = read_npz(root + "vit_oldformat.io.npz");
+  CHECK(at::allclose(logits(*old, old_io.at("image")), old_io.at("logits"), 0, 5e-5));
+
+  const NamedTensors io = read_npz(root + "vit_transfer.io.npz");
+  const auto model = build("vit", kMu + "}", 5, 48, 48);
+  load_weights(root + "vit_transfer.init.ckpt.npz", *model, {});  // the fresh values
+  load_weights(root + "vit_tok_square.ckpt.npz", *model, {"head/.*"});
+  const NamedTensors loaded = weights_of(*model);
+  CHECK(loaded.at("head/kernel").equal(io.at("head/kernel")));
+  CHECK(at::allclose(loaded.at("pos_embedding"), io.at("pos_embedding"), 0, 2e-6));
+  CHECK(at::allclose(logits(*model, io.at("image")), io.at("logits"), 1e-5,
+                     2e-5 * io.at("logits").abs().max().item<double>()));
+}
+
+TEST_CASE("weights: stacked and unrolled encoders read each other's files") {
+  const TempFolder folder;
+  const auto unrolled = build("vit", kMu + "}", 10, 32, 32);
+  const auto stacked = build("vit", kMu + ", scan: true}", 10, 32, 32);
+  const at::Tensor image = at::rand({2, 32, 32, 3}) * 2 - 1;
+  write_npz(folder / "a.npz", weights_of(*unrolled));
+  load_weights(folder / "a.npz", *stacked, {});
+  CHECK(at::allclose(logits(*stacked, image), logits(*unrolled, image), 1e-6, 1e-6));
+  write_npz(folder / "b.npz", weights_of(*stacked));
+  const auto again = build("vit", kMu + "}", 10, 32, 32);
+  load_weights(folder / "b.npz", *again, {});
+  CHECK(same(weights_of(*again), weights_of(*unrolled)));
+  // Names of dont_load are the model's.
+  const auto partly = build("vit", kMu + ", scan: true}", 10, 32, 32);
+  const NamedTensors fresh = weights_of(*partly);
+  init_parameters(*partly, 4, std::nullopt);
+  const NamedTensors other = weights_of(*partly);
+  load_weights(folder / "a.npz", *partly, {"Transformer/encoderblock/LayerNorm_0/.*", "head/.*"});
+  CHECK(weights_of(*partly).at("head/kernel").equal(other.at("head/kernel")));
+  CHECK_FALSE(weights_of(*partly).at("cls").equal(at::ones({1, 1, 32})));
+  CHECK(weights_of(*partly).at("pos_embedding").equal(fresh.at("pos_embedding")));
+}
+
+TEST_CASE("weights: a timm file through the disk gives the same model") {
+  const TempFolder folder;
+  for (const char* pool : {"tok", "map", "gap"}) {
+    const std::string yaml =
+        fmt::format("{{variant: mu/8, pool_type: {}, head_zeroinit: false}}", pool);
+    const auto model = build("vit", yaml, 10, 32, 32);
+    write_safetensors(folder / "t.safetensors", to_timm(weights_of(*model)));
+    const auto loaded = build("vit", yaml, 10, 32, 32);
+    init_parameters(*loaded, 9, std::nullopt);
+    load_weights(folder / "t.safetensors", *loaded, {});
+    CHECK(same(weights_of(*loaded), weights_of(*model)));
+  }
+}
+
+TEST_CASE("weights: other types are converted, integers and other shapes are refused") {
+  const TempFolder folder;
+  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
+  NamedTensors file = weights_of(*model);
+  file["head/kernel"] = at::ones({32, 3}, at::kBFloat16);
+  file["head/bias"] = at::full({3}, 0.5, at::kDouble);
+  write_npz(folder / "a.npz", file);
+  load_weights(folder / "a.npz", *model, {});
+  CHECK(weights_of(*model).at("head/kernel").equal(at::ones({32, 3})));
+  CHECK(weights_of(*model).at("head/bias").equal(at::full({3}, 0.5F)));
+}
+
+TEST_CASE("weights: every name and shape that does not fit is in one line") {
+  const TempFolder folder;
+  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
+  const std::string path = folder / "a.npz";
+  const std::string hint = " (model_load: {dont_load: [PATTERN, ...]} leaves names out)";
+  const auto with = [&](const std::function<void(NamedTensors&)>& change,
+                        const std::vector<std::string>& dont_load = {}) {
+    NamedTensors file = weights_of(*model);
+    change(file);
+    write_npz(path, file);
+    const std::string line = load_error(path, *model, dont_load);
+    if (line.empty()) return line;
+    REQUIRE(line.starts_with(path + ": error: "));
+    return line.substr(path.size() + 9);
+  };
+  CHECK(with([](NamedTensors&) {}) == "");
+  CHECK(with([](NamedTensors& file) {
+          file["head/kernel"] = at::zeros({32, 4});
+        }) == "head/kernel has shape (32, 4) in the file but (32, 3) in the model" + hint);
+  CHECK(with([](NamedTensors& file) { file["head/bias"] = at::zeros({3}, at::kLong); }) ==
+        "head/bias is of type Long in the file" + hint);
+  CHECK(with([](NamedTensors& file) {
+          file.erase("embedding/bias");
+          file.erase("head/bias");
+          file["extra"] = file["more/x"] = at::zeros({1});
+        }) ==
+        "missing in the file: embedding/bias, head/bias; not in the model: extra, more/x" + hint);
+  CHECK(with([](NamedTensors& file) {
+          file["pos_embedding"] = at::zeros({1, 16, 31});
+        }).starts_with("pos_embedding has shape (1, 16, 31) in the file but (1, 16, 32)"));
+  CHECK(with([](NamedTensors& file) {
+          file["pos_embedding"] = at::zeros({16, 32});
+        }).starts_with("pos_embedding has shape (16, 32) in the file but (1, 16, 32)"));
+  const std::vector<std::string> dont_load = {"head/.*", "extra"};
+  CHECK(with(
+            [](NamedTensors& file) {
+              file["head/kernel"] = at::zeros({5, 5});
+              file.erase("head/bias");
+              file["extra"] = at::zeros({2});
+            },
+            dont_load) == "");
+  // The whole name must match.
+  CHECK(with([](NamedTensors& file) { file.erase("head/bias"); }, {"head", "bias"}) ==
+        "missing in the file: head/bias" + hint);
+  CHECK(with([](NamedTensors&) {}, {"("}) == "model_load.dont_load: '(' is no regular expression");
+}
+
+TEST_CASE("weights: a damaged file is an error and leaves the model as it was") {
+  const TempFolder folder;
+  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
+  const NamedTensors ours = weights_of(*model);
+  std::mt19937 random(11);
+  int refused = 0, loaded = 0;
+  for (const char* format : {"npz", "safetensors", "timm"}) {
+    const std::string good = folder / "good";
+    if (format == std::string("npz"))
+      write_npz(good, ours);
+    else
+      write_safetensors(good, format == std::string("timm") ? to_timm(ours) : ours);
+    const std::string whole = read_file(good);
+    for (int i = 0; i < 150; ++i) {
+      // The first kilobytes hold the header of safetensors, the last the directory of npz.
+      const size_t cut = format == std::string("npz") ? whole.size() - 3000 : 0;
+      const size_t end = format == std::string("npz") ? whole.size() : 3000;
+      const std::string damaged =
+          whole.substr(0, cut) + mutated(whole.substr(cut, end - cut), random) + whole.substr(end);
+      std::ofstream(folder / "damaged", std::ios::binary) << damaged;
+      const std::string line = load_error(folder / "damaged", *model);
+      (line.empty() ? loaded : refused) += 1;
+      CHECK(line.find('\n') == std::string::npos);
+    }
+  }
+  CHECK(refused > 200);
+}
+
+}  // namespace bv
