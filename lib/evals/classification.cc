@@ -95,7 +95,7 @@ class Classification : public Evaluator {
 
   Batch probe(int64_t n) override {
     Batch batch = input_.probe(n);
-    labels_of(batch);
+    dense_labels(batch, label_key_, name_);
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
@@ -105,8 +105,9 @@ class Classification : public Evaluator {
     WrongExamples wrong;
     int64_t classes = 0;
     input_.for_each(context, [&](const Batch& batch) {
-      const at::Tensor logits = context.predict(batch).at("logits").to(at::kFloat);  // (n, classes)
-      const at::Tensor labels = labels_of(batch);
+      const at::Tensor logits =
+          context.predict(batch, {}).at("logits").to(at::kFloat);  // (n, classes)
+      const at::Tensor labels = dense_labels(batch, label_key_, name_);
       if (logits.sizes() != labels.sizes()) {
         throw Error(Exit::usage, "",
                     fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
@@ -126,24 +127,6 @@ class Classification : public Evaluator {
   }
 
  private:
-  at::Tensor labels_of(const Batch& batch) const {  // (n, classes) float32
-    const auto found = batch.find(label_key_);
-    if (found == batch.end()) {
-      std::string keys;
-      for (const auto& [key, value] : batch) keys += (keys.empty() ? "" : ", ") + key;
-      throw Error(Exit::usage, "",
-                  fmt::format("evaluator '{}': pp_fn gives no '{}' (it gives {}); see onehot(..., "
-                              "key_result=\"labels\") and keep(...)",
-                              name_, label_key_, keys));
-    }
-    if (found->second.dim() != 2) {
-      throw Error(Exit::usage, "",
-                  fmt::format("evaluator '{}': '{}' is not dense; add onehot(num_classes) to pp_fn",
-                              name_, label_key_));
-    }
-    return found->second.to(at::kFloat);
-  }
-
   void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
                   Sums& sums, WrongExamples* wrong) const {
     const at::Tensor mask = batch.at("_mask");                                  // (n) bool

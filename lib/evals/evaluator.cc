@@ -1,28 +1,93 @@
 #include "lib/evals/evaluator.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
+#include <fmt/ranges.h>
 
 namespace bv {
+namespace {
+
+std::string names_in(const std::map<std::string, at::Tensor>& tensors) {
+  std::string names;
+  for (const auto& [name, value] : tensors) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+[[noreturn]] void refuse_layer(const std::string& layer, Outputs outputs, Features features) {
+  outputs.merge(features);
+  throw Error(Exit::usage, "",
+              fmt::format("the model has no output '{}'; it has: {}", layer, names_in(outputs)));
+}
+
+const at::Tensor& need_feature(const Batch& batch, const std::string& key,
+                               const std::string& evaluator, std::string_view hint) {
+  const auto found = batch.find(key);
+  if (found != batch.end()) return found->second;
+  throw Error(Exit::usage, "",
+              fmt::format("evaluator '{}': pp gives no '{}' (it gives {}); see {}", evaluator, key,
+                          names_in(batch), hint));
+}
+
+}  // namespace
+
+Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
+                        Precision precision) {
+  return
+      [&task, pred, &model, precision](const Batch& batch, const std::vector<std::string>& layers) {
+        const c10::NoGradGuard no_grad;
+        Features features;
+        Pass pass;
+        pass.precision = precision;
+        if (!layers.empty()) {
+          pass.features = &features;
+          pass.wanted = &layers;
+        }
+        Outputs outputs = task.predict(pred, model, batch, pass);
+        for (const std::string& layer : layers) {
+          if (outputs.contains(layer)) continue;
+          if (!features.contains(layer)) {
+            pass.wanted = nullptr;  // once more, to find out what there is
+            task.predict(pred, model, batch, pass);
+            refuse_layer(layer, outputs, features);
+          }
+          outputs[layer] = features.at(layer);
+        }
+        return outputs;
+      };
+}
+
+LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
+  LoaderOptions options;
+  options.error_budget = read_error_budget(config);
+  options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
+  options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
+  options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
+  options.seed = env.seed;
+  options.shuffle = false;
+  options.evaluation = true;
+  if (options.batch_size < 1) config.fail("batch_size", "must be positive");
+  if (options.prefetch < 0) config.fail("prefetch", "must not be negative");
+  if (options.threads < 1) config.fail("threads", "must be positive");
+  for (const char* key : {"cache", "cache_final", "cache_raw"})
+    config.superseded(key, "evaluators keep their threads and buffers between passes");
+  config.superseded("warmup", "evaluators need no warm-up");
+  return options;
+}
 
 EvalInput::EvalInput(const Config& config, const EvalEnv& env)
-    : pp_(std::make_shared<Pipeline>(config, "pp_fn")) {
-  options_.error_budget = read_error_budget(config);
-  DataEnv data = env.data;
-  data.source.keep_broken = options_.error_budget > 0;
-  open_ = prepare_data(config.section("data"), data);
-  options_.batch_size = config.get<int64_t>("batch_size", env.batch_size);
-  options_.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
-  options_.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
-  options_.seed = env.seed;
-  options_.shuffle = false;
-  options_.evaluation = true;
-  if (options_.batch_size < 1) config.fail("batch_size", "must be positive");
-  if (options_.prefetch < 0) config.fail("prefetch", "must not be negative");
-  if (options_.threads < 1) config.fail("threads", "must be positive");
-  config.superseded("cache", "evaluators keep their threads and buffers between passes");
-  config.superseded("warmup", "evaluators need no warm-up");
+    : EvalInput(config.section("data"), std::make_shared<Pipeline>(config, "pp_fn"),
+                read_eval_loader(config, env), env.data) {}
+
+EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
+                     const LoaderOptions& options, const DataEnv& env)
+    : pp_(std::move(pp)), options_(options) {
+  DataEnv own = env;
+  own.source.keep_broken = options_.error_budget > 0;
+  open_ = prepare_data(data, own);
 }
+
+EvalInput::EvalInput(EvalInput&&) noexcept = default;
 
 EvalInput::~EvalInput() = default;
 
@@ -84,6 +149,28 @@ void EvalInput::for_each(const EvalContext& context,
   }
   const int64_t expected = data_->size() - (loader_->errors() - errors_before);
   check(seen == expected, "evaluation saw {} examples instead of {}", seen, expected);
+}
+
+at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::string& evaluator) {
+  const at::Tensor& labels =
+      need_feature(batch, key, evaluator, "onehot(..., key_result=\"labels\") and keep(...)");
+  if (labels.dim() != 2) {
+    throw Error(Exit::usage, "",
+                fmt::format("evaluator '{}': '{}' is not dense; add onehot(num_classes) to pp_fn",
+                            evaluator, key));
+  }
+  return labels.to(at::kFloat);
+}
+
+at::Tensor class_labels(const Batch& batch, const std::string& key, const std::string& evaluator) {
+  const at::Tensor& labels = need_feature(batch, key, evaluator, "keep(\"image\", \"label\")");
+  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/false)) {
+    throw Error(
+        Exit::usage, "",
+        fmt::format("evaluator '{}': '{}' is not one class per example, but {} ({})", evaluator,
+                    key, c10::toString(labels.scalar_type()), fmt::join(labels.sizes(), ", ")));
+  }
+  return labels.to(at::kLong);
 }
 
 }  // namespace bv

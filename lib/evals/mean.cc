@@ -20,7 +20,7 @@ class Mean : public Evaluator {
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor mask = batch.at("_mask").to(at::kDouble);  // (n)
       count += mask.sum();
-      for (const auto& [name, values] : context.predict(batch)) {
+      for (const auto& [name, values] : context.predict(batch, {})) {
         if (values.dim() != 1 || values.size(0) != mask.size(0)) {
           throw Error(
               Exit::usage, "",

@@ -52,11 +52,17 @@ struct EvalDetails {
     int64_t height = 0, width = 0, channels = 0;
     std::vector<uint8_t> pixels;  // HWC
   };
+  // Examples by the confidence of the guess: bin b of B holds (b / B, (b + 1) / B].
+  struct Bin {
+    double examples = 0;                  // their number (their labels' weight)
+    double confidence = 0, accuracy = 0;  // means over them
+  };
   std::string evaluator;  // its name in the config
   int64_t step = 0;
   std::vector<std::string> class_names;         // one per class
   std::vector<std::vector<int64_t>> confusion;  // [truth][guess]
   std::vector<Wrong> wrong;
+  std::vector<Bin> calibration;
 };
 
 class MetricWriter {

@@ -132,6 +132,30 @@ std::string accuracy_bars(const Matrix& matrix, const Names& names) {
   return out + "</div>\n";
 }
 
+// Of each bin of confidence the share of examples, and the accuracy beside it.
+std::string calibration_bars(const std::vector<EvalDetails::Bin>& bins) {
+  double all = 0;
+  for (const EvalDetails::Bin& bin : bins) all += bin.examples;
+  if (!(all > 0)) return "";
+  std::string out =
+      "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the guess; a "
+      "calibrated model is right as often as it is sure.</p>\n<div class=\"bars\">\n";
+  const auto count = static_cast<double>(bins.size());
+  for (size_t b = 0; b < bins.size(); ++b) {
+    const auto low = static_cast<double>(b);
+    const EvalDetails::Bin& bin = bins[b];
+    out += fmt::format(
+        "<span class=\"name\">{:.3g} &#8211; {:.3g}</span><span class=\"track\"><span "
+        "class=\"bar\" style=\"width:{:.1f}%\"></span></span><span class=\"value\">{}</span>\n",
+        low / count, (low + 1) / count, 100 * bin.examples / all,
+        bin.examples > 0
+            ? fmt::format("{:.1f} % right, {:.1f} % sure <small>{:.6g} examples</small>",
+                          100 * bin.accuracy, 100 * bin.confidence, bin.examples)
+            : "<small>none</small>");
+  }
+  return out + "</div>\n";
+}
+
 std::string wrong_images(const EvalDetails& details, const Names& names) {
   std::string out;
   size_t shown = 0;
@@ -168,6 +192,7 @@ std::string render_details(const EvalDetails& details) {
     }
     out += "</div><div class=\"wide\">\n" + accuracy_bars(matrix, names) + "</div></div>\n";
   }
+  out += calibration_bars(details.calibration);
   return out + wrong_images(details, names) + "</section>\n";
 }
 

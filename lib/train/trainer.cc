@@ -1,11 +1,11 @@
 #include "lib/train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <unistd.h>
 
 #include <ctime>
 
+#include "lib/ckpt/weights_file.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/signals.h"
@@ -106,18 +106,30 @@ void Trainer::restore() {
       return;
     }
   }
+  load_start();
+  if (start_ == "model_init") log::note("Initialize model from {}...", recipe_.start.model_init);
+  log::note("Logging parameter overview...");
+  log_parameters();
+}
+
+void Trainer::load_start() {
+  if (!start_.empty() || (workdir_ && !workdir_->ckpt_steps().empty())) return;
   const StartFrom& from = recipe_.start;
-  if (!from.resume.empty()) {
+  if (!from.resume.empty() && is_checkpoint(from.resume)) {
     load_everything(Checkpointer::load(from.resume), "resume");
+  } else if (!from.resume.empty()) {
+    load_weights(from.resume, *recipe_.model, {});
+    log::warn(
+        "resume: {} holds parameters only: the optimizer's state, the step and the clock start "
+        "afresh",
+        from.resume);
+    start_ = "resume";
   } else if (!from.model_init.empty()) {
-    log::note("Initialize model from {}...", from.model_init);
-    load_weights(from.model_init, recipe_.step->params(), from.dont_load);
+    load_weights(from.model_init, *recipe_.model, from.dont_load);
     start_ = "model_init";
   } else {
     start_ = "scratch";
   }
-  log::note("Logging parameter overview...");
-  log_parameters();
 }
 
 void Trainer::log_parameters() const {
@@ -316,6 +328,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
       {"class_names", recipe_.data->source().class_names()},
+      {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"row", row},
       {"chrono",
        {{"accum_program_time", chrono.accum_program_time},
@@ -335,12 +348,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   context.poll = poll_signals;
   if (workdir_)
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
-  context.predict = [&](const Batch& batch) {
-    const at::NoGradGuard no_grad;
-    Pass pass;
-    pass.precision = recipe_.precision;
-    return recipe_.task->predict(job.pred, *recipe_.model, batch, pass);
-  };
+  if (workdir_) context.workdir = workdir_->dir();
+  context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
   std::string line;
   const Measure emit = [&](std::string_view name, double value) {
     metrics_->measure(job.prefix + std::string(name), value);
@@ -350,7 +359,7 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
     job.evaluator->run(context, emit);
   });
-  log::info("[{}] {}", step, line);
+  if (!line.empty()) log::info("[{}] {}", step, line);
   metrics_->write_report();
 }
 

@@ -26,6 +26,9 @@ class Trainer {
   Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options);
   ~Trainer();
 
+  // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Called before
+  // the workdir is claimed, so that a file that does not fit leaves no trace; run() calls it else.
+  void load_start();
   // Trains to the end, or until a signal. Returns Exit::ok, or the signal's code after a committed
   // checkpoint. Throws Error: diverged, storage, data.
   Exit run();

@@ -90,13 +90,6 @@ TempDir::~TempDir() {
 
 std::string source_file(const std::string& name) { return std::string(BV_SOURCE_DIR) + "/" + name; }
 
-std::string shared_file(const std::string& name) {
-  const char* shared = std::getenv("BVTRAIN_SHARED");
-  const std::string root = shared && *shared ? shared : source_file("../shared");
-  const std::string file = root + "/" + name;
-  return exists(file) ? std::filesystem::canonical(file).string() : "";
-}
-
 void write(const std::string& file, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(file).parent_path());
   std::ofstream(file, std::ios::binary) << text;

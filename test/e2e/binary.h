@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "test/shared.h"
+
 namespace bv::test {
 
 struct Finished {
@@ -46,7 +48,6 @@ class TempDir {
 };
 
 std::string source_file(const std::string& name);  // of the repository
-std::string shared_file(const std::string& name);  // "" where $BVTRAIN_SHARED has no such file
 void write(const std::string& file, const std::string& text);
 bool exists(const std::string& path);
 

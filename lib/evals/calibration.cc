@@ -1,0 +1,112 @@
+// calibration: how far the confidence of guesses is from their accuracy. Guo et al., "On
+// calibration of modern neural networks", ICML 2017: `bins` equal bins (lo, hi] of the guess's
+// probability; ece = sum over bins of |accuracy - confidence| times the bin's share.
+//
+//   data, pp_fn, label_key  as for classification, with the same meaning of labels and weights
+//   bins                    15
+//   probabilities           softmax | sigmoid of the logits
+//
+// Metrics: ece, mce (the worst bin's difference), confidence (mean), prec@1. The report shows the
+// bins.
+#include <ATen/Functions.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "lib/evals/evaluator.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMostBins = 10000;
+
+class Calibration : public Evaluator {
+ public:
+  Calibration(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        label_key_(config.get("label_key", "labels")),
+        bins_(config.get<int64_t>("bins", 15)),
+        sigmoid_(config.word("probabilities", "softmax", {"softmax", "sigmoid"}) == "sigmoid"),
+        input_(config, env) {
+    if (bins_ < 1 || bins_ > kMostBins)
+      config.problem("bins", fmt::format("must be within 1 .. {}, got {}", kMostBins, bins_));
+  }
+
+  Batch probe(int64_t n) override {
+    Batch batch = input_.probe(n);
+    dense_labels(batch, label_key_, name_);
+    return batch;
+  }
+  int64_t examples() const override { return input_.examples(); }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    std::vector<EvalDetails::Bin> bins(bins_);  // sums until finish()
+    input_.for_each(context, [&](const Batch& batch) {
+      const at::Tensor logits = context.predict(batch, {}).at("logits").to(at::kDouble);
+      const at::Tensor labels = dense_labels(batch, label_key_, name_);
+      if (logits.sizes() != labels.sizes()) {
+        throw Error(Exit::usage, "",
+                    fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
+                                fmt::join(logits.sizes(), ", "), label_key_,
+                                fmt::join(labels.sizes(), ", ")));
+      }
+      accumulate(batch.at("_mask"), logits, labels, bins);
+    });
+    finish(bins, emit);
+    if (context.details) {
+      EvalDetails details;
+      details.evaluator = name_;
+      details.step = context.step;
+      details.calibration = std::move(bins);
+      context.details(std::move(details));
+    }
+  }
+
+ private:
+  // mask: (n) bool; logits: (n, classes) float64; labels: (n, classes) float32.
+  void accumulate(const at::Tensor& mask, const at::Tensor& logits, const at::Tensor& labels,
+                  std::vector<EvalDetails::Bin>& bins) const {
+    const at::Tensor guess = logits.argmax(1, /*keepdim=*/true);  // (n, 1)
+    const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
+    const at::Tensor hit = labels.gather(1, guess), weight = labels.amax(1);
+    for (int64_t i = 0; i < mask.size(0); ++i) {
+      const double w = weight.const_data_ptr<float>()[i];
+      if (!mask.const_data_ptr<bool>()[i] || w == 0) continue;
+      const double confidence = sure.const_data_ptr<double>()[i];
+      const double place = std::ceil(confidence * static_cast<double>(bins_)) - 1;
+      // NaN counts as no confidence, and its bin's mean becomes NaN.
+      const auto at = place > 0 ? std::min(static_cast<int64_t>(place), bins_ - 1) : 0;
+      bins[at].examples += w;
+      bins[at].confidence += w * confidence;
+      bins[at].accuracy += w * hit.const_data_ptr<float>()[i];
+    }
+  }
+
+  static void finish(std::vector<EvalDetails::Bin>& bins, const Measure& emit) {
+    double all = 0, confidence = 0, accuracy = 0, distance = 0, worst = 0;
+    for (EvalDetails::Bin& bin : bins) {
+      if (bin.examples == 0) continue;
+      all += bin.examples;
+      confidence += bin.confidence;
+      accuracy += bin.accuracy;
+      distance += std::abs(bin.accuracy - bin.confidence);
+      bin.confidence /= bin.examples;
+      bin.accuracy /= bin.examples;
+      worst = std::max(worst, std::abs(bin.accuracy - bin.confidence));
+    }
+    emit("ece", distance / all);
+    emit("mce", all > 0 ? worst : std::nan(""));
+    emit("confidence", confidence / all);
+    emit("prec@1", accuracy / all);
+  }
+
+  const std::string name_, label_key_;
+  const int64_t bins_;
+  const bool sigmoid_;
+  EvalInput input_;
+};
+
+const Register<Evaluator, Calibration> registered("calibration");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,119 @@
+// contrastive (proj.image_text.contrastive): the bidirectional contrastive loss of stored pairs of
+// embeddings (reference 8.1, 13.7). Asks for no predictions.
+//
+//   file         npz with the arrays below
+//   image, text  zimg, ztxt, both (n, d): row i of one belongs to row i of the other
+//   t            the factor of the logits; default: the file's number `t`, else 1
+//   mask         mask (n), where the file has it: rows with 0 are left out
+//   minibatch    pairs contrasted with each other, in the order of the rows; default: all. The
+//                values depend on it by their nature
+//
+// Metrics: ncorrect_minibatch: the share of images whose text is the nearest; loss: half the sum of
+// the negative log likelihoods of the text given the image and of the image given the text.
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "lib/evals/evaluator.h"
+#include "lib/evals/stored.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kBlock = 1024;  // rows of logits that exist at a time
+
+struct Sums {
+  double loss = 0;
+  int64_t correct = 0, seen = 0;
+};
+
+// zimg, ztxt: (n, d) float64, all contrasted with each other.
+void contrast(const at::Tensor& zimg, const at::Tensor& ztxt, double t, Sums& sums) {
+  const int64_t n = zimg.size(0);
+  at::Tensor columns = at::full({n}, -HUGE_VAL, at::kDouble);  // log-sum-exp of each
+  at::Tensor rows = at::empty({n}, at::kDouble), own = at::empty({n}, at::kDouble);
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t size = std::min(kBlock, n - begin);
+    const at::Tensor logits = zimg.narrow(0, begin, size).mm(ztxt.t()) * t;  // (size, n)
+    const at::Tensor places = at::arange(begin, begin + size, at::kLong);
+    rows.narrow(0, begin, size).copy_(logits.logsumexp(1));
+    own.narrow(0, begin, size).copy_(logits.gather(1, places.unsqueeze(1)).squeeze(1));
+    columns = at::logaddexp(columns, logits.logsumexp(0));
+    sums.correct += logits.argmax(1).eq(places).sum().item<int64_t>();
+  }
+  sums.loss += (0.5 * (rows + columns) - own).sum().item<double>();
+  sums.seen += n;
+}
+
+class Contrastive : public Evaluator {
+ public:
+  Contrastive(const Config& config, const EvalEnv&)
+      : arrays_(config),
+        image_(config.get("image", "zimg")),
+        text_(config.get("text", "ztxt")),
+        mask_(config.get("mask", "mask")),
+        mask_needed_(config.has("mask")),
+        t_(config.maybe<double>("t")),
+        minibatch_(config.get<int64_t>("minibatch", 0)) {
+    if (minibatch_ < (config.has("minibatch") ? 1 : 0))
+      config.problem("minibatch", "must be positive");
+  }
+
+  Batch probe(int64_t) override {
+    load();
+    return {};
+  }
+  int64_t examples() const override { return zimg_.defined() ? zimg_.size(0) : 0; }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    load();
+    Sums sums;
+    const int64_t n = zimg_.size(0), step = minibatch_ > 0 ? minibatch_ : n;
+    for (int64_t begin = 0; begin < n; begin += step) {
+      if (context.poll) context.poll();
+      const int64_t size = std::min(step, n - begin);
+      const at::Tensor keep = keep_.narrow(0, begin, size).nonzero().squeeze(1);
+      contrast(zimg_.narrow(0, begin, size).index_select(0, keep),
+               ztxt_.narrow(0, begin, size).index_select(0, keep), *t_, sums);
+    }
+    const auto expected = keep_.sum().item<int64_t>();
+    check(sums.seen == expected, "contrastive saw {} pairs instead of {}", sums.seen, expected);
+    emit("ncorrect_minibatch", static_cast<double>(sums.correct) / static_cast<double>(expected));
+    emit("loss", sums.loss / static_cast<double>(expected));
+  }
+
+ private:
+  void load() {
+    if (zimg_.defined()) return;
+    const at::Tensor zimg = arrays_.matrix(image_);
+    ztxt_ = arrays_.matrix(text_);
+    if (zimg.sizes() != ztxt_.sizes()) {
+      arrays_.refuse(fmt::format("'{}' is ({}, {}), but '{}' is ({}, {})", image_, zimg.size(0),
+                                 zimg.size(1), text_, ztxt_.size(0), ztxt_.size(1)));
+    }
+    const auto mask = arrays_.integers(mask_);
+    if (!mask && mask_needed_) arrays_.refuse(fmt::format("there is no array '{}'", mask_));
+    if (mask && mask->size(0) != zimg.size(0)) {
+      arrays_.refuse(
+          fmt::format("'{}' has {} entries for {} pairs", mask_, mask->size(0), zimg.size(0)));
+    }
+    keep_ = mask ? mask->ne(0) : at::ones({zimg.size(0)}, at::kBool);
+    if (!keep_.any().item<bool>()) arrays_.refuse(fmt::format("'{}' leaves nothing", mask_));
+    if (!t_) t_ = arrays_.number("t").value_or(1.0);
+    zimg_ = zimg;
+  }
+
+  StoredArrays arrays_;
+  const std::string image_, text_, mask_;
+  const bool mask_needed_;
+  std::optional<double> t_;
+  const int64_t minibatch_;
+  at::Tensor zimg_, ztxt_;  // (n, d) float64
+  at::Tensor keep_;         // (n) bool
+};
+
+const Register<Evaluator, Contrastive> registered("contrastive");
+const Register<Evaluator, Contrastive> full_name("proj.image_text.contrastive");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,232 @@
+// distance (proj.distill.distance): distances between a student's and a teacher's outputs
+// (reference 13.6).
+//
+//   data, pp_fn  examples that carry the teacher's stored output: keep("image", "logits")
+//   file         instead: an npz with both arrays; then no predictions are asked for
+//   what         [logits, logits]: the student's activation and the feature that holds the
+//                teacher's; with `file` the names of the two arrays
+//   distances    list of {kind, ...}:
+//     euclidean             sqrt(sum d^2 + epsilon); epsilon: 1e-12
+//     l2                    sum d^2
+//     kl                    t^2 KL(softmax(T / t) || softmax(S / t)); t: 1
+//     hard                  cross entropy to the teacher's argmax, smoothed by ls: 0
+//     logsoftmax_euclidean  as euclidean, of log-probabilities
+//     agree                 whether the teacher's top-1 is in the student's top-k; k: 1
+//
+// What is no vector per example is flattened. Metrics, for kind and arguments as they are written:
+// "kind=agree_k=5/all" (how many values there are), "/avg", "/min", "/max".
+#include <ATen/Functions.h>
+#include <fmt/ranges.h>
+
+#include "lib/evals/evaluator.h"
+#include "lib/evals/stored.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// student, teacher: (n, d) float64. Returns (n) float64.
+using Measured = std::function<at::Tensor(const at::Tensor& student, const at::Tensor& teacher)>;
+
+struct Distance {
+  std::string name;
+  Measured measure;
+};
+
+at::Tensor norm_of(const at::Tensor& difference, double epsilon) {
+  return difference.square().sum(1).add(epsilon).sqrt();
+}
+
+// The cross entropy less the labels' own entropy (reference 8.1, kl).
+at::Tensor softmax_xent_kl(const at::Tensor& logits, const at::Tensor& labels) {
+  return (labels * (labels.clamp_min(1e-8).log() - logits.log_softmax(1))).sum(1);
+}
+
+Measured read_hard(const Config& config) {
+  const auto ls = config.get<double>("ls", 0.0);
+  if (!(ls >= 0 && ls < 1)) config.problem("ls", "must be at least 0 and below 1");
+  return [ls](const at::Tensor& s, const at::Tensor& t) {
+    at::Tensor labels = at::zeros_like(t).scatter_(1, t.argmax(1, /*keepdim=*/true), 1.0);
+    if (ls > 0) {
+      const double off = ls / static_cast<double>(t.size(1) - 1);
+      labels = (1 - ls) * labels + off * (1 - labels);
+    }
+    return softmax_xent_kl(s, labels);
+  };
+}
+
+Measured read_kl(const Config& config) {
+  const auto temperature = config.get<double>("t", 1.0);
+  if (!(temperature > 0)) config.problem("t", "must be positive");
+  return [temperature](const at::Tensor& s, const at::Tensor& t) {
+    return temperature * temperature *
+           softmax_xent_kl(s / temperature, (t / temperature).softmax(1));
+  };
+}
+
+Measured read_agree(const Config& config) {
+  const auto k = config.get<int64_t>("k", 1);
+  if (k < 1) config.problem("k", "must be positive");
+  return [k](const at::Tensor& s, const at::Tensor& t) {
+    if (k > s.size(1)) {
+      throw Error(
+          Exit::usage, "",
+          fmt::format("distance 'agree': k is {}, but the vectors have {} entries", k, s.size(1)));
+    }
+    // A stable order, as of equal entries the first counts.
+    const at::Tensor order = at::argsort(s, /*stable=*/true, /*dim=*/1, /*descending=*/true);
+    return order.slice(1, 0, k).eq(t.argmax(1, /*keepdim=*/true)).any(1).to(at::kDouble);
+  };
+}
+
+Measured read_euclidean(const Config& config, bool of_log_probabilities) {
+  const auto epsilon = config.get<double>("epsilon", 1e-12);
+  if (!(epsilon >= 0)) config.problem("epsilon", "must not be negative");
+  return [=](const at::Tensor& s, const at::Tensor& t) {
+    return norm_of(of_log_probabilities ? s.log_softmax(1) - t.log_softmax(1) : s - t, epsilon);
+  };
+}
+
+Measured read_l2(const Config&) {
+  return [](const at::Tensor& s, const at::Tensor& t) { return (s - t).square().sum(1); };
+}
+
+struct Kind {
+  const char* name;
+  const char* argument;  // besides `kind`
+  Measured (*read)(const Config&);
+};
+const Kind kKinds[] = {
+    {"agree", "k", read_agree},
+    {"euclidean", "epsilon", [](const Config& config) { return read_euclidean(config, false); }},
+    {"hard", "ls", read_hard},
+    {"kl", "t", read_kl},
+    {"l2", "", read_l2},
+    {"logsoftmax_euclidean", "epsilon",
+     [](const Config& config) { return read_euclidean(config, true); }},
+};
+
+Distance read_distance(const Config& config) {
+  const auto name = config.get<std::string>("kind");
+  std::vector<std::string> known;
+  const Kind* kind = nullptr;
+  for (const Kind& each : kKinds) {
+    known.emplace_back(each.name);
+    if (name == each.name) kind = &each;
+  }
+  if (!kind) config.fail("kind", unknown_name_message("kind of distance", name, known));
+  std::vector<std::string> pairs;
+  for (const std::string& key : config.keys()) {
+    if (!config.has(key)) continue;
+    if (key != "kind" && key != kind->argument)
+      config.fail(key, fmt::format("the distance '{}' takes no '{}'", name, key));
+    pairs.push_back(fmt::format("{}={}", key, config.get<std::string>(key)));
+  }
+  return {join(pairs, "_"), kind->read(config)};
+}
+
+class DistanceEvaluator : public Evaluator {
+ public:
+  DistanceEvaluator(const Config& config, const EvalEnv& env)
+      : name_(env.name), what_(config.get("what", std::vector<std::string>{"logits", "logits"})) {
+    if (what_.size() != 2) config.fail("what", "must be [student, teacher]");
+    for (const Config& each : config.sections("distances"))
+      distances_.push_back(read_distance(each));
+    if (distances_.empty()) config.problem("distances", "missing: a list of {kind, ...}");
+    if (config.has("file"))
+      arrays_.emplace(config);
+    else
+      input_.emplace(config, env);
+  }
+
+  Batch probe(int64_t n) override {
+    if (arrays_) {
+      stored();
+      return {};
+    }
+    Batch batch = input_->probe(n);
+    teacher_of(batch);
+    return batch;
+  }
+  int64_t examples() const override { return arrays_ ? rows_ : input_->examples(); }
+  std::vector<std::string> layers() const override {
+    return arrays_ ? std::vector<std::string>() : std::vector<std::string>{what_[0]};
+  }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    std::vector<std::vector<at::Tensor>> values(distances_.size());
+    const auto add = [&](const at::Tensor& student, const at::Tensor& teacher) {
+      for (size_t i = 0; i < distances_.size(); ++i)
+        values[i].push_back(distances_[i].measure(student, teacher));
+    };
+    if (arrays_) {
+      const auto [student, teacher] = stored();
+      add(student, teacher);
+    } else {
+      input_->for_each(context, [&](const Batch& batch) {
+        const at::Tensor rows = batch.at("_mask").nonzero().squeeze(1);
+        const at::Tensor student = context.predict(batch, {what_[0]}).at(what_[0]);
+        const at::Tensor& teacher = teacher_of(batch);
+        if (student.size(0) != teacher.size(0) || student[0].numel() != teacher[0].numel()) {
+          throw Error(Exit::usage, "",
+                      fmt::format("evaluator '{}': the student's '{}' is ({}), the teacher's '{}' "
+                                  "({})",
+                                  name_, what_[0], fmt::join(student.sizes(), ", "), what_[1],
+                                  fmt::join(teacher.sizes(), ", ")));
+        }
+        const auto flat = [&](const at::Tensor& all) {
+          return all.index_select(0, rows).reshape({rows.numel(), -1}).to(at::kDouble);
+        };
+        if (rows.numel() > 0) add(flat(student), flat(teacher));
+      });
+    }
+    for (size_t i = 0; i < distances_.size(); ++i) report(distances_[i].name, values[i], emit);
+  }
+
+ private:
+  static void report(const std::string& name, const std::vector<at::Tensor>& parts,
+                     const Measure& emit) {
+    check(!parts.empty(), "distance '{}' of no example", name);
+    const at::Tensor all = at::cat(parts);  // (n)
+    emit(name + "/all", static_cast<double>(all.numel()));
+    emit(name + "/avg", all.mean().item<double>());
+    emit(name + "/min", all.min().item<double>());
+    emit(name + "/max", all.max().item<double>());
+  }
+
+  const at::Tensor& teacher_of(const Batch& batch) const {
+    const auto found = batch.find(what_[1]);
+    if (found != batch.end()) return found->second;
+    std::vector<std::string> names;
+    for (const auto& [name, value] : batch) names.push_back(name);
+    throw Error(Exit::usage, "",
+                fmt::format("evaluator '{}': pp_fn gives no '{}', which holds the teacher's output "
+                            "(it gives {})",
+                            name_, what_[1], join(names, ", ")));
+  }
+
+  std::pair<at::Tensor, at::Tensor> stored() {
+    std::pair<at::Tensor, at::Tensor> both = {arrays_->matrix(what_[0], /*flatten=*/true),
+                                              arrays_->matrix(what_[1], /*flatten=*/true)};
+    if (both.first.sizes() != both.second.sizes()) {
+      arrays_->refuse(fmt::format("'{}' is ({}), but '{}' is ({})", what_[0],
+                                  fmt::join(both.first.sizes(), ", "), what_[1],
+                                  fmt::join(both.second.sizes(), ", ")));
+    }
+    rows_ = both.first.size(0);
+    return both;
+  }
+
+  const std::string name_;
+  const std::vector<std::string> what_;
+  std::vector<Distance> distances_;
+  std::optional<StoredArrays> arrays_;
+  std::optional<EvalInput> input_;
+  int64_t rows_ = 0;
+};
+
+const Register<Evaluator, DistanceEvaluator> registered("distance");
+const Register<Evaluator, DistanceEvaluator> full_name("proj.distill.distance");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,188 @@
+// fewshot_lsr: accuracy of a regularised linear regression on a few examples' representations
+// (reference 13.4).
+//
+//   datasets              name -> [source, train split, test split], or where a source needs more
+//                         keys, {train: {name, split, ...}, test: {name, split, ...}}
+//   shots                 [1, 5, 10, 25], examples of each class
+//   l2_reg                1024; of several each measures its own, named "..-l2-<value>"
+//   pp_train, pp_eval     "" must leave "image" and the label (keep("image", "label"))
+//   representation_layer  an activation of the model; default: the prediction function's logits
+//   num_seeds             3
+//   display_first         [] of [name, shots] whose metrics begin with "a/" instead of "z/"
+//   label_key, mask_key   label, _mask
+//   data_dir              for the data sets given as lists
+//
+// Metrics: "<a/|z/><name>_<shots>shot-seed-<seed>".
+#include <algorithm>
+
+#include "lib/evals/evaluator.h"
+#include "lib/evals/least_squares.h"
+#include "lib/evals/representation.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+struct Pair {  // train and test of a data set
+  std::string name;
+  EvalInput train, test;
+};
+
+// What a message says after its place.
+std::string reason(const Error& error) {
+  const std::string text = bv::split(error.what(), '\n').at(0), mark = "error: ";
+  const size_t at = text.find(mark);
+  return at == std::string::npos ? text : text.substr(at + mark.size());
+}
+
+class FewshotLsr : public Evaluator {
+ public:
+  FewshotLsr(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        data_dir_(config.get("data_dir", "")),
+        options_(read_eval_loader(config, env)),
+        data_env_(env.data),
+        keys_(config, env.name),
+        shots_(config.get("shots", std::vector<int64_t>{1, 5, 10, 25})),
+        l2_(config.is_list("l2_reg") ? config.get<std::vector<double>>("l2_reg")
+                                     : std::vector<double>{config.get<double>("l2_reg", 1024.0)}),
+        num_seeds_(config.get<int64_t>("num_seeds", 3)) {
+    data_env_.source.num_classes = 0;  // these sets have classes of their own
+    if (shots_.empty() || *std::min_element(shots_.begin(), shots_.end()) < 1)
+      config.problem("shots", "must be positive numbers of examples");
+    if (l2_.empty() || !std::all_of(l2_.begin(), l2_.end(), [](double l2) { return l2 >= 0; }))
+      config.problem("l2_reg", "must not be negative");
+    if (num_seeds_ < 1) config.problem("num_seeds", "must be positive");
+    const auto pp_train = std::make_shared<Pipeline>(config, "pp_train");
+    const auto pp_eval = std::make_shared<Pipeline>(config, "pp_eval");
+    read_datasets(config, pp_train, pp_eval);
+    read_display_first(config);
+  }
+
+  Batch probe(int64_t n) override {
+    Batch first;
+    for (Pair& pair : pairs_) {
+      for (EvalInput* input : {&pair.train, &pair.test}) {
+        Batch batch = input->probe(first.empty() ? n : 1);
+        class_labels(batch, keys_.label_key, name_);
+        if (first.empty()) first = std::move(batch);
+      }
+    }
+    return first;
+  }
+
+  int64_t examples() const override {
+    int64_t sum = 0;
+    for (const Pair& pair : pairs_) sum += pair.train.examples() + pair.test.examples();
+    return sum;
+  }
+
+  std::vector<std::string> layers() const override { return keys_.layers(); }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    std::vector<Sets> all;
+    for (Pair& pair : pairs_) all.push_back(represent(pair, context));
+    for (int64_t seed = 0; seed < num_seeds_; ++seed) {
+      for (size_t i = 0; i < all.size(); ++i) {
+        measure(pairs_[i].name, all[i], seed, context, emit);
+      }
+    }
+  }
+
+ private:
+  struct Sets {
+    Represented train, test;
+    int64_t classes;
+  };
+
+  void read_datasets(const Config& config, const std::shared_ptr<const Pipeline>& pp_train,
+                     const std::shared_ptr<const Pipeline>& pp_eval) {
+    const Config datasets = config.section("datasets");
+    for (const std::string& name : datasets.keys()) {
+      if (!datasets.has(name)) continue;  // null switches an inherited one off
+      if (datasets.is_map(name)) {
+        const Config both = datasets.section(name);
+        pairs_.push_back({name, EvalInput(both.section("train"), pp_train, options_, data_env_),
+                          EvalInput(both.section("test"), pp_eval, options_, data_env_)});
+        continue;
+      }
+      const auto list = datasets.get<std::vector<std::string>>(name);
+      if (list.size() != 3) datasets.fail(name, "must be [source, train split, test split]");
+      pairs_.push_back({name, open(datasets, name, list[0], list[1], pp_train),
+                        open(datasets, name, list[0], list[2], pp_eval)});
+    }
+    if (pairs_.empty())
+      config.fail("datasets", "missing: name: [source, train split, test split] is required");
+  }
+
+  EvalInput open(const Config& datasets, const std::string& name, const std::string& source,
+                 const std::string& split, const std::shared_ptr<const Pipeline>& pp) const {
+    std::string text =
+        fmt::format("{{name: {}, split: {}", json_string(source), json_string(split));
+    if (!data_dir_.empty()) text += ", data_dir: " + json_string(data_dir_);
+    try {
+      const Config data = parse_config(text + "}", "datasets");
+      EvalInput input(data, pp, options_, data_env_);
+      throw_problems(data);
+      return input;
+    } catch (const Error& error) {
+      if (error.code() != Exit::usage) throw;
+      datasets.fail(name, reason(error));
+    }
+  }
+
+  void read_display_first(const Config& config) {
+    display_first_ = config.get("display_first", std::vector<std::pair<std::string, double>>());
+    for (const auto& [name, shots] : display_first_) {
+      const bool known = std::any_of(pairs_.begin(), pairs_.end(),
+                                     [&, &name = name](const Pair& p) { return p.name == name; });
+      if (!known) config.warn("display_first", fmt::format("'{}' is none of the datasets", name));
+    }
+  }
+
+  Sets represent(Pair& pair, const EvalContext& context) const {
+    Sets sets{keys_.represent(pair.train, context), keys_.represent(pair.test, context), 0};
+    pair.train.rest();
+    pair.test.rest();
+    sets.classes = std::max(count_classes(pair.train.data(), sets.train.labels, name_),
+                            count_classes(pair.test.data(), sets.test.labels, name_));
+    return sets;
+  }
+
+  void measure(const std::string& name, const Sets& sets, int64_t seed, const EvalContext& context,
+               const Measure& emit) const {
+    const auto members =
+        permuted_classes(sets.train.labels, sets.classes, NumpyRng(static_cast<uint64_t>(seed)));
+    for (const int64_t shots : shots_) {
+      if (context.poll) context.poll();
+      const at::Tensor rows = take_shots(members, shots);
+      const LeastSquares fit(sets.train.features.index_select(0, rows),
+                             sets.train.labels.index_select(0, rows), sets.classes);
+      const std::pair<std::string, double> shown(name, static_cast<double>(shots));
+      const bool first =
+          std::find(display_first_.begin(), display_first_.end(), shown) != display_first_.end();
+      for (const double l2 : l2_) {
+        const at::Tensor guess = fit.predict(sets.test.features, fit.weights(l2)).argmax(1);
+        const at::Tensor right = guess.eq(sets.test.labels).to(at::kDouble);
+        emit(fmt::format("{}{}_{}shot-seed-{}{}", first ? "a/" : "z/", name, shots, seed,
+                         l2_.size() > 1 ? fmt::format("-l2-{}", l2) : ""),
+             right.mean().item<double>());
+      }
+    }
+  }
+
+  const std::string name_, data_dir_;
+  const LoaderOptions options_;
+  DataEnv data_env_;
+  const RepresentationKeys keys_;
+  const std::vector<int64_t> shots_;
+  const std::vector<double> l2_;
+  const int64_t num_seeds_;
+  std::vector<Pair> pairs_;
+  std::vector<std::pair<std::string, double>> display_first_;
+};
+
+const Register<Evaluator, FewshotLsr> registered("fewshot_lsr");
+
+}  // namespace
+}  // namespace bv

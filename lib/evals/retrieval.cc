@@ -1,0 +1,150 @@
+// retrieval (proj.image_text.retrieval): recall of image-text retrieval on stored embeddings
+// (reference 13.7). Asks for no predictions.
+//
+//   file                       npz with the arrays below
+//   image, text                zimg (n, d), ztxt (m, d); distance = -(zimg ztxt^T)
+//   distance                   dist (n, m); used instead where the file has it, unless image or
+//                              text is given
+//   text_image_correspondence  (m) integers: the row of the image that a text belongs to; where the
+//                              file has none and n = m, text i belongs to image i
+//
+// Metrics: img2txt_recall@{1,5,10}: some text among the k nearest belongs to the image;
+// txt2img_recall@{1,5,10}: the text's image is among the k nearest. Equal distances: lower index.
+#include <ATen/ops/arange.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lib/evals/evaluator.h"
+#include "lib/evals/stored.h"
+
+namespace bv {
+namespace {
+
+constexpr std::array<int64_t, 3> kRecallAt = {1, 5, 10};
+
+class Retrieval : public Evaluator {
+ public:
+  Retrieval(const Config& config, const EvalEnv&)
+      : arrays_(config),
+        distance_(config.get("distance", "dist")),
+        image_(config.get("image", "zimg")),
+        text_(config.get("text", "ztxt")),
+        correspondence_(config.get("text_image_correspondence", "text_image_correspondence")),
+        by_distance_(config.has("distance") || !(config.has("image") || config.has("text"))) {
+    if (config.has("distance") && (config.has("image") || config.has("text")))
+      config.problem("distance", "is given beside image or text; give one or the other");
+    by_distance_needed_ = config.has("distance");
+  }
+
+  Batch probe(int64_t) override {
+    load();
+    return {};
+  }
+  int64_t examples() const override {
+    return distances_.defined() ? distances_.size(0) + distances_.size(1) : 0;
+  }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    load();
+    if (context.poll) context.poll();
+    recall("img2txt", image_ranks(), emit);
+    if (context.poll) context.poll();
+    recall("txt2img", text_ranks(), emit);
+  }
+
+ private:
+  void load() {
+    if (distances_.defined()) return;
+    if (by_distance_ && (by_distance_needed_ || arrays_.has(distance_))) {
+      distances_ = arrays_.matrix(distance_);
+    } else {
+      const at::Tensor zimg = arrays_.matrix(image_), ztxt = arrays_.matrix(text_);
+      if (zimg.size(1) != ztxt.size(1)) {
+        arrays_.refuse(fmt::format("'{}' has vectors of {}, '{}' of {}", image_, zimg.size(1),
+                                   text_, ztxt.size(1)));
+      }
+      distances_ = zimg.mm(ztxt.t()).neg();
+    }
+    const int64_t images = distances_.size(0), texts = distances_.size(1);
+    if (const auto stored = arrays_.integers(correspondence_)) {
+      owner_ = *stored;
+    } else if (images == texts) {
+      owner_ = at::arange(texts, at::kLong);
+    } else {
+      arrays_.refuse(
+          fmt::format("no array '{}' says which of {} images each of {} texts belongs to",
+                      correspondence_, images, texts));
+    }
+    if (owner_.size(0) != texts) {
+      arrays_.refuse(
+          fmt::format("'{}' has {} entries for {} texts", correspondence_, owner_.size(0), texts));
+    }
+    for (int64_t j = 0; j < texts; ++j) {
+      const int64_t owner = owner_.const_data_ptr<int64_t>()[j];
+      if (owner < 0 || owner >= images) {
+        arrays_.refuse(fmt::format("'{}'[{}] is {}, but there are {} images", correspondence_, j,
+                                   owner, images));
+      }
+    }
+  }
+
+  // Of each image: the number of texts nearer than the nearest of its own; all texts where it has
+  // none.
+  std::vector<int64_t> image_ranks() const {
+    const int64_t images = distances_.size(0), texts = distances_.size(1);
+    const int64_t* owner = owner_.const_data_ptr<int64_t>();
+    std::vector<int64_t> ranks(images, texts);
+    for (int64_t i = 0; i < images; ++i) {
+      const double* row = distances_.const_data_ptr<double>() + i * texts;
+      int64_t own = -1;
+      for (int64_t j = 0; j < texts; ++j) {
+        if (owner[j] == i && (own < 0 || row[j] < row[own])) own = j;
+      }
+      if (own < 0) continue;
+      ranks[i] = 0;
+      for (int64_t j = 0; j < texts; ++j)
+        ranks[i] += std::pair(row[j], j) < std::pair(row[own], own);
+    }
+    return ranks;
+  }
+
+  // Of each text: the number of images nearer than its own.
+  std::vector<int64_t> text_ranks() const {
+    const int64_t images = distances_.size(0), texts = distances_.size(1);
+    const int64_t* owner = owner_.const_data_ptr<int64_t>();
+    const double* all = distances_.const_data_ptr<double>();
+    std::vector<int64_t> ranks(texts, 0);
+    for (int64_t i = 0; i < images; ++i) {
+      for (int64_t j = 0; j < texts; ++j) {
+        const double own = all[owner[j] * texts + j];
+        ranks[j] += std::pair(all[i * texts + j], i) < std::pair(own, owner[j]);
+      }
+    }
+    return ranks;
+  }
+
+  static void recall(const char* direction, const std::vector<int64_t>& ranks,
+                     const Measure& emit) {
+    for (const int64_t k : kRecallAt) {
+      const auto found =
+          std::count_if(ranks.begin(), ranks.end(), [&](int64_t r) { return r < k; });
+      emit(fmt::format("{}_recall@{}", direction, k),
+           static_cast<double>(found) / static_cast<double>(ranks.size()));
+    }
+  }
+
+  StoredArrays arrays_;
+  const std::string distance_, image_, text_, correspondence_;
+  const bool by_distance_;
+  bool by_distance_needed_ = false;
+  at::Tensor distances_;  // (images, texts) float64
+  at::Tensor owner_;      // (texts) int64
+};
+
+const Register<Evaluator, Retrieval> registered("retrieval");
+const Register<Evaluator, Retrieval> full_name("proj.image_text.retrieval");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,165 @@
+// save: writes inputs and predictions of a data set to an npz file (reference 13.5), padding
+// removed, in the order of the data; atomically.
+//
+//   data, pp_fn
+//   outfile  {workdir}/<name>-{step:09d}.npz, with the placeholders {workdir}, {step} and
+//            {step:0<width>d}
+//   inputs   features of the batch to write; default: all
+//   outputs  outputs and activations of the model to write; default: the prediction function's
+//
+// Arrays: inputs/<feature> (inputs/_id is the example's index), outputs/<name>. All of them are in
+// memory at once. No metrics. A run without a workdir writes nothing where outfile names it.
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/workdir.h"
+#include "lib/evals/evaluator.h"
+#include "lib/report/log.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
+
+// The width of "step:09d", 0 for "step"; nullopt for what is neither.
+std::optional<size_t> step_width(const std::string& placeholder) {
+  if (placeholder == "step") return 0;
+  if (!placeholder.starts_with("step:0") || !placeholder.ends_with("d")) return std::nullopt;
+  const std::string digits = placeholder.substr(6, placeholder.size() - 7);
+  if (digits.empty() || digits.size() > 2 ||
+      !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
+  const size_t width = std::stoul(digits);
+  return width <= kMostDigits ? std::optional(width) : std::nullopt;
+}
+
+// `pattern` with its placeholders filled in. Throws Error(Exit::usage) for one that is unknown.
+std::string fill(const std::string& pattern, const std::string& workdir, int64_t step) {
+  std::string out, rest = pattern;
+  for (size_t open; (open = rest.find_first_of("{}")) != std::string::npos;) {
+    const size_t close = rest.find('}', open);
+    const bool whole = rest[open] == '{' && close != std::string::npos;
+    const std::string name = whole ? rest.substr(open + 1, close - open - 1) : "";
+    const std::optional<size_t> width = step_width(name);
+    if (name != "workdir" && !width) {
+      throw Error(Exit::usage, "",
+                  fmt::format("unknown placeholder '{{{}}}'; known: {{workdir}}, {{step}}, "
+                              "{{step:09d}}",
+                              name));
+    }
+    out += rest.substr(0, open) + (width ? fmt::format("{:0{}d}", step, *width) : workdir);
+    rest.erase(0, close + 1);
+  }
+  return out + rest;
+}
+
+// Rows of one array, put together batch by batch.
+struct Column {
+  at::Tensor rows;
+  void add(const std::string& name, const at::Tensor& values, const at::Tensor& keep, int64_t first,
+           int64_t size) {
+    if (!rows.defined()) {
+      std::vector<int64_t> shape = values.sizes().vec();
+      shape[0] = size;
+      rows = at::empty(shape, values.scalar_type());
+    }
+    check(values.sizes().slice(1) == rows.sizes().slice(1), "'{}' changes its shape", name);
+    rows.narrow(0, first, keep.numel()).copy_(values.index_select(0, keep));
+  }
+};
+
+class Save : public Evaluator {
+ public:
+  Save(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        outfile_(config.get("outfile", "{workdir}/" + env.name + "-{step:09d}.npz")),
+        inputs_(config.maybe<std::vector<std::string>>("inputs")),
+        outputs_(config.maybe<std::vector<std::string>>("outputs")),
+        input_(config, env) {
+    if (!outfile_.ends_with(".npz")) config.problem("outfile", "must end in .npz");
+    try {
+      refuse_remote_path(outfile_);
+      fill(outfile_, "", 0);
+    } catch (const Error& error) {
+      const std::string_view text = error.what();
+      config.problem("outfile", text.substr(text.find("error: ") + 7));
+    }
+  }
+
+  Batch probe(int64_t n) override {
+    Batch batch = input_.probe(n);
+    for (const std::string& name : inputs_.value_or(std::vector<std::string>())) {
+      if (name != "_id" && !batch.contains(name)) refuse("pp_fn gives no", name, batch);
+    }
+    return batch;
+  }
+  int64_t examples() const override { return input_.examples(); }
+  std::vector<std::string> layers() const override {
+    return outputs_.value_or(std::vector<std::string>());
+  }
+
+  void run(const EvalContext& context, const Measure&) override {
+    if (context.workdir.empty() && outfile_.find("{workdir}") != std::string::npos) {
+      log::warn("evaluator '{}' writes nothing: the run has no workdir", name_);
+      return;
+    }
+    std::map<std::string, Column> columns;
+    int64_t rows = 0;
+    input_.for_each(context, [&](const Batch& batch) {
+      const at::Tensor keep = batch.at("_mask").nonzero().squeeze(1);
+      for (const auto& [name, values] : pick(batch, context.predict(batch, layers()))) {
+        if (values.dim() == 0 || values.size(0) != batch.at("_mask").size(0))
+          throw Error(Exit::usage, "",
+                      fmt::format("evaluator '{}': '{}' has no value per example", name_, name));
+        columns[name].add(name, values, keep, rows, input_.examples());
+      }
+      rows += keep.numel();
+    });
+    NamedTensors arrays;
+    for (const auto& [name, column] : columns) arrays[name] = column.rows.narrow(0, 0, rows);
+    const std::string file = fill(outfile_, context.workdir, context.step);
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    if (!folder.empty()) make_folders(folder);
+    write_npz(file, arrays);
+    log::info("Saved {} examples in {}", human_count(rows), file);
+  }
+
+ private:
+  // The arrays to write of a batch.
+  std::map<std::string, at::Tensor> pick(const Batch& batch, const Outputs& outputs) const {
+    std::map<std::string, at::Tensor> arrays;
+    for (const auto& [name, values] : batch) {
+      const bool wanted =
+          !inputs_ || std::find(inputs_->begin(), inputs_->end(), name) != inputs_->end();
+      if (wanted && name != "_mask") arrays["inputs/" + name] = values;
+    }
+    for (const auto& [name, values] : outputs) {
+      const bool wanted =
+          !outputs_ || std::find(outputs_->begin(), outputs_->end(), name) != outputs_->end();
+      if (wanted) arrays["outputs/" + name] = values;
+    }
+    return arrays;
+  }
+
+  [[noreturn]] void refuse(const char* why, const std::string& name, const Batch& batch) const {
+    std::vector<std::string> names;
+    for (const auto& [each, value] : batch) names.push_back(each);
+    throw Error(
+        Exit::usage, "",
+        fmt::format("evaluator '{}': {} '{}' (it gives {})", name_, why, name, join(names, ", ")));
+  }
+
+  const std::string name_, outfile_;
+  const std::optional<std::vector<std::string>> inputs_, outputs_;
+  EvalInput input_;
+};
+
+const Register<Evaluator, Save> registered("save");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,142 @@
+// classification against the reference's sums and means, labels of several classes or none, and
+// calibration.
+#include "test/evals/support.h"
+#include "test/train/golden.h"
+
+namespace bv {
+namespace {
+
+std::string input(const std::string& file, const std::string& more) {
+  return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
+}
+
+// logits and labels as a data set; images are there for form's sake.
+std::string store(const TempFolder& folder, const at::Tensor& logits, const at::Tensor& labels) {
+  write_npz(
+      folder / "d.npz",
+      {{"image", at::zeros({logits.size(0), 2, 2, 3})}, {"logits", logits}, {"labels", labels}});
+  return folder / "d.npz";
+}
+
+TEST_CASE("classification is the reference's, padding and unlabelled rows included") {
+  const auto root = golden_folder("classification.npz");
+  if (!root) return;
+  const NamedTensors golden = read_npz(*root + "/classification.npz");
+  const TempFolder folder;
+  for (const std::string loss : {"sigmoid_xent", "softmax_xent"}) {
+    std::vector<at::Tensor> logits, labels;
+    for (int b = 0; b < 3; ++b) {
+      const std::string batch = fmt::format("batch{}/", b);
+      const at::Tensor keep = golden.at(batch + "_mask").nonzero().squeeze(1);
+      logits.push_back(golden.at(batch + "logits").index_select(0, keep));
+      labels.push_back(golden.at(batch + "labels").index_select(0, keep));
+      const Measured one = measure(
+          "classification", input(store(folder, logits[b], labels[b]), "loss_name: " + loss));
+      const at::Tensor sums = golden.at(batch + loss + "/ncorrect_loss_nseen").to(at::kDouble);
+      CHECK(one.at("prec@1") == (sums[0] / sums[2]).item<double>());
+      CHECK(one.at("loss") == Approx((sums[1] / sums[2]).item<double>()).epsilon(2e-6));
+    }
+    const std::string all = store(folder, at::cat(logits), at::cat(labels));
+    for (const int batch_size : {8, 1, 7, 64}) {
+      const Measured total =
+          measure("classification",
+                  input(all, fmt::format("loss_name: {}, batch_size: {}", loss, batch_size)));
+      CHECK(total.names() == std::vector<std::string>{"prec@1", "loss"});  // prec@5 of 5 classes: 1
+      CHECK(static_cast<float>(total.at("prec@1")) == golden.at(loss + "/prec@1").item<float>());
+      CHECK(total.at("loss") == Approx(golden.at(loss + "/loss").item<double>()).epsilon(2e-6));
+    }
+  }
+}
+
+TEST_CASE("several labels: any of them counts; none: the example is left out") {
+  const TempFolder folder;
+  const at::Tensor logits = at::tensor({9., 1., 0., 1., 9., 0., 0., 1., 9., 9., 1., 0., 5., 5., 0.})
+                                .to(at::kFloat)
+                                .view({5, 3});
+  const at::Tensor labels = at::tensor({1., 1., 0., 1., 1., 0., 1., 1., 0., 0., 0., 0., 1., 0., 0.})
+                                .to(at::kFloat)
+                                .view({5, 3});
+  const std::string file = store(folder, logits, labels);
+  // Right, right, wrong, left out, right (of equal logits the first class).
+  const Measured measured =
+      measure("classification", input(file, "loss_name: softmax_xent, label_key: labels"));
+  CHECK(measured.at("prec@1") == 0.75);
+  const at::Tensor loss = -(labels * logits.log_softmax(1)).sum(1).to(at::kDouble);
+  CHECK(measured.at("loss") == Approx((loss.sum() / 4).item<double>()).epsilon(1e-6));
+
+  // A label's weight is the example's weight.
+  const std::string weighted = store(folder, logits, labels * 0.5);
+  CHECK(measure("classification", input(weighted, "loss_name: softmax_xent")).at("prec@1") ==
+        0.375);
+
+  const std::string none = store(folder, logits, labels * 0);
+  CHECK(std::isnan(measure("classification", input(none, "loss_name: softmax_xent")).at("prec@1")));
+}
+
+TEST_CASE("what is wrong with labels is said") {
+  const TempFolder folder;
+  const std::string file = store(folder, noise({3, 4}, 1), noise({3, 5}, 1));
+  CHECK(refusal("classification", input(file, "loss_name: softmax_xent")) ==
+        "error: evaluator 'e': logits have shape (16, 4) but 'labels' has (16, 5)");
+  CHECK(refusal("classification", input(file, "loss_name: softmax_xent, label_key: real")) ==
+        "error: evaluator 'e': pp gives no 'real' (it gives _mask, image, labels, logits); see "
+        "onehot(..., key_result=\"labels\") and keep(...)");
+  CHECK(refusal("classification", input(file, "label_key: labels")) ==
+        "t.yaml: error: loss_name: missing: a string is required");
+  CHECK_THAT(refusal("classification", input(file, "loss_name: softmax_xen")),
+             Catch::Contains("unknown loss 'softmax_xen' (did you mean 'softmax_xent'?)"));
+}
+
+TEST_CASE("calibration: bins (lo, hi], ece, mce") {
+  const TempFolder folder;
+  // Two classes; the guess's probability is p.
+  const std::vector<double> p = {0.6, 0.61, 0.59, 0.8, 0.95, 0.99};
+  const std::vector<bool> right = {true, false, false, true, true, false};
+  at::Tensor logits = at::zeros({6, 2}), labels = at::zeros({6, 2});
+  for (int i = 0; i < 6; ++i) {
+    logits[i][0] = std::log(p[i] / (1 - p[i]));
+    labels[i][right[i] ? 0 : 1] = 1;
+  }
+  const std::string file = store(folder, logits, labels);
+  const Measured measured = measure("calibration", input(file, "bins: 10"));
+  CHECK(measured.names() == std::vector<std::string>{"ece", "mce", "confidence", "prec@1"});
+  CHECK(measured.at("prec@1") == 0.5);
+  CHECK(measured.at("confidence") == Approx((0.6 + 0.61 + 0.59 + 0.8 + 0.95 + 0.99) / 6));
+  // (0.6, 0.7]: 0.61 wrong. (0.9, 1]: 0.95 right, 0.99 wrong. 0.6 and 0.8 lie on bounds, a rounding
+  // of float32 away from either bin: the sum of the two below is what is sure.
+  const auto& bins = measured.details.at(0).calibration;
+  REQUIRE(bins.size() == 10);
+  CHECK(bins[5].examples + bins[6].examples == 3);
+  CHECK(bins[7].examples + bins[8].examples == 1);
+  CHECK(bins[9].examples == 2);
+  CHECK(bins[9].accuracy == 0.5);
+  CHECK(bins[9].confidence == Approx(0.97));
+  double ece = 0, mce = 0;
+  for (const auto& bin : bins) {
+    ece += bin.examples / 6 * std::abs(bin.accuracy - bin.confidence);
+    if (bin.examples > 0) mce = std::max(mce, std::abs(bin.accuracy - bin.confidence));
+  }
+  CHECK(measured.at("ece") == Approx(ece));
+  CHECK(measured.at("mce") == Approx(mce));
+  CHECK(measure("calibration", input(file, "bins: 1")).at("ece") ==
+        Approx(std::abs(0.5 - measured.at("confidence"))));
+  CHECK(measure("calibration", input(file, "")).details.at(0).calibration.size() == 15);
+}
+
+TEST_CASE("calibration of a model that knows its odds is near 0; sigmoid; refused keys") {
+  const TempFolder folder;
+  const int64_t n = 20000;
+  const at::Tensor logits = noise({n, 4}, 3);
+  const at::Tensor guess =
+      at::multinomial(logits.softmax(1), 1, false, at::detail::createCPUGenerator(4)).squeeze(1);
+  const std::string file = store(folder, logits, at::one_hot(guess, 4).to(at::kFloat));
+  const Measured measured = measure("calibration", input(file, "batch_size: 512"));
+  CHECK(measured.at("ece") < 0.02);
+  CHECK(measure("calibration", input(file, "batch_size: 512, probabilities: sigmoid")).at("ece") >
+        0.05);
+  CHECK_THAT(refusal("calibration", input(file, "bins: 0")),
+             Catch::Contains("bins: must be within 1 .. 10000, got 0"));
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,220 @@
+// fewshot_lsr: NumPy's permutations, the closed form and whole passes against the reference's, its
+// keys.
+#include <fstream>
+
+#include "lib/evals/least_squares.h"
+#include "lib/evals/numpy_rng.h"
+#include "test/evals/support.h"
+#include "test/train/golden.h"
+
+namespace bv {
+namespace {
+
+std::string hex(unsigned __int128 value) {
+  return fmt::format("{:016x}{:016x}", static_cast<uint64_t>(value >> 64),
+                     static_cast<uint64_t>(value));
+}
+
+std::optional<NamedTensors> golden() {
+  const auto folder = golden_folder("fewshot.npz");
+  if (!folder) return std::nullopt;
+  return read_npz(*folder + "/fewshot.npz");
+}
+
+TEST_CASE("NumPy's generator starts as SeedSequence says") {
+  // np.random.default_rng(seed).bit_generator.state, NumPy 2
+  struct Seeded {
+    uint64_t seed;
+    std::string state, increment;
+  };
+  for (const Seeded& known : std::vector<Seeded>{
+           {0, "1aa1b5345996452d09585eb7a69561e3", "418ddadb3af71a82588133bc447873a9"},
+           {1, "9c5b484bfedb756c2a6e7d6f320fbc7e", "922af2da2645f895a19857b95740937b"},
+           {9, "5c825305a71610470134c9550ad417cf", "23d92c8736db43580eebf9808748d9db"},
+           {11, "6b00d0fb170ad4f8a9bbfcf88690096e", "05f8ac07ffe071c3b00016928186734b"},
+           {123456, "80737f6712c91883c74ec5ca19bcd355", "412b8d0c5b3dfa411ad51eced685d475"},
+           {4294967301, "2931d0c6dbee79bfece8058fe085a345", "271168ffcdb9ee72bdd751b35ac873c3"}}) {
+    INFO(known.seed);
+    const NumpyRng rng(known.seed);
+    CHECK(hex(rng.state()) == known.state);
+    CHECK(hex(rng.increment()) == known.increment);
+  }
+}
+
+TEST_CASE("permutations are NumPy's, one after another") {
+  // rng = np.random.default_rng(12345); [rng.permutation(np.arange(n)) for n in (0, 1, 2, 7, 10,
+  // 3)]
+  const std::vector<std::vector<int64_t>> expected = {
+      {}, {0}, {0, 1}, {4, 3, 0, 2, 1, 6, 5}, {0, 2, 9, 6, 4, 1, 5, 7, 3, 8}, {0, 2, 1}};
+  NumpyRng rng(12345);
+  for (const auto& permutation : expected) {
+    std::vector<int64_t> values(permutation.size());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i);
+    rng.permute(values);
+    CHECK(values == permutation);
+  }
+}
+
+TEST_CASE("the selected examples are the reference's") {
+  const auto file = golden();
+  if (!file) return;
+  for (const int64_t seed : {0, 1, 2}) {
+    const auto members = permuted_classes(file->at("y_train").to(at::kLong), 10,
+                                          NumpyRng(static_cast<uint64_t>(seed)));
+    for (const int64_t shots : {1, 5, 10, 25}) {
+      INFO("seed " << seed << ", shots " << shots);
+      CHECK(take_shots(members, shots)
+                .equal(file->at(fmt::format("idx/seed{}_shot{}", seed, shots)).to(at::kLong)));
+    }
+  }
+}
+
+TEST_CASE("the fit is the reference's") {
+  const auto file = golden();
+  if (!file) return;
+  const at::Tensor labels = file->at("y_train").to(at::kLong);
+  const double l2 = file->at("l2")[-1].item<double>();
+  for (const int64_t shots : {1, 5, 10, 25}) {
+    INFO("shots " << shots);
+    const at::Tensor rows = file->at(fmt::format("idx/seed0_shot{}", shots)).to(at::kLong);
+    const LeastSquares fit(file->at("x_train").index_select(0, rows), labels.index_select(0, rows),
+                           10);
+    const std::string name = fmt::format("shot{}", shots);
+    CHECK(fit.mean().allclose(file->at("mean/" + name).to(at::kDouble), 1e-5, 1e-6));
+    CHECK(fit.std().allclose(file->at("std/" + name).to(at::kDouble), 1e-5, 1e-6));
+    const at::Tensor w = file->at("w/" + name).to(at::kDouble);
+    const double worst = (fit.weights(l2) - w).abs().max().item<double>();
+    CHECK(worst <= 1e-3 * w.abs().max().item<double>());
+  }
+}
+
+TEST_CASE("whole passes give the reference's accuracies, for every l2, number of shots and seed") {
+  const auto file = golden();
+  if (!file) return;
+  const TempFolder folder;
+  for (const std::string split : {"train", "test"}) {
+    const at::Tensor x = file->at("x_" + split);  // fake_outputs() gives it back as "pre_logits"
+    write_npz(folder / (split + ".npz"), {{"image", x.reshape({x.size(0), 2, 2, 6})},
+                                          {"label", file->at("y_" + split).to(at::kLong)}});
+  }
+  const auto run = [&](const std::string& l2, int64_t batch_size) {
+    return measure(
+        "fewshot_lsr",
+        fmt::format("{{datasets: {{g: {{train: {{name: npz, fname: '{}'}}, test: {{name: "
+                    "npz, fname: '{}'}}}}}}, l2_reg: {}, batch_size: {}, "
+                    "representation_layer: pre_logits, display_first: [[g, 10]]}}",
+                    folder / "train.npz", folder / "test.npz", l2, batch_size));
+  };
+  const at::Tensor accuracy = file->at("accuracy");  // (l2, shots, seeds)
+  const Measured all = run("[0.0009765625, 1, 1024]", 64);
+  REQUIRE(all.values.size() == 36);
+  double worst = 0;
+  const std::vector<std::string> l2s = {"0.0009765625", "1", "1024"};
+  for (int64_t l = 0; l < 3; ++l) {
+    const Measured one = run(l2s[l], 7);
+    for (int64_t s = 0; s < 4; ++s) {
+      for (int64_t seed = 0; seed < 3; ++seed) {
+        const int64_t shots = std::vector<int64_t>{1, 5, 10, 25}[s];
+        const std::string name =
+            fmt::format("{}g_{}shot-seed-{}", shots == 10 ? "a/" : "z/", shots, seed);
+        const double value = one.at(name);
+        CHECK(value == all.at(name + "-l2-" + l2s[l]));
+        worst = std::max(worst, std::abs(value - accuracy[l][s][seed].item<double>()));
+      }
+    }
+  }
+  CHECK(worst <= 0.002);  // one of 500
+}
+
+TEST_CASE("both forms of the solution agree, and l2 may be nothing") {
+  const at::Tensor y = at::arange(30, at::kLong).remainder(3);
+  for (const int64_t d : {28, 29, 30, 31}) {  // around n = d + 1
+    const at::Tensor x = noise({30, d}, 3);
+    const LeastSquares fit(x, y, 3);
+    const at::Tensor wide =
+        at::cat({(x.to(at::kDouble) - fit.mean()) / fit.std(), at::full({30, 1}, 100.0)}, 1);
+    const at::Tensor target = at::one_hot(y, 3).to(at::kDouble) * 2 - 1;
+    for (const double l2 : {0.5, 1024.0}) {
+      const at::Tensor w = fit.weights(l2);
+      // The gradient of |Xw - Y|^2 + l2 |w|^2 is 0.
+      const at::Tensor gradient = wide.t().mm(wide.mm(w) - target) + l2 * w;
+      CHECK(gradient.abs().max().item<double>() < 1e-7);
+    }
+    CHECK(fit.weights(0).isfinite().all().item<bool>());
+  }
+  // Twice the same feature: X^T X is singular.
+  const at::Tensor x = noise({30, 2}, 3).repeat({1, 2});
+  const LeastSquares fit(x, y, 3);
+  CHECK(fit.weights(0).isfinite().all().item<bool>());
+  CHECK(fit.weights(0)[0].allclose(fit.weights(0)[2], 1e-4, 1e-6));
+}
+
+TEST_CASE("a class smaller than the shots gives all it has, an empty one nothing") {
+  const at::Tensor labels = at::tensor({0, 2, 2, 0, 2}, at::kLong);
+  const auto members = permuted_classes(labels, 4, NumpyRng(0));
+  CHECK(take_shots(members, 1).size(0) == 2);
+  CHECK(take_shots(members, 100).size(0) == 5);
+  CHECK(members[1].empty());
+}
+
+TEST_CASE("a representation that diverged scores what class 0 does") {
+  const TempFolder folder;
+  NamedTensors data = examples(20);
+  data["image"].fill_(std::nanf(""));
+  write_npz(folder / "n.npz", data);
+  const std::string source = fmt::format("{{name: npz, fname: '{}'}}", folder / "n.npz");
+  const Measured measured =
+      measure("fewshot_lsr",
+              fmt::format("{{datasets: {{a: {{train: {0}, test: {0}}}}}, shots: [2]}}", source));
+  CHECK(measured.at("z/a_2shot-seed-0") == 0.2);
+}
+
+TEST_CASE("data sets as lists, and what is wrong with them") {
+  CHECK(refusal("fewshot_lsr", "{shots: [1]}") ==
+        "t.yaml: error: datasets: missing: name: [source, train split, test split] is required");
+  CHECK(refusal("fewshot_lsr", "{datasets: {d: [digits, train]}}") ==
+        "t.yaml:1:16: error: datasets.d: must be [source, train split, test split]");
+  CHECK_THAT(refusal("fewshot_lsr", "{datasets: {d: [digitz, train, test]}}"),
+             Catch::StartsWith("t.yaml:1:16: error: datasets.d: unknown data source 'digitz' (did "
+                               "you mean 'digits'?)"));
+  CHECK_THAT(refusal("fewshot_lsr", "{datasets: {d: [digits, train, tset]}}"),
+             Catch::Contains("unknown split 'tset'"));
+  CHECK_THAT(refusal("fewshot_lsr", "{data_dir: x, datasets: {d: [digits, train, test]}}"),
+             Catch::StartsWith("t.yaml:1:29: error: datasets.d: unknown key 'data_dir'"));
+  CHECK_THAT(refusal("fewshot_lsr",
+                     "{l2_reg: -1, shots: [0], num_seeds: 0, datasets: {d: [digits, "
+                     "train, test]}}"),
+             Catch::Contains("l2_reg: must not be negative") &&
+                 Catch::Contains("shots: must be positive numbers of examples") &&
+                 Catch::Contains("num_seeds: must be positive"));
+  CHECK(refusal("fewshot_lsr",
+                "{datasets: {d: [digits, 'train[:20]', 'test[:9]']}, representation_layer: tokens, "
+                "pp_train: 'resize(2)|value_range(0, 1)', pp_eval: 'resize(2)|value_range(0, 1)'}")
+            .starts_with("error: evaluator 'e': representation_layer 'tokens' has shape (16, 4, "));
+}
+
+TEST_CASE("labels that are missing or no classes are refused") {
+  const TempFolder folder;
+  NamedTensors data = examples(6);
+  write_npz(folder / "d.npz", data);
+  data["label"][3] = -2;
+  write_npz(folder / "n.npz", data);
+  const auto yaml = [&](const std::string& file, const std::string& more) {
+    return fmt::format(
+        "{{datasets: {{a: {{train: {{name: npz, fname: '{0}'}}, test: {{name: npz, "
+        "fname: '{0}'}}}}}}{1}}}",
+        folder / file, more);
+  };
+  CHECK(refusal("fewshot_lsr", yaml("n.npz", "")) == "error: evaluator 'e': label -2 is no class");
+  CHECK(
+      refusal("fewshot_lsr", yaml("d.npz", ", label_key: y")) ==
+      "error: evaluator 'e': pp gives no 'y' (it gives _mask, image, label, labels, teacher); see "
+      "keep(\"image\", \"label\")");
+  CHECK(refusal("fewshot_lsr", yaml("d.npz", ", label_key: labels")) ==
+        "error: evaluator 'e': 'labels' is not one class per example, but Float (1, 5)");
+  CHECK(refusal("fewshot_lsr", yaml("d.npz", ", mask_key: m")) ==
+        "error: evaluator 'e': mask_key 'm' is no feature with one value per example");
+}
+
+}  // namespace
+}  // namespace bv
