@@ -1,22 +1,18 @@
-// Where the arrays made by the reference's code lie: $BVTRAIN_SHARED/golden (default ../shared from
-// the project's root).
+// Where the arrays made by the reference's code lie.
 #pragma once
 
-#include <catch2/catch.hpp>
-
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 
+#include "test/shared.h"
+
 namespace bv {
 
-inline std::optional<std::string> golden_folder() {
-  const char* shared = std::getenv("BVTRAIN_SHARED");
-  const std::string root = shared && *shared ? shared : BV_SOURCE_DIR "/../shared";
-  if (std::filesystem::is_directory(root + "/golden")) return root + "/golden";
-  WARN("skipped: no " << root << "/golden");
-  return std::nullopt;
+// The folder that has "train/sgd.npz"; nullopt (and a printed line) where there is none.
+inline std::optional<std::string> golden_folder(const std::string& name) {
+  const std::string file = shared_file("golden/" + name);
+  if (file.empty()) return std::nullopt;
+  return file.substr(0, file.size() - name.size() - 1);
 }
 
 }  // namespace bv

@@ -15,7 +15,7 @@
 namespace bv {
 
 TEST_CASE("mixup equals the reference's") {
-  const auto folder = golden_folder();
+  const auto folder = golden_folder("mixup.npz");
   if (!folder) return;
   const NamedTensors golden = read_npz(*folder + "/mixup.npz");
   for (int i = 0; i < 4; ++i) {
@@ -33,7 +33,7 @@ TEST_CASE("mixup equals the reference's") {
 // Two-sample Kolmogorov-Smirnov test of 20,000 draws against the reference's 400: its critical
 // value at p = 1e-3 is 1.95 sqrt((n + m) / (n m)).
 TEST_CASE("the coefficient is distributed as the reference's") {
-  const auto folder = golden_folder();
+  const auto folder = golden_folder("mixup.npz");
   if (!folder) return;
   const at::Tensor theirs = read_npz(*folder + "/mixup.npz").at("lambda_samples_p0.2");
   constexpr int64_t kDraws = 20000;

@@ -27,7 +27,7 @@ std::string problems(const std::string& yaml) {
 }  // namespace
 
 TEST_CASE("schedules equal the reference's") {
-  const auto folder = golden_folder();
+  const auto folder = golden_folder("schedules.npz");
   if (!folder) return;
   const Config all = load_config(*folder + "/schedules.json", {});
   const NamedTensors values = read_npz(*folder + "/schedules.npz");
