@@ -3,6 +3,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
@@ -62,6 +63,9 @@ Exit predict_command(const Arguments& arguments) {
   request.inputs = arguments.inputs;
   request.pp = arguments.pp;
   request.outputs = lines ? std::vector<std::string>{"logits"} : split(arguments.outputs, ',');
+  std::sort(request.outputs.begin(), request.outputs.end());
+  request.outputs.erase(std::unique(request.outputs.begin(), request.outputs.end()),
+                        request.outputs.end());
   request.batch_size = arguments.batch_size;
   request.ema = arguments.ema;
   const Prediction prediction = predict(config, checkpoint, request);

@@ -45,7 +45,7 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   const std::string images = t.test_images();
   const Finished finished =
       t.predict({"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.npz",
-                 "--outputs", "logits,pre_logits,image,conv_0", "--ema"});
+                 "--outputs", "logits,pre_logits,image,conv_0,logits", "--ema"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   const NamedTensors out = read_npz(t.dir / "p.npz");
