@@ -3,10 +3,23 @@
 # archive would let the linker drop the plug-ins that only register themselves.
 set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
 
-add_library(bv_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-target_link_libraries(bv_pch PUBLIC bv::torch)
-target_include_directories(bv_pch PRIVATE ${CMAKE_SOURCE_DIR})
+# Two precompiled headers: loading the large one takes seconds, so rooms that only handle tensors use
+# the small one.
+foreach(pch bv_pch bv_pch_tensor)
+  add_library(${pch} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_link_libraries(${pch} PUBLIC bv::torch)
+  target_include_directories(${pch} PRIVATE ${CMAKE_SOURCE_DIR})
+endforeach()
 target_precompile_headers(bv_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+target_precompile_headers(bv_pch_tensor PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch_tensor.h)
+
+function(bv_use_pch target room)
+  if(room MATCHES "^(ckpt|input)$")
+    target_precompile_headers(${target} REUSE_FROM bv_pch_tensor)
+  elseif(NOT room MATCHES "^(util|config|report)$")
+    target_precompile_headers(${target} REUSE_FROM bv_pch)
+  endif()
+endfunction()
 
 function(bv_room name)
   cmake_parse_arguments(ROOM "" "DIR" "LIBS" ${ARGN})
@@ -20,9 +33,7 @@ function(bv_room name)
   add_library(bv_${name} OBJECT ${sources})
   target_include_directories(bv_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${ROOM_LIBS})
-  if("bv::torch" IN_LIST ROOM_LIBS)
-    target_precompile_headers(bv_${name} REUSE_FROM bv_pch)
-  endif()
+  bv_use_pch(bv_${name} ${name})
   set(BV_ROOMS ${BV_ROOMS};${name} CACHE INTERNAL "rooms in order")
 endfunction()
 

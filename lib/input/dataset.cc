@@ -1,5 +1,6 @@
 // Dataset: a source with a split expression applied.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <set>

@@ -1,3 +1,4 @@
+#include <ATen/ops/tensor.h>
 #include <catch2/catch.hpp>
 
 #include "lib/input/source.h"

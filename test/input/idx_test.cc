@@ -1,5 +1,6 @@
 #include "lib/input/idx.h"
 
+#include <ATen/ops/tensor.h>
 #include <libdeflate.h>
 
 #include <catch2/catch.hpp>

@@ -1,3 +1,4 @@
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 

@@ -1,6 +1,7 @@
 // Every registered source through the common contract, and prepare_data().
 #include "lib/input/source.h"
 
+#include <ATen/ATen.h>
 #include <ATen/ops/cat.h>
 
 #include <catch2/catch.hpp>

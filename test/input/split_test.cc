@@ -1,5 +1,8 @@
 #include "lib/input/split.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
