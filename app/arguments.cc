@@ -73,7 +73,7 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
   exporter->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  exporter->add_option("--format", out.format, "npz, safetensors, timm (a vit), onnx (a vit)")
+  exporter->add_option("--format", out.format, "npz, safetensors, onnx, timm (most models)")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
   exporter->add_option(
       "--image-size", out.image_size,
@@ -112,6 +112,25 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   return predict;
 }
 
+void add_launch(CLI::App& app, Arguments& out) {
+  app.add_option("--devices", out.devices, "cpu or auto")->envname("BVTRAIN_DEVICES");
+  app.add_option("--launcher", out.launcher,
+                 "who started the ranks: auto, none, self, env (torchrun), slurm, mpi")
+      ->envname("BVTRAIN_LAUNCHER");
+  app.add_option("--nnodes", out.nnodes, "hosts of the run, each with this command")
+      ->envname("BVTRAIN_NNODES");
+  app.add_option("--node-rank", out.node_rank, "number of this host; 0 is that of --rendezvous")
+      ->envname("BVTRAIN_NODE_RANK");
+  app.add_option("--rendezvous", out.rendezvous, "HOST:PORT on node 0, where the hosts meet")
+      ->envname("BVTRAIN_RENDEZVOUS");
+  app.add_option("--max-restarts", out.max_restarts,
+                 "how often the ranks start again after a failure, from the last checkpoint")
+      ->check(CLI::Range(0, 1000000))
+      ->envname("BVTRAIN_MAX_RESTARTS");
+  app.add_option("--elastic", out.elastic, "MIN:MAX: a restart may have fewer ranks")
+      ->envname("BVTRAIN_ELASTIC");
+}
+
 }  // namespace
 
 bool parse_arguments(int argc, char** argv, Arguments& out) {
@@ -132,7 +151,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   app.add_option("--set", sets, "KEY=VALUE in place of the file's (a.b.c=v); may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--devices", out.devices, "cpu or auto")->envname("BVTRAIN_DEVICES");
+  add_launch(app, out);
   auto* dry = app.add_flag(
       "--dry-run{quick}", dry_run,
       "build and check everything, print sizes, write nothing; =full uses the whole batch");

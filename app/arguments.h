@@ -15,6 +15,11 @@ struct Arguments {
   enum class Verb { train, export_weights, predict, bench } verb = Verb::train;
   std::vector<std::string> argv;
   std::string config, workdir, devices = "auto";
+  std::string launcher = "auto";   // auto, none, self, env, slurm, mpi
+  int nnodes = 1, node_rank = -1;  // node_rank -1: not given
+  std::string rendezvous;          // HOST:PORT of node 0
+  int max_restarts = 0;
+  std::string elastic;              // MIN:MAX ranks after a restart
   std::vector<Override> overrides;  // --set a.b=v, --config.a.b=v
   DryRun dry_run = DryRun::no;
   bool synthetic = false, cleanup = false, explain = false, version = false;

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "app/commands.h"
+#include "lib/dist/group.h"
 #include "lib/report/log.h"
 #include "lib/train/signals.h"
 #include "lib/util/text.h"
@@ -42,6 +43,7 @@ int fail(Exit code, const std::string& line) {
   log::clear_progress();
   log::flush();
   std::fprintf(stderr, "%s\n", line.c_str());
+  dist::leave_group(code, line);  // a rank tells the others why it ends; does not return then
   return static_cast<int>(code);
 }
 

@@ -3,23 +3,18 @@
 # archive would let the linker drop the plug-ins that only register themselves.
 set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
 
-# Two precompiled headers: loading the large one takes seconds, so rooms that only handle tensors use
-# the small one.
-foreach(pch bv_pch bv_pch_tensor)
-  add_library(${pch} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-  target_link_libraries(${pch} PUBLIC bv::torch)
-  target_include_directories(${pch} PRIVATE ${CMAKE_SOURCE_DIR})
-endforeach()
-target_precompile_headers(bv_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
-target_precompile_headers(bv_pch_tensor PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch_tensor.h)
-
-function(bv_use_pch target room)
-  if(room MATCHES "^(ckpt|input)$")
-    target_precompile_headers(${target} REUSE_FROM bv_pch_tensor)
-  elseif(NOT room MATCHES "^(util|config|report)$")
-    target_precompile_headers(${target} REUSE_FROM bv_pch)
-  endif()
+# The precompiled header is small on purpose: loading a large one takes seconds of every source. The
+# tests' own has all of ATen and Catch2.
+function(bv_add_pch name header)
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_link_libraries(${name} PUBLIC bv::fmt_first bv::torch)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${header})
+  target_compile_options(${name} PRIVATE ${ARGN})
 endfunction()
+bv_add_pch(bv_pch pch.h)
+set(BV_TEST_OPTIMISATION -O1)
+bv_add_pch(bv_pch_test pch_test.h ${BV_TEST_OPTIMISATION})
 
 function(bv_room name)
   cmake_parse_arguments(ROOM "" "DIR" "LIBS" ${ARGN})
@@ -33,7 +28,9 @@ function(bv_room name)
   add_library(bv_${name} OBJECT ${sources})
   target_include_directories(bv_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${ROOM_LIBS})
-  bv_use_pch(bv_${name} ${name})
+  if(NOT name MATCHES "^(util|config|report|dist)$")
+    target_precompile_headers(bv_${name} REUSE_FROM bv_pch)
+  endif()
   set(BV_ROOMS ${BV_ROOMS};${name} CACHE INTERNAL "rooms in order")
 endfunction()
 

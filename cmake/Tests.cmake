@@ -2,6 +2,8 @@
 # whole binary live in test/e2e and get its path in $BVTRAIN.
 add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
 target_link_libraries(bv_catch PUBLIC bv::fmt_first)
+# The tests themselves are compiled with less optimisation: a third less time to build.
+target_compile_options(bv_catch PRIVATE -O0)
 
 function(bv_test room last)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${room}/*.cc)
@@ -12,15 +14,18 @@ function(bv_test room last)
   target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(test_${room} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
                              BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_options(test_${room} PRIVATE ${BV_TEST_OPTIMISATION})
   target_link_libraries(test_${room} PRIVATE bv_catch)
   bv_link_rooms(test_${room} ${last})
-  bv_use_pch(test_${room} ${last})
+  if(NOT room MATCHES "^(util|config|report)$")
+    target_precompile_headers(test_${room} REUSE_FROM bv_pch_test)
+  endif()
   add_test(NAME ${room} COMMAND test_${room})
   set_tests_properties(${room} PROPERTIES TIMEOUT 900
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
-foreach(room util config report ckpt input model models tasks evals train)
+foreach(room util config report dist ckpt input model models tasks evals train)
   bv_test(${room} ${room})
 endforeach()
 bv_test(e2e train)

@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/nn/module.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorUtils.h>
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>

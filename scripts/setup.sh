@@ -8,7 +8,7 @@ bv_libtorch=$bv_cache/libtorch-2.11.0
 bv_packages=(
   g++ cmake ninja-build mold ccache git ca-certificates python3 python3-pip
   libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 nlohmann-json3-dev
-  libjpeg62-turbo-dev libspng-dev libdeflate-dev libxxhash-dev
+  libjpeg62-turbo-dev libspng-dev libdeflate-dev libxxhash-dev libgloo-dev
 )
 
 bv_fail() {

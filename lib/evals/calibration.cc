@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "lib/evals/evaluator.h"
+#include "lib/evals/ranks.h"
 
 namespace bv {
 namespace {
@@ -52,6 +53,7 @@ class Calibration : public Evaluator {
       }
       accumulate(batch.at("_mask"), logits, labels, bins);
     });
+    sum_bins(context.group, bins);
     finish(bins, emit);
     if (context.details) {
       EvalDetails details;
@@ -79,6 +81,23 @@ class Calibration : public Evaluator {
       bins[at].examples += w;
       bins[at].confidence += w * confidence;
       bins[at].accuracy += w * hit.const_data_ptr<float>()[i];
+    }
+  }
+
+  static void sum_bins(dist::Group* group, std::vector<EvalDetails::Bin>& bins) {
+    const at::Tensor all = at::zeros({std::ssize(bins), 3}, at::kDouble);
+    auto* row = all.mutable_data_ptr<double>();
+    for (const auto& bin : bins) {
+      *row++ = bin.examples;
+      *row++ = bin.confidence;
+      *row++ = bin.accuracy;
+    }
+    sum_over_ranks(group, all);
+    row = all.mutable_data_ptr<double>();
+    for (auto& bin : bins) {
+      bin.examples = *row++;
+      bin.confidence = *row++;
+      bin.accuracy = *row++;
     }
   }
 

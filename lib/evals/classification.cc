@@ -3,8 +3,10 @@
 // so multi-label sets work and examples without any label are left out. prec@5: a positive class
 // is among the five highest logits (needs more than five classes).
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "lib/evals/evaluator.h"
+#include "lib/evals/ranks.h"
 #include "lib/input/image/decode.h"
 #include "lib/model/loss.h"
 
@@ -45,10 +47,33 @@ class WrongExamples {
       entry.confidence = confidence.const_data_ptr<float>()[i];
       entries_.push_back(std::move(entry));
     }
-    if (entries_.size() > kWrongImages) {
-      std::nth_element(entries_.begin(), entries_.begin() + kWrongImages, entries_.end(), surer);
-      entries_.resize(kWrongImages);
+    keep_surest();
+  }
+
+  // Of all ranks.
+  void gather(dist::Group* group) {
+    const at::Tensor own = at::zeros({std::ssize(entries_), 4}, at::kDouble);
+    const at::Tensor ids = at::zeros({std::ssize(entries_)}, at::kLong);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      const EvalDetails::Wrong& entry = entries_[i];
+      auto* row = own.mutable_data_ptr<double>() + 4 * i;
+      row[0] = static_cast<double>(ids.mutable_data_ptr<int64_t>()[i] = entry.index);
+      row[1] = static_cast<double>(entry.truth);
+      row[2] = static_cast<double>(entry.guess);
+      row[3] = entry.confidence;
     }
+    const at::Tensor all = gather_rows(group, own, ids);
+    entries_.clear();
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      const auto* row = all.const_data_ptr<double>() + 4 * i;
+      EvalDetails::Wrong entry;
+      entry.index = std::llround(row[0]);
+      entry.truth = std::llround(row[1]);
+      entry.guess = std::llround(row[2]);
+      entry.confidence = row[3];
+      entries_.push_back(std::move(entry));
+    }
+    keep_surest();
   }
 
   // Fetches the pictures as they are in the data set, before pp.
@@ -78,6 +103,11 @@ class WrongExamples {
   }
 
  private:
+  void keep_surest() {
+    if (entries_.size() <= kWrongImages) return;
+    std::nth_element(entries_.begin(), entries_.begin() + kWrongImages, entries_.end(), surer);
+    entries_.resize(kWrongImages);
+  }
   static bool surer(const EvalDetails::Wrong& a, const EvalDetails::Wrong& b) {
     return std::pair(-a.confidence, a.index) < std::pair(-b.confidence, b.index);
   }
@@ -91,11 +121,17 @@ class Classification : public Evaluator {
         loss_(Loss::Registry::make(config.get<std::string>("loss_name"), Config(),
                                    config.place("loss_name"))),
         label_key_(config.get("label_key", "labels")),
+        num_classes_(env.data.source.num_classes),
         input_(config, env) {}
 
   Batch probe(int64_t n) override {
     Batch batch = input_.probe(n);
-    dense_labels(batch, label_key_, name_);
+    const int64_t classes = dense_labels(batch, label_key_, name_).size(1);
+    if (num_classes_ > 0 && classes != num_classes_) {
+      throw Error(Exit::usage, "",
+                  fmt::format("evaluator '{}': '{}' are of {} classes but num_classes is {}", name_,
+                              label_key_, classes, num_classes_));
+    }
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
@@ -116,9 +152,13 @@ class Classification : public Evaluator {
       }
       classes = logits.size(1);
       if (!sums) sums.emplace(classes);
-      accumulate(batch, logits, labels, *sums, context.details ? &wrong : nullptr);
+      accumulate(batch, logits, labels, *sums, wrong);
     });
     check(sums.has_value(), "evaluator '{}' saw no batch", name_);
+    for (const at::Tensor& sum :
+         {sums->weight, sums->correct1, sums->correct5, sums->loss, sums->confusion})
+      sum_over_ranks(context.group, sum);
+    wrong.gather(context.group);
     const double weight = sums->weight.item<double>();
     emit("prec@1", sums->correct1.item<double>() / weight);
     if (classes > 5) emit("prec@5", sums->correct5.item<double>() / weight);
@@ -128,7 +168,7 @@ class Classification : public Evaluator {
 
  private:
   void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
-                  Sums& sums, WrongExamples* wrong) const {
+                  Sums& sums, WrongExamples& wrong) const {
     const at::Tensor mask = batch.at("_mask");                                  // (n) bool
     const at::Tensor truth = labels.argmax(1);                                  // (n)
     const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
@@ -145,10 +185,8 @@ class Classification : public Evaluator {
       sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble),
                                      sums.confusion.numel());
     }
-    if (wrong) {
-      const at::Tensor confidence = logits.softmax(1).amax(1);
-      wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
-    }
+    const at::Tensor confidence = logits.softmax(1).amax(1);
+    wrong.add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
   }
 
   EvalDetails details(int64_t step, int64_t classes, const Sums& sums, WrongExamples& wrong) {
@@ -172,6 +210,7 @@ class Classification : public Evaluator {
   const std::string name_;
   const std::unique_ptr<Loss> loss_;
   const std::string label_key_;
+  const int64_t num_classes_;  // of the model; 0: not known
   EvalInput input_;
 };
 

@@ -11,6 +11,7 @@
 // Metrics: ncorrect_minibatch: the share of images whose text is the nearest; loss: half the sum of
 // the negative log likelihoods of the text given the image and of the image given the text.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <cmath>
 

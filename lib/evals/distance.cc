@@ -16,9 +16,11 @@
 // What is no vector per example is flattened. Metrics, for kind and arguments as they are written:
 // "kind=agree_k=5/all" (how many values there are), "/avg", "/min", "/max".
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/ranges.h>
 
 #include "lib/evals/evaluator.h"
+#include "lib/evals/ranks.h"
 #include "lib/evals/stored.h"
 #include "lib/util/text.h"
 
@@ -155,6 +157,7 @@ class DistanceEvaluator : public Evaluator {
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<std::vector<at::Tensor>> values(distances_.size());
+    std::vector<at::Tensor> ids;
     const auto add = [&](const at::Tensor& student, const at::Tensor& teacher) {
       for (size_t i = 0; i < distances_.size(); ++i)
         values[i].push_back(distances_[i].measure(student, teacher));
@@ -178,7 +181,13 @@ class DistanceEvaluator : public Evaluator {
           return all.index_select(0, rows).reshape({rows.numel(), -1}).to(at::kDouble);
         };
         if (rows.numel() > 0) add(flat(student), flat(teacher));
+        ids.push_back(batch.at("_id").index_select(0, rows));
       });
+      const at::Tensor places = at::cat(ids);
+      for (auto& parts : values) {
+        const at::Tensor own = parts.empty() ? at::zeros({0}, at::kDouble) : at::cat(parts);
+        parts = {gather_rows(context.group, own, places)};
+      }
     }
     for (size_t i = 0; i < distances_.size(); ++i) report(distances_[i].name, values[i], emit);
   }

@@ -3,7 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
+
+#include "lib/evals/ranks.h"
+
+#include "lib/input/first_example.h"
 
 namespace bv {
 namespace {
@@ -67,6 +72,15 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.shuffle = false;
   options.evaluation = true;
   if (options.batch_size < 1) config.fail("batch_size", "must be positive");
+  if (env.group) {
+    options.rank = env.group->rank();
+    options.ranks = env.group->size();
+    if (options.batch_size % options.ranks != 0) {
+      config.fail(config.has("batch_size") ? "batch_size" : "",
+                  fmt::format("Batch size ({}) must be divisible by device number ({})",
+                              options.batch_size, options.ranks));
+    }
+  }
   if (options.prefetch < 0) config.fail("prefetch", "must not be negative");
   if (options.threads < 1) config.fail("threads", "must be positive");
   for (const char* key : {"cache", "cache_final", "cache_raw"})
@@ -104,11 +118,10 @@ Batch EvalInput::probe(int64_t n) {
   int64_t failed = 0, taken = 0;
   for (int64_t i = 0; taken < n; ++i) {
     try {
-      Rng rng(options_.seed, Purpose::augment, static_cast<uint64_t>(i));
-      Example example = data_->read(i);
-      pp_->apply(example, rng);
-      for (auto& [name, value] : example) columns[name].push_back(value);
-      ++taken;
+      const Example example = compute_example(*data_, *pp_, options_.seed, i, i);
+      for (const auto& [name, value] : example) columns[name].push_back(value);
+      if (taken++ == 0 && options_.error_budget == 0)
+        check_more_examples(*data_, *pp_, options_.seed, example);
     } catch (const Error& error) {
       const bool put_up_with = error.code() == Exit::data && ++failed <= options_.error_budget;
       if (!put_up_with) throw;
@@ -147,8 +160,13 @@ void EvalInput::for_each(const EvalContext& context,
     for (int64_t i = 0; i < mask.size(0); ++i) seen += mask.const_data_ptr<bool>()[i];
     each(batch);
   }
-  const int64_t expected = data_->size() - (loader_->errors() - errors_before);
-  check(seen == expected, "evaluation saw {} examples instead of {}", seen, expected);
+  const at::Tensor counts = at::zeros({2}, at::kLong);
+  auto* count = counts.mutable_data_ptr<int64_t>();
+  count[0] = seen;
+  count[1] = loader_->errors() - errors_before;
+  sum_over_ranks(context.group, counts);
+  check(count[0] == data_->size() - count[1], "evaluation saw {} examples instead of {}", count[0],
+        data_->size() - count[1]);
 }
 
 at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::string& evaluator) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/config/registry.h"
+#include "lib/dist/group.h"
 #include "lib/input/loader.h"
 #include "lib/report/metrics.h"
 #include "lib/tasks/task.h"
@@ -21,6 +22,7 @@ struct EvalEnv {
   int threads = 1;
   uint64_t seed = 0;
   DataEnv data;
+  dist::Group* group = nullptr;  // each rank evaluates its part of every batch; null: there is one
 };
 
 // A prediction function bound to a model, without gradients. Gives the function's outputs and
@@ -36,7 +38,9 @@ struct EvalContext {
   std::string workdir;                       // empty: the run writes nothing
   Predict predict;                           // `pred`
   std::function<void(EvalDetails)> details;  // for the report; may be empty
-  std::function<void()> poll;                // called once a batch: throws on a signal
+  // Called by all ranks alike, once a batch: throws on a signal.
+  std::function<void()> poll;
+  dist::Group* group = nullptr;  // as in EvalEnv
 };
 
 class Evaluator {
@@ -52,6 +56,7 @@ class Evaluator {
   virtual int64_t examples() const = 0;  // of a pass; 0 before probe()
   // The activations it will ask predict() for.
   virtual std::vector<std::string> layers() const { return {}; }
+  // Called by all ranks, which emit the same; counts every example once.
   virtual void run(const EvalContext& context, const Measure& emit) = 0;
 };
 
@@ -72,8 +77,8 @@ class EvalInput {
   Batch probe(int64_t n);
   int64_t examples() const;
   const Dataset& data();
-  // Runs `each` over every batch of one pass, in the order of the data, and checks that every
-  // example was seen exactly once.
+  // Runs `each` over every batch (this rank's part of it) of one pass, in the order of the data,
+  // and checks that every example was seen exactly once. All ranks see as many batches.
   void for_each(const EvalContext& context, const std::function<void(const Batch&)>& each);
   // Gives back the threads and batches that are otherwise kept between passes.
   void rest() { loader_.reset(); }

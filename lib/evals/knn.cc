@@ -11,6 +11,7 @@
 //
 // Metrics: "prec@1_k=<k>". Of equally near neighbours those that come first in the data count.
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 

@@ -1,5 +1,6 @@
 #include "lib/evals/least_squares.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cholesky_solve.h>
 #include <ATen/ops/eye.h>

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "lib/evals/evaluator.h"
+#include "lib/evals/ranks.h"
 
 namespace bv {
 namespace {
@@ -32,6 +33,8 @@ class Mean : public Evaluator {
         if (!fresh) sum->second += masked.sum();
       }
     });
+    sum_over_ranks(context.group, count);
+    for (const auto& [name, sum] : sums) sum_over_ranks(context.group, sum);
     for (const auto& [name, sum] : sums) emit(name, sum.item<double>() / count.item<double>());
   }
 

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
+#include "lib/evals/ranks.h"
+
 namespace bv {
 namespace {
 
@@ -38,6 +40,7 @@ std::vector<std::string> RepresentationKeys::layers() const {
 
 Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
   Represented all;
+  std::vector<at::Tensor> ids;
   int64_t rows = 0;
   input.for_each(context, [&](const Batch& batch) {
     const at::Tensor features =
@@ -56,10 +59,13 @@ Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& c
     }
     all.features.narrow(0, rows, keep.numel()).copy_(features.index_select(0, keep));
     all.labels.narrow(0, rows, keep.numel()).copy_(labels.index_select(0, keep));
+    ids.push_back(batch.at("_id").index_select(0, keep));
     rows += keep.numel();
   });
   check(all.features.defined(), "evaluator '{}' saw no batch", evaluator);
-  return {all.features.narrow(0, 0, rows), all.labels.narrow(0, 0, rows)};
+  const at::Tensor places = at::cat(ids);
+  return {gather_rows(context.group, all.features.narrow(0, 0, rows), places),
+          gather_rows(context.group, all.labels.narrow(0, 0, rows), places)};
 }
 
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator) {

@@ -9,6 +9,7 @@
 //
 // Arrays: inputs/<feature> (inputs/_id is the example's index), outputs/<name>. All of them are in
 // memory at once. No metrics. A run without a workdir writes nothing where outfile names it.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/evals/evaluator.h"
+#include "lib/evals/ranks.h"
 #include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -109,6 +111,7 @@ class Save : public Evaluator {
       return;
     }
     std::map<std::string, Column> columns;
+    std::vector<at::Tensor> ids;
     int64_t rows = 0;
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor keep = batch.at("_mask").nonzero().squeeze(1);
@@ -118,10 +121,15 @@ class Save : public Evaluator {
                       fmt::format("evaluator '{}': '{}' has no value per example", name_, name));
         columns[name].add(name, values, keep, rows, input_.examples());
       }
+      ids.push_back(batch.at("_id").index_select(0, keep));
       rows += keep.numel();
     });
     NamedTensors arrays;
-    for (const auto& [name, column] : columns) arrays[name] = column.rows.narrow(0, 0, rows);
+    const at::Tensor places = at::cat(ids);
+    for (const auto& [name, column] : columns)
+      arrays[name] = gather_rows(context.group, column.rows.narrow(0, 0, rows), places);
+    if (context.group && context.group->rank() > 0) return;
+    rows = context.group ? arrays.begin()->second.size(0) : rows;
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();
     if (!folder.empty()) make_folders(folder);

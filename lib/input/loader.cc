@@ -27,6 +27,7 @@
 
 #include "lib/input/batch_ring.h"
 #include "lib/input/failure.h"
+#include "lib/input/first_example.h"
 #include "lib/input/shuffle.h"
 #include "lib/report/log.h"
 
@@ -48,14 +49,6 @@ void stay_single_threaded() {
   }
 }
 
-Example compute(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t position,
-                int64_t index) {
-  Example example = data.read(index);
-  Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position));
-  pp.apply(example, rng);
-  return example;
-}
-
 // An example that the ring takes its shapes from: the first that can be read, so that the shapes do
 // not depend on where a run begins. A failure is reported by the batch it belongs to, unless there
 // is nothing else.
@@ -64,7 +57,7 @@ Example find_form(const Dataset& data, const Pipeline& pp, uint64_t seed) {
   std::optional<Failure> failure;  // the first
   for (int64_t index = 0; index < std::min<int64_t>(data.size(), kMaxReplacements); ++index) {
     try {
-      return compute(data, pp, seed, index, index);
+      return compute_example(data, pp, seed, index, index);
     } catch (...) {
       if (!failure) failure = current_failure(data, index);
     }
@@ -99,11 +92,16 @@ struct Loader::Impl {
   };
   Slot& slot(int64_t batch) { return slots[batch % std::ssize(slots)]; }
   int64_t ring_slot(int64_t batch) const { return batch % std::ssize(slots); }
+  // In the stream, of a row of this rank's part of a batch.
+  int64_t position_of(int64_t batch, int64_t row) const {
+    return batch * options.batch_size + options.rank * rows + row;
+  }
 
   const std::shared_ptr<const Dataset> data;
   const std::shared_ptr<const Pipeline> pp;
   const LoaderOptions options;
   const int64_t size;
+  const int64_t rows;    // of a batch, in this rank
   const bool stacked;    // chunks go through read_batch() and apply_batch()
   const int64_t chunk;   // rows
   const int64_t chunks;  // of a batch
@@ -131,14 +129,16 @@ struct Loader::Impl {
 
 namespace {
 
-int64_t chunk_rows(const LoaderOptions& options, bool stacked) {
+int64_t chunk_rows(int64_t rows, int threads, bool stacked) {
   if (!stacked) return 1;
-  const int64_t share = options.batch_size / (2 * options.threads);
-  return std::min(std::clamp<int64_t>(share, 8, 256), options.batch_size);
+  return std::min(std::clamp<int64_t>(rows / (2 * threads), 8, 256), rows);
 }
 
 const LoaderOptions& checked(const LoaderOptions& options, const Dataset& data) {
   check(options.batch_size >= 1, "loader: batch_size {}", options.batch_size);
+  check(options.ranks >= 1 && options.batch_size % options.ranks == 0 && options.rank >= 0 &&
+            options.rank < options.ranks,
+        "loader: rank {} of {}, batch_size {}", options.rank, options.ranks, options.batch_size);
   check(options.threads >= 1, "loader: threads {}", options.threads);
   check(options.prefetch >= 0, "loader: prefetch {}", options.prefetch);
   if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
@@ -153,17 +153,18 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
       pp(std::move(ops)),
       options(checked(given, *data)),
       size(data->size()),
+      rows(options.batch_size / options.ranks),
       stacked(data->is_array() && pp->has_batched()),
-      chunk(chunk_rows(options, stacked)),
-      chunks((options.batch_size + chunk - 1) / chunk),
+      chunk(chunk_rows(rows, options.threads, stacked)),
+      chunks((rows + chunk - 1) / chunk),
       last(options.evaluation ? (size + options.batch_size - 1) / options.batch_size
                               : std::numeric_limits<int64_t>::max()),
       slots(options.prefetch + 1) {}
 
 void Loader::Impl::start() {
   if (!ring) {
-    ring.emplace(find_form(*data, *pp, options.seed), options.batch_size,
-                 static_cast<int>(slots.size()), options.evaluation);
+    ring.emplace(find_form(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
+                 options.evaluation);
   }
   for (Slot& each : slots) {
     each.open = chunks;
@@ -283,10 +284,10 @@ void Loader::Impl::work(int number) {
 
 void Loader::Impl::fill(int64_t batch, int64_t number) {
   const int64_t begin = number * chunk;
-  const int64_t end = std::min(begin + chunk, options.batch_size);
+  const int64_t end = std::min(begin + chunk, rows);
   // Where an evaluation's padding begins.
   const int64_t real =
-      options.evaluation ? std::clamp(size - batch * options.batch_size, begin, end) : end;
+      options.evaluation ? std::clamp(size - position_of(batch, 0), begin, end) : end;
   if (real < end) ring->clear(ring_slot(batch), real, end - real);
   if (stacked && real > begin) {
     fill_stacked(batch, begin, real);
@@ -303,7 +304,7 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
     indices.reserve(end - begin);
     rngs.reserve(end - begin);
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = batch * options.batch_size + row;
+      const int64_t position = position_of(batch, row);
       indices.push_back(index_at(position));
       rngs.emplace_back(options.seed, Purpose::augment, static_cast<uint64_t>(position));
     }
@@ -333,12 +334,13 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
 
 // Returns whether the example went through at the first try.
 bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
-  const int64_t position = batch * options.batch_size + row;
+  const int64_t position = position_of(batch, row);
   int64_t index = index_at(position);
   std::optional<Rng> replacement;
   for (int attempt = 0;; ++attempt) {
     try {
-      ring->write(ring_slot(batch), row, compute(*data, *pp, options.seed, position, index));
+      ring->write(ring_slot(batch), row,
+                  compute_example(*data, *pp, options.seed, position, index));
       ring->mark(ring_slot(batch), row, index);
       return attempt == 0;
     } catch (...) {
@@ -397,24 +399,6 @@ const Batch& Loader::next() { return impl_->next(); }
 double Loader::wait_seconds() const { return impl_->waited; }
 
 int64_t Loader::errors() const { return std::ssize(impl_->failed); }
-
-Example Loader::first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                              int64_t error_budget) {
-  if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
-  std::optional<Error> first;
-  for (int64_t i = 0; i < data.size() && i <= std::min(error_budget, kMaxWarnings); ++i) {
-    try {
-      return compute(data, pp, seed, i, i);
-    } catch (...) {
-      const Failure failure = current_failure(data, i);
-      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
-      const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
-      if (!first) first = Error::in("input", code, failure.text);
-      if (failure.fatal) break;
-    }
-  }
-  throw *first;
-}
 
 int64_t read_error_budget(const Config& config) {
   if (config.is_bool("skip_errors"))

@@ -19,7 +19,7 @@
 
 namespace bv {
 
-using Batch = Example;  // every tensor has leading dimension batch_size
+using Batch = Example;  // every tensor has the same leading dimension: batch_size / ranks
 
 struct LoaderOptions {
   int64_t batch_size = 0;
@@ -31,6 +31,9 @@ struct LoaderOptions {
   // zeros, and every batch has `_mask` (bool: a real example) and `_id` (int64: its index).
   bool evaluation = false;
   int64_t error_budget = 0;  // different examples that may fail, in the loader's life
+  // Of `ranks` equal parts of every batch, this loader makes number `rank`. batch_size is of the
+  // whole, a multiple of `ranks`.
+  int rank = 0, ranks = 1;
 };
 
 // The key `skip_errors`: how many failing examples to put up with; true (the seeds' form) is any

@@ -3,6 +3,7 @@
 #include "lib/model/batch_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/stack.h>
@@ -257,10 +258,11 @@ auto choose(const at::Tensor& x, bool max_pool, const F& f) {
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& scale,
-                            const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& var,
-                            double eps, bool max_pool) {
+                            const at::Tensor& bias, const BatchStatistics& statistics, double eps,
+                            bool max_pool) {
     const int64_t n = x.size(0), c = x.size(1), pool = max_pool ? 2 : 1;
-    const at::Tensor invstd = at::rsqrt(var + eps);
+    const at::Tensor& mean = statistics.mean;
+    const at::Tensor invstd = at::rsqrt(statistics.var + eps);
     const at::Tensor gain = scale * invstd;
     const at::Tensor affine = at::stack({gain, bias - mean * gain, mean});  // (3, c)
     const at::Tensor y = at::empty({n, c, x.size(2) / pool, x.size(3) / pool},
@@ -268,6 +270,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     choose(x, max_pool, [&]<int Pool, class T>() { forward_all<Pool, T>(x, affine, y); });
     context->save_for_backward({x, affine, invstd});
     context->saved_data["max_pool"] = max_pool;
+    context->saved_data["rows"] = statistics.rows;
+    context->saved_data["group"] = reinterpret_cast<int64_t>(statistics.group);
     return y;
   }
 
@@ -276,21 +280,29 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor &x = saved[0], &affine = saved[1], &invstd = saved[2];
     const bool max_pool = context->saved_data["max_pool"].toBool();
     const at::Tensor grad = grads[0].contiguous(kChannelsLast);
-    const auto rows = static_cast<double>(x.numel() / x.size(1));
+    const double rows = context->saved_data["rows"].toDouble();
+    auto* group = reinterpret_cast<dist::Group*>(context->saved_data["group"].toInt());
 
     const at::Tensor sums = choose(x, max_pool, [&]<int Pool, class T>() {
       return gradient_sums_of<Pool, T>(x, grad, affine);
     });
+    // Gradients of scale and bias are this rank's part, like those of all parameters; that of x
+    // needs the sums over all ranks.
     const at::Tensor dbias = sums[0], dscale = sums[1] * invstd;
+    at::Tensor all = sums;
+    if (group) {
+      all = sums.clone();
+      group->all_reduce_sum(all, "batch norm, backward").wait();
+    }
     const at::Tensor gain = affine[0], mean = affine[2];
-    const at::Tensor slope = -gain * dscale * invstd / rows;
+    const at::Tensor slope = -gain * all[1] * invstd * invstd / rows;
     const at::Tensor correction =
-        at::stack({slope, -gain * dbias / rows - slope * mean});  // (2, c)
+        at::stack({slope, -gain * all[0] / rows - slope * mean});  // (2, c)
     const at::Tensor dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
     choose(x, max_pool, [&]<int Pool, class T>() {
       backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx);
     });
-    return {dx, dscale.to(at::kFloat), dbias.to(at::kFloat), {}, {}, {}, {}};
+    return {dx, dscale.to(at::kFloat), dbias.to(at::kFloat), {}, {}, {}};
   }
 };
 
@@ -302,19 +314,26 @@ bool batch_norm_fits(const at::Tensor& x, bool max_pool) {
   return x.is_cpu() && type && covered && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
 }
 
-BatchStatistics batch_statistics(const at::Tensor& x) {
+BatchStatistics batch_statistics(const at::Tensor& x, dist::Group* group) {
   const at::Tensor sums =
       x.scalar_type() == at::kFloat ? moments_of<float>(x) : moments_of<BFloat16>(x);
   const auto rows = static_cast<double>(x.numel() / x.size(1));
   const at::Tensor offset = sums[0] / rows;
   const at::Tensor mean = offset + x.select(0, 0).select(1, 0).select(1, 0);
   const at::Tensor var = (sums[1] / rows - offset.square()).clamp_min(0);
-  return {mean.to(at::kFloat), var.to(at::kFloat)};
+  if (!group || group->size() == 1) return {mean.to(at::kFloat), var.to(at::kFloat), rows};
+  // Equal parts: the mean of means, and of variances plus the means' own variance.
+  const at::Tensor own = at::stack({mean, var});
+  const at::Tensor parts = at::empty({group->size(), 2, x.size(1)}, at::kDouble);
+  group->all_gather(parts, own, "batch norm").wait();
+  const at::Tensor means = parts.select(1, 0), centre = means.mean(0);
+  const at::Tensor spread = (means - centre).square().mean(0) + parts.select(1, 1).mean(0);
+  return {centre.to(at::kFloat), spread.to(at::kFloat), rows * group->size(), group};
 }
 
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                            const BatchStatistics& statistics, double eps, bool max_pool) {
-  return BatchNormRelu::apply(x, scale, bias, statistics.mean, statistics.var, eps, max_pool);
+  return BatchNormRelu::apply(x, scale, bias, statistics, eps, max_pool);
 }
 
 }  // namespace bv

@@ -2,7 +2,9 @@
 #include "lib/model/dropout.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 
@@ -17,20 +19,22 @@ at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int cou
   const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions(at::kFloat).device(at::kCPU));
   float* out = mask.data_ptr<float>();
   const int64_t n = mask.numel();
-  check(n <= int64_t{1} << 34, "dropout of {} elements", n);  // 32-bit block counter, 4 to a block
+  // Elements are counted in the whole batch, of which x may be a rank's part.
+  const int64_t offset = n == 0 ? 0 : pass.first_example * (n / x.size(0)), end_of = offset + n;
+  check(end_of <= int64_t{1} << 34, "dropout of {} elements", end_of);  // 32-bit count of 4 each
   const auto kept = static_cast<float>(1.0 / (1.0 - rate));
   const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));  // drops draws below
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed),
                                        static_cast<uint32_t>(pass.seed >> 32)};
   const auto purpose = static_cast<uint32_t>(Purpose::dropout) | static_cast<uint32_t>(count) << 8;
   const auto step = static_cast<uint64_t>(pass.step);
-  at::parallel_for(0, (n + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+  at::parallel_for(offset / 4, (end_of + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const auto bits = philox({static_cast<uint32_t>(block), purpose, static_cast<uint32_t>(step),
                                 static_cast<uint32_t>(step >> 32)},
                                key);
-      for (int64_t i = 4 * block; i < std::min(4 * block + 4, n); ++i) {
-        out[i] = bits[i % 4] < threshold ? 0.0f : kept;
+      for (int64_t i = std::max(4 * block, offset); i < std::min(4 * block + 4, end_of); ++i) {
+        out[i - offset] = bits[i % 4] < threshold ? 0.0f : kept;
       }
     }
   });

@@ -1,5 +1,6 @@
 #include "lib/model/layers.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
@@ -34,6 +35,8 @@ at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tenso
                   at::ScalarType type, Pass& pass) {
   const int64_t in = x.size(-1);
   const at::Tensor weight = kernel.to(type).reshape({in, -1}).t();  // (out, in)
+  TORCH_CHECK(weight.size(0) == bias.numel(), in, " features do not fit a kernel of shape ",
+              kernel.sizes());
   count_macs(pass, x.numel() * weight.size(0));
   return at::linear(x.to(type), weight, bias.to(type).reshape(-1));
 }
@@ -95,25 +98,30 @@ BatchNorm BatchNorm::add(Layer& owner, const std::string& name, int64_t channels
   norm.scale = owner.add_parameter(name + "/scale", {channels}, ones());
   norm.bias = owner.add_parameter(name + "/bias", {channels}, zeros());
   const at::TensorOptions options = at::TensorOptions(at::kFloat).device(norm.scale.device());
-  norm.mean = owner.register_buffer(name + "/mean", at::zeros({channels}, options));
-  norm.var = owner.register_buffer(name + "/var", at::ones({channels}, options));
+  norm.mean = owner.add_buffer(name + "/mean", at::zeros({channels}, options));
+  norm.var = owner.add_buffer(name + "/var", at::ones({channels}, options));
   return norm;
 }
 
 at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass) const {
   // batch_norm_relu's gradient is that of training.
   if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
-    BatchStatistics statistics = {mean, var};
+    BatchStatistics statistics = {mean, var, static_cast<double>(x.numel() / x.size(1))};
     if (pass.train) {
       // Running statistics are no part of the graph: with it they would keep every step's alive.
       const at::NoGradGuard no_grad;
-      statistics = batch_statistics(x);
-      const auto rows = static_cast<double>(x.numel() / x.size(1));
+      statistics = batch_statistics(x, pass.group);
+      const double rows = statistics.rows;
       at::Tensor running_mean = mean, running_var = var;
       running_mean.lerp_(statistics.mean, 1 - kMomentum);
       running_var.lerp_(statistics.var * (rows / std::max(1.0, rows - 1)), 1 - kMomentum);
     }
     return batch_norm_relu(x, scale, bias, statistics, kEps, max_pool);
+  }
+  if (pass.train && pass.group && pass.group->size() > 1) {
+    throw Error(Exit::usage, "",
+                "norm: batch over several processes needs a multiple of 16 channels and even image "
+                "sizes; use norm: group");
   }
   const at::Tensor y = at::relu(at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum,
                                                kEps, /*cudnn_enabled=*/false));

@@ -2,6 +2,7 @@
 // (they need not sum to one).
 #include "lib/model/loss.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/log_softmax.h>

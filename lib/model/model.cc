@@ -16,15 +16,6 @@ namespace {
 
 thread_local int meta_depth = 0;
 
-// torch's own recursion needs a module held by a shared_ptr; registries give unique_ptr.
-template <class Visit>
-void walk(const torch::nn::Module& module, const std::string& path, const Visit& visit) {
-  visit(module, path);
-  for (const auto& child : module.named_children()) {
-    walk(*child.value(), path + child.key() + '/', visit);
-  }
-}
-
 }  // namespace
 
 at::Tensor Layer::add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,
@@ -44,49 +35,39 @@ at::Tensor Layer::add_parameter(const std::string& name, std::vector<int64_t> sh
     }
     tensor = at::empty(sizes, options).permute(logical);
   }
-  inits_[name] = std::move(init);
-  return register_parameter(name, tensor);
+  for (const Parameter& other : parameters_) check(other.name != name, "two parameters {}", name);
+  tensor.set_requires_grad(true);
+  parameters_.push_back({name, tensor, std::move(init)});
+  return tensor;
 }
 
-std::vector<std::pair<std::string, at::Tensor>> named_parameters(const Model& model) {
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  walk(model, "", [&](const torch::nn::Module& module, const std::string& path) {
-    for (const auto& entry : module.named_parameters(/*recurse=*/false)) {
-      all.emplace_back(path + entry.key(), entry.value());
-    }
-  });
+at::Tensor Layer::add_buffer(const std::string& name, at::Tensor value) {
+  return buffers_.emplace_back(name, std::move(value)).second;
+}
+
+Layer::Named named_parameters(const Model& model) {
+  Layer::Named all;
+  for (const auto& parameter : model.parameters())
+    all.emplace_back(parameter.name, parameter.value);
   return all;
 }
 
-std::vector<std::pair<std::string, at::Tensor>> named_buffers(const Model& model) {
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  walk(model, "", [&](const torch::nn::Module& module, const std::string& path) {
-    for (const auto& entry : module.named_buffers(/*recurse=*/false)) {
-      all.emplace_back(path + entry.key(), entry.value());
-    }
-  });
-  return all;
-}
+Layer::Named named_buffers(const Model& model) { return model.buffers(); }
 
 void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias) {
   const c10::AutoGradMode no_grad(false);
   bool head_found = false;
-  walk(model, "", [&](const torch::nn::Module& module, const std::string& path) {
-    const auto* layer = dynamic_cast<const Layer*>(&module);
-    for (const auto& entry : module.named_parameters(/*recurse=*/false)) {
-      const std::string name = path + entry.key();
-      at::Tensor parameter = entry.value();
-      const bool is_head_bias = name == "head/bias";
-      head_found = head_found || is_head_bias;
-      if (parameter.is_meta()) continue;
-      check(layer != nullptr, "parameter {} is not registered by add_parameter", name);
-      if (is_head_bias && head_bias) {
-        parameter.fill_(*head_bias);
-      } else {
-        layer->inits().at(entry.key())(parameter, hash64(fmt::format("{}/{}", seed, name)));
-      }
+  for (const auto& parameter : model.parameters()) {
+    const bool is_head_bias = parameter.name == "head/bias";
+    head_found = head_found || is_head_bias;
+    at::Tensor value = parameter.value;
+    if (value.is_meta()) continue;
+    if (is_head_bias && head_bias) {
+      value.fill_(*head_bias);
+    } else {
+      parameter.init(value, hash64(fmt::format("{}/{}", seed, parameter.name)));
     }
-  });
+  }
   if (head_bias && !head_found) {
     throw Error(Exit::usage, "",
                 "init_head_bias is given, but the model has no parameter 'head/bias'");

@@ -1,7 +1,7 @@
 // Models: images to logits. One architecture a file in models/, named after `model_name`.
 #pragma once
 
-#include <torch/nn/module.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,9 +11,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/config/registry.h"
+
+namespace bv::dist {
+class Group;
+}
 
 namespace bv {
 
@@ -36,10 +41,14 @@ struct Pass {
   Features* features = nullptr;                      // collects named activations where set
   const std::vector<std::string>* wanted = nullptr;  // of them, where set, only these
   // Random numbers of the training step: the mask of the k-th dropout of a pass is drawn from
-  // (seed, step, k, element).
+  // (seed, step, k, element of the whole batch).
   uint64_t seed = 0;
   int64_t step = 0;
   int next_dropout = 0;
+  // Of several ranks, each with a part of the batch: the place of this rank's first example in the
+  // whole batch. Batch statistics are those of the whole.
+  int64_t first_example = 0;
+  dist::Group* group = nullptr;  // null: this process has the whole batch
   // Multiply-accumulates of dense, conv and attention layers are added here where set.
   double* macs = nullptr;
 
@@ -55,19 +64,36 @@ struct Pass {
 // How a parameter starts: fills it in place, drawing only from (seed, name). See lib/model/init.h.
 using Init = std::function<void(at::Tensor& parameter, uint64_t key)>;
 
-// A module whose parameters know their initialisers. Children are named as in the reference, joined
-// with '/': "Transformer/encoderblock_0/LayerNorm_0/scale".
-class Layer : public torch::nn::Module {
+// What holds parameters and buffers, each under its reference name, '/'-joined:
+// "Transformer/encoderblock_0/LayerNorm_0/scale". Names differ. (Not torch::nn::Module: its headers
+// take longer to compile than most sources here.)
+class Layer {
  public:
+  struct Parameter {
+    std::string name;
+    at::Tensor value;
+    Init init;
+  };
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+  Layer() = default;
+  Layer(const Layer&) = delete;
+  virtual ~Layer() = default;
+
   // Registers a float32 parameter of `shape`. `physical` permutes the dimensions in memory
   // (outermost first) so that kernels have the reference's shape and a fast layout at once:
   // shape (3, 3, in, out) with physical {3, 0, 1, 2} lies in memory as (out, 3, 3, in).
   at::Tensor add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,
                            std::vector<int64_t> physical = {});
-  const std::map<std::string, Init>& inits() const { return inits_; }
+  // Registers state that is not trained, such as running statistics.
+  at::Tensor add_buffer(const std::string& name, at::Tensor value);
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }  // in order
+  const Named& buffers() const { return buffers_; }
 
  private:
-  std::map<std::string, Init> inits_;
+  std::vector<Parameter> parameters_;
+  Named buffers_;
 };
 
 class Model : public Layer {
@@ -79,9 +105,9 @@ class Model : public Layer {
   virtual at::Tensor forward(const at::Tensor& image, Pass& pass) = 0;
 };
 
-// All parameters in registration order, by '/'-joined path. And buffers (running statistics).
-std::vector<std::pair<std::string, at::Tensor>> named_parameters(const Model& model);
-std::vector<std::pair<std::string, at::Tensor>> named_buffers(const Model& model);
+// All parameters, and all buffers, in registration order.
+Layer::Named named_parameters(const Model& model);
+Layer::Named named_buffers(const Model& model);
 // Draws every parameter from (seed, its name): the same whatever the device, order or world size.
 // head_bias: config `init_head_bias`, fills "head/bias".
 void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias);

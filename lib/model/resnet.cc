@@ -1,5 +1,6 @@
 #include "lib/model/resnet.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/max_pool2d.h>

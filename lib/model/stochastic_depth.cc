@@ -1,5 +1,6 @@
 #include "lib/model/stochastic_depth.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -22,11 +23,12 @@ at::Tensor stochastic_depth(const at::Tensor& y, double rate, Pass& pass) {
                                        static_cast<uint32_t>(pass.seed >> 32)};
   const auto purpose = static_cast<uint32_t>(Purpose::dropout) | count << 8;
   const auto step = static_cast<uint64_t>(pass.step);
-  for (int64_t i = 0; i < y.size(0); ++i) {
+  for (int64_t row = 0; row < y.size(0); ++row) {
+    const int64_t i = pass.first_example + row;
     const auto bits = philox({static_cast<uint32_t>(i / 4), purpose, static_cast<uint32_t>(step),
                               static_cast<uint32_t>(step >> 32)},
                              key);
-    out[i] = bits[i % 4] < threshold ? 0.0f : 1.0f;
+    out[row] = bits[i % 4] < threshold ? 0.0f : 1.0f;
   }
   return y * mask.to(y.options());
 }

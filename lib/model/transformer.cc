@@ -1,5 +1,6 @@
 #include "lib/model/transformer.h"
 
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <cmath>

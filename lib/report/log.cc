@@ -171,6 +171,13 @@ void write(std::string_view text, spdlog::level::level_enum level) {
 
 void start() { state().console_sink->start(); }
 
+void set_rank(int rank) {
+  if (rank == 0) return;
+  state().console->set_level(spdlog::level::warn);
+  state().console_sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+      fmt::format("%L%m%d %H:%M:%S rank {}: %v", rank), spdlog::pattern_time_type::local));
+}
+
 void open_file(const std::string& file) {
   std::shared_ptr<spdlog::logger> logger;
   try {
@@ -200,7 +207,9 @@ void write_note(std::string_view text) {
   write(fmt::format("NOTE: {}", text), spdlog::level::info);
 }
 void write_warning(std::string_view text) {
-  write(fmt::format("warning: {}", text), spdlog::level::warn);
+  const bool says_so =
+      text.find(": warning: ") != std::string_view::npos;  // a config's, with place
+  write(says_so ? std::string(text) : fmt::format("warning: {}", text), spdlog::level::warn);
 }
 
 void write_detail(std::string_view text) {

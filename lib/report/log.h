@@ -14,6 +14,9 @@ namespace bv::log {
 // Colours and a live progress line only on a terminal, and never with NO_COLOR set (or
 // TERM=dumb). Call once; before that, messages go to stderr plainly (and there is no live line).
 void start();
+// Of several processes, the console shows all that rank 0 says and the others' warnings, with their
+// rank; progress is rank 0's.
+void set_rank(int rank);
 // Also writes every line, stamped with UTC ISO-8601, to `file` (created, appended; an earlier one
 // is closed). Throws Error(Exit::storage). If it cannot be written later, one warning says so and
 // the run goes on: the log is not the run.

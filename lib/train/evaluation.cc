@@ -32,6 +32,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   env.threads = defaults.threads;
   env.seed = defaults.seed;
   env.data = defaults.data;
+  env.group = defaults.group;
   const std::string type = config.get("type", name.c_str());
   job.evaluator =
       Evaluator::Registry::make(type, config, config.place(config.has("type") ? "type" : ""), env);

@@ -1,11 +1,11 @@
 #include "lib/train/mixup.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "lib/model/simd.h"
 #include "lib/util/rng.h"
@@ -27,14 +27,25 @@ constexpr int64_t kWidth = 64;  // elements; a constant trip count, which GCC ve
   for (; at < n; ++at) row[at] = a * row[at] + b * previous[at];
 }
 
+// The example before this rank's first: the last one of the rank before. (1, ...)
+at::Tensor example_before(const at::Tensor& examples, dist::Group* group) {
+  const at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
+  if (!group || group->size() == 1) return last;
+  const at::Tensor all = at::empty({group->size(), last.numel()}, last.options());
+  group->all_gather(all, last, "mixup").wait();
+  return all.select(0, (group->rank() + group->size() - 1) % group->size()).view_as(last);
+}
+
 }  // namespace
 
-double read_mixup(const Config& mixup) {
-  const auto p = mixup.get<double>("p", 0.0);
-  if (!(p >= 0)) mixup.problem("p", fmt::format("must not be negative, got {}", p));
+MixupConfig read_mixup(const Config& mixup) {
+  MixupConfig read;
+  read.p = mixup.get<double>("p", 0.0);
+  if (!(read.p >= 0)) mixup.problem("p", fmt::format("must not be negative, got {}", read.p));
+  read.by_rank = mixup.word("scope", "global", {"global", "shard"}) == "shard";
   mixup.superseded("fold_in", "the coefficient is drawn from (seed, step)");
   mixup.done();
-  return p;
+  return read;
 }
 
 double mixup_coefficient(uint64_t seed, int64_t step, double p) {
@@ -42,7 +53,7 @@ double mixup_coefficient(uint64_t seed, int64_t step, double p) {
   return std::max(a, 1.0 - a);
 }
 
-void mix(at::Tensor& examples, double a, const char* key) {
+void mix(at::Tensor& examples, double a, const char* key, dist::Group* group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,
@@ -53,23 +64,25 @@ void mix(at::Tensor& examples, double a, const char* key) {
   }
   check(examples.is_contiguous() && examples.dim() > 0, "mixup of a strided batch");
   const int64_t n = examples.size(0);
-  const int64_t width = n == 0 ? 0 : examples.numel() / n;
+  if (n == 0) return;
+  const int64_t width = examples.numel() / n;
+  const at::Tensor before = example_before(examples, group);
+  const float* wrapped = before.const_data_ptr<float>();
   float* data = examples.mutable_data_ptr<float>();
   const auto keep = static_cast<float>(a), other = static_cast<float>(1.0 - a);
-  // Columns of the (n, width) matrix are independent: each thread takes some, and only needs a copy
-  // of their last row, walking from the last example to the first.
+  // Columns of the (n, width) matrix are independent: each thread takes some, walking from the last
+  // example to the first.
   constexpr int64_t kColumns = 1024;
   at::parallel_for(0, (width + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kColumns;
     const int64_t columns = std::min(last * kColumns, width) - begin;
     if (columns <= 0) return;
     float* rows = data + begin;
-    const std::vector<float> wrapped(rows + (n - 1) * width, rows + (n - 1) * width + columns);
     simd::dispatch([&]() __attribute__((always_inline)) {
       for (int64_t i = n - 1; i > 0; --i) {
         mix_row(rows + i * width, rows + (i - 1) * width, keep, other, columns);
       }
-      mix_row(rows, wrapped.data(), keep, other, columns);
+      mix_row(rows, wrapped + begin, keep, other, columns);
     });
   });
 }

@@ -4,15 +4,24 @@
 #include <ATen/ops/empty.h>
 #include <sched.h>
 
-#include <regex>
+#include <cstdlib>
+
+#include "lib/input/first_example.h"
+#include "lib/train/shapes.h"
+#include "lib/util/pattern.h"
 
 namespace bv {
 namespace {
 
+// That this process may run on, and no more than OMP_NUM_THREADS, by which launchers share them
+// out.
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  const char* share = std::getenv("OMP_NUM_THREADS");
+  const long asked = share ? std::strtol(share, nullptr, 10) : 0;
+  return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
 }
 
 // oneDNN computes bf16 natively with these; elsewhere it would be emulated, slowly.
@@ -32,8 +41,12 @@ void read_example(const Config& config, std::string_view pp_key,
   try {
     read();
   } catch (const Error& error) {
-    if (error.code() != Exit::data) throw;
-    config.fail(pp_key, error.what());
+    constexpr std::string_view kPlain = "error: ";  // a line without a place
+    const std::string_view text = error.what();
+    if (error.code() == Exit::data) config.fail(pp_key, text);
+    if (error.code() == Exit::usage && text.starts_with(kPlain))
+      config.fail(pp_key, text.substr(kPlain.size()));
+    throw;
   }
 }
 
@@ -60,7 +73,8 @@ Precision read_precision(const Config& config) {
   return bf16 ? Precision::bf16 : Precision::float32;
 }
 
-Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
+Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group)
+    : config(from), group(group) {
   // Each part is tried on its own, so that a user sees all problems together; a part that needs one
   // that failed is left out, and its keys are not called unknown.
   attempt(config, [&] { read_run(); });
@@ -75,13 +89,13 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta) : config(from) {
   else
     attempt(config, [&] { read_step(config, NoModel(), length); });
   mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults",
-             "grad_clip_norm", "grad_clip_per_example", "mixup",
+             "grad_clip_norm", "grad_clip_per_example", "mixup", "bucket_mb",
              "ema"});  // where one of them failed, the rest is known
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
   else
     mark_read({"evals", "batch_size_eval"});
-  if (problem_count(config) == 0) attempt(config, [&] { probe_evaluators(); });
+  if (problem_count(config) == 0) attempt(config, [&] { probe_shapes(); });
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
 }
@@ -99,16 +113,14 @@ void Recipe::read_run() {
   start.model_init = config.get("model_init", "");
   const Config load = config.section("model_load");
   start.dont_load = load.get("dont_load", std::vector<std::string>{});
+  start.dont_load_place = load.place("dont_load");
   load.done();
   if (!start.dont_load.empty() && start.model_init.empty())
     config.warn("model_load", "has no effect without model_init");
   config.get("pp_modules", std::vector<std::string>{});  // every op is always there
   for (const std::string& pattern : start.dont_load) {
-    try {
-      std::regex{pattern};
-    } catch (const std::regex_error&) {
-      load.problem("dont_load", fmt::format("'{}' is no regular expression", pattern));
-    }
+    if (const std::string why = Pattern::problem(pattern); !why.empty())
+      load.problem("dont_load", why);
   }
   config.superseded("prefetch_to_device", "input.prefetch batches are kept ready");
   config.superseded("ckpt_timeout", "checkpoints are written in the background and waited for");
@@ -133,6 +145,15 @@ void Recipe::read_input(bool synthetic) {
   if (length.batch_size < 1)
     input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
   loader.batch_size = length.batch_size;
+  if (group) {
+    loader.rank = group->rank();
+    loader.ranks = group->size();
+    if (length.batch_size % loader.ranks != 0) {
+      input.fail("batch_size",
+                 fmt::format("Batch size ({}) must be divisible by device number ({})",
+                             length.batch_size, loader.ranks));
+    }
+  }
   pp = std::make_shared<Pipeline>(input, "pp");
   DataEnv env = data_env_;
   env.source.keep_broken = loader.error_budget > 0;
@@ -149,8 +170,10 @@ void Recipe::read_input(bool synthetic) {
   }
   if (const std::string warning = data->missing_classes(); !warning.empty())
     input.warn("data", warning);
-  read_example(input, "pp",
-               [&] { first_ = Loader::first_example(*data, *pp, seed, loader.error_budget); });
+  read_example(input, "pp", [&] {
+    first_ = Loader::first_example(*data, *pp, seed, loader.error_budget);
+    if (loader.error_budget == 0) check_more_examples(*data, *pp, seed, first_);
+  });
 }
 
 void Recipe::read_length() {
@@ -218,6 +241,11 @@ void Recipe::read_task() {
 
 void Recipe::read_optimizer(bool meta) {
   StepConfig options = read_step(config, *model, length);
+  if (group && options.mixup.p > 0 && !options.mixup.by_rank) {
+    config.warn("mixup",
+                "mixup pairs examples over the whole batch, whatever the number of processes; "
+                "big_vision pairs within a device's part: mixup.scope: shard");
+  }
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
@@ -229,7 +257,7 @@ void Recipe::read_optimizer(bool meta) {
   }
   if (meta) return;
   init_parameters(*model, seed, head_bias_);
-  step = std::make_unique<TrainStep>(*model, *task, std::move(options), seed, precision);
+  step = std::make_unique<TrainStep>(*model, *task, std::move(options), seed, precision, group);
 }
 
 void Recipe::read_evaluators() {
@@ -239,6 +267,7 @@ void Recipe::read_evaluators() {
   defaults.threads = loader.threads;
   defaults.seed = seed;
   defaults.data = data_env_;
+  defaults.group = group;
   defaults.has_ema = config.has("ema");
   defaults.predictions = task ? task->predictions() : std::vector<std::string>();
   evals = read_evals(config.section("evals"), defaults, length);
@@ -261,9 +290,12 @@ void Recipe::check_layers(const Config& keys, const EvalJob& job, Batch batch) c
   }
 }
 
-// Late surprises are the worst: every evaluator's data is opened and one example read.
-void Recipe::probe_evaluators() {
-  const Config section = config.section("evals");
+// Late surprises are the worst: every evaluator's data is opened and a few examples read, and one
+// example of each goes through the model.
+void Recipe::probe_shapes() {
+  const ShapeCheck shapes(config, model_name, env_, precision);
+  const Config input = config.section("input"), section = config.section("evals");
+  attempt(config, [&] { shapes.training(*task, first_, input.place("pp")); });
   for (EvalJob& job : evals) {
     attempt(config, [&] {
       const Config keys = section.section(job.name);
@@ -272,6 +304,7 @@ void Recipe::probe_evaluators() {
       if (batch.empty()) return;  // it asks for no predictions
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+      shapes.prediction(*task, job.pred, batch, keys.place("pp_fn"));
       check_layers(keys, job, std::move(batch));
     });
   }

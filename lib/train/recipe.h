@@ -22,21 +22,24 @@ struct StartFrom {
   std::string resume;                  // whole state of another run
   std::string model_init;              // parameters only
   std::vector<std::string> dont_load;  // patterns of names that keep their fresh values
+  Place dont_load_place = {};
 };
 
 Precision read_precision(const Config& config);  // key `precision`
 
 struct Recipe {
-  // Builds everything. With meta = true the model has shapes but no memory. Throws all problems of
-  // the config together as one Error(Exit::usage).
-  Recipe(const Config& config, bool synthetic, bool meta = false);
+  // Builds everything. With meta = true the model has shapes but no memory. `group` (null: a group
+  // of one) must outlive this. Throws all problems of the config together as one
+  // Error(Exit::usage).
+  Recipe(const Config& config, bool synthetic, bool meta = false, dist::Group* group = nullptr);
 
   Config config;
   uint64_t seed = 0;
   int64_t num_classes = 0;
   Precision precision = Precision::float32;
   int compute_threads = 1;
-  RunLength length;  // batch_size, data_size, total_steps
+  dist::Group* group = nullptr;  // null: a group of one
+  RunLength length;              // batch_size, data_size, total_steps
   StartFrom start;
 
   std::shared_ptr<const Dataset> data;
@@ -65,7 +68,7 @@ struct Recipe {
   void read_task();
   void read_optimizer(bool meta);
   void read_evaluators();
-  void probe_evaluators();
+  void probe_shapes();
   void check_layers(const Config& keys, const EvalJob& job, Batch batch) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;

@@ -4,6 +4,7 @@
 // A step reads nothing back from a device unless it is measured.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,32 +14,42 @@
 
 #include "lib/ckpt/tensors.h"
 #include "lib/tasks/task.h"
+#include "lib/train/buckets.h"
 #include "lib/train/groups.h"
+#include "lib/train/mixup.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/params.h"
 
 namespace bv {
 
 // What the config says about the step: lr, lr_mults, wd, wd_mults, schedule, optax_name, optax,
-// grad_clip_norm, mixup, ema.
+// grad_clip_norm, mixup, ema, bucket_mb.
 struct StepConfig {
   ParamGroups groups;
   std::unique_ptr<Optimizer> optimizer;
   double clip_norm = 0;  // 0 = off
-  double mixup = 0;      // p of Beta(p, p); 0 = off
+  MixupConfig mixup;
   std::optional<double> ema_decay;
+  int64_t bucket_bytes = 0;  // of gradients that are summed over ranks together
 };
 // Records problems with the config; throws Error(Exit::usage) where it can't go on.
 StepConfig read_step(const Config& config, const Model& model, const RunLength& length);
 
+// What ranks tell each other with every step, besides gradients: summed over ranks.
+using ControlWord = std::array<double, 4>;
+
 class TrainStep {
  public:
-  // Moves the parameters of `model` into flat buffers. Model and task must outlive this.
-  TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision);
+  // Moves the parameters of `model` into flat buffers. Model and task must outlive this, and so
+  // must `group` (null: a group of one).
+  TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision,
+            dist::Group* group = nullptr);
+  TrainStep(const TrainStep&) = delete;
 
-  // Step number `step` (from 1; the count of updates done must be step - 1). The memory of
-  // `batch` may be overwritten. With `measure`, measurements() are of this step afterwards.
-  void run(int64_t step, Batch batch, bool measure);
+  // Step number `step` (from 1; the count of updates done must be step - 1). `batch` is this rank's
+  // part; its memory may be overwritten. With `measure`, measurements() are of this step
+  // afterwards. Returns the sum of all ranks' control words.
+  ControlWord run(int64_t step, Batch batch, bool measure, const ControlWord& word = {});
 
   // "global_schedule", "global_schedule1", ... (of update `step`), "l2_grads", "l2_params",
   // "l2_updates", "training_loss", of the last measured step.
@@ -57,6 +68,8 @@ class TrainStep {
   // All of state(), bit for bit; other names than those prefixes are not looked at. Writes nothing
   // and throws Error(Exit::usage) at `origin` unless everything fits.
   void load_state(const NamedTensors& from, const std::string& origin = "checkpoint");
+  // Gives all ranks rank 0's state.
+  void share_state();
 
   // The averaged weights in the model's place while the returned object lives. No step may run
   // meanwhile. Error(internal) without `ema`.
@@ -70,13 +83,17 @@ class TrainStep {
   void swap_ema();
   void average_buffers(float decay);
   void note_finite(const char* name, double value);
+  double backward(int64_t step, Batch batch, ControlWord& word);
+  StepScalars scalars() const;
 
   Model& model_;
   const Task& task_;
   StepConfig config_;
   const uint64_t seed_;
   const Precision precision_;
+  dist::Group* const group_;  // null in a group of one
   FlatParams params_;
+  std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
   std::vector<UpdateRange> ranges_;
   at::Tensor count_;   // () int64
   at::Tensor ema_;     // (trainable) float32

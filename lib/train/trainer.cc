@@ -5,10 +5,12 @@
 
 #include <ctime>
 
+#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/signals.h"
+#include "lib/train/start.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -46,9 +48,10 @@ std::string utc_now() {
 
 }  // namespace
 
-Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options)
+Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group)
     : recipe_(recipe),
       workdir_(workdir),
+      group_(group),
       options_(std::move(options)),
       total_(recipe.length.total_steps),
       chrono_(
@@ -56,22 +59,23 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options)
             if (!muted_) metrics_->measure(name, value);
           },
           nullptr, process_start()) {
-  if (workdir_) checkpointer_ = std::make_unique<Checkpointer>(*workdir_);
+  if (workdir_ && leads()) checkpointer_ = std::make_unique<Checkpointer>(*workdir_);
 }
 
 Trainer::~Trainer() = default;
 
 Exit Trainer::run() {
-  if (workdir_) log::open_file(workdir_->log(0));
-  log::info("Hello from process 0 holding 1/1 devices and writing to workdir {}.",
-            workdir_ ? workdir_->dir() : "(none)");
+  if (workdir_) log::open_file(workdir_->log(group_.rank()));
+  log::info("Hello from process {} holding 1/{} devices and writing to workdir {}.", group_.rank(),
+            group_.size(), workdir_ ? workdir_->dir() : "(none)");
   log::write_detail(recipe_.config.yaml());
   log::info("Global batch {}; {} training examples", recipe_.length.batch_size,
             recipe_.length.data_size);
   log::info("Running for {} steps, that means {:.2f} epochs", total_,
             static_cast<double>(total_) / recipe_.steps_per_epoch());
-  restore();
-  if (workdir_) {
+  if (leads()) restore();
+  share_start();
+  if (workdir_ && leads()) {
     write_run_json(start_);
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
@@ -125,11 +129,39 @@ void Trainer::load_start() {
         from.resume);
     start_ = "resume";
   } else if (!from.model_init.empty()) {
-    load_weights(from.model_init, *recipe_.model, from.dont_load);
+    load_weights(from.model_init, *recipe_.model, from.dont_load, from.dont_load_place.text());
     start_ = "model_init";
   } else {
     start_ = "scratch";
   }
+}
+
+// Rank 0 has read where the run starts; the others are told.
+void Trainer::share_start() {
+  if (group_.size() == 1) return;
+  const nlohmann::json mine = {{"first_step", first_step_},
+                               {"resumed_here", resumed_here_},
+                               {"saved_step", saved_step_},
+                               {"start", start_},
+                               {"now", chrono_.now()},
+                               {"threads", recipe_.compute_threads},
+                               {"train_time", chrono_state_.accum_train_time},
+                               {"program_time", chrono_state_.accum_program_time},
+                               {"pause_time", chrono_state_.accum_pause_time},
+                               {"examples_seen", chrono_state_.accum_examples_seen}};
+  const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
+  first_step_ = step_ = shared.at("first_step");
+  resumed_here_ = shared.at("resumed_here");
+  saved_step_ = shared.at("saved_step");
+  start_ = shared.at("start");
+  shared_now_ = shared.at("now");
+  chrono_state_.accum_train_time = shared.at("train_time");
+  chrono_state_.accum_program_time = shared.at("program_time");
+  chrono_state_.accum_pause_time = shared.at("pause_time");
+  chrono_state_.accum_examples_seen = shared.at("examples_seen");
+  recipe_.compute_threads = shared.at("threads");
+  at::set_num_threads(recipe_.compute_threads);
+  recipe_.step->share_state();
 }
 
 void Trainer::log_parameters() const {
@@ -150,11 +182,7 @@ void Trainer::load_everything(const Restored& from, const std::string& why) {
   recipe_.step->load_state(from.tensors, from.folder);
   first_step_ = step_ = from.step;
   start_ = why;
-  if (first_step_ > total_) {
-    throw Error(Exit::usage, from.folder,
-                fmt::format("this checkpoint is at step {}, past the {} steps asked for",
-                            first_step_, total_));
-  }
+  check_step(from, total_);
   const auto& chrono = from.meta.at("chrono");
   chrono_state_.accum_program_time = chrono.at("accum_program_time");
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
@@ -174,7 +202,7 @@ void Trainer::load_everything(const Restored& from, const std::string& why) {
 
 void Trainer::open_metrics() {
   MetricWriter::Options options;
-  if (workdir_) {
+  if (workdir_ && leads()) {
     options.metrics_file = workdir_->metrics();
     options.tensorboard_dir = workdir_->tensorboard();
     options.report_file = workdir_->report();
@@ -229,11 +257,12 @@ void Trainer::initial_row() {
 // A checkpoint is saved before the evaluators of its step run. If the run died in between, the row
 // of that step is not in the file: what it had measured is in the checkpoint, the rest is done now.
 void Trainer::finish_interrupted_row() {
-  if (metrics_->had_row(first_step_)) return;
+  const int64_t had = leads() && metrics_->had_row(first_step_);
+  if (group_.all_max(std::array{had}, "last row").at(0)) return;
   metrics_->begin_row(first_step_);
   for (const auto& [name, value] : interrupted_row_) metrics_->measure(name, value);
   for (EvalJob& job : recipe_.evals) {
-    if (job.due && (*job.due)(first_step_, chrono_.now())) evaluate(job, first_step_);
+    if (job.due && (*job.due)(first_step_, now())) evaluate(job, first_step_);
   }
   metrics_->end_row();
 }
@@ -254,15 +283,35 @@ Exit Trainer::loop() {
     if (plan.save) save(step, plan.keep);
     for (EvalJob* job : plan.evals) evaluate(*job, step);
     metrics_->end_row();
-    show_progress(step);
-    if (const Exit code = stop_requested(); code != Exit::ok && step < total_)
-      return stop(step, code);
+    group_.note_step(step);
+    if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
+    if (leads()) show_progress(step);
+    const Exit code = group_.size() == 1 ? stop_requested() : shared_stop_;
+    if (code != Exit::ok && step < total_) return stop(step, code);
   }
   return Exit::ok;
 }
 
+// What a group agrees on with every step: rank 0's clock, and which ranks were asked to stop.
+ControlWord Trainer::control_word() const {
+  const Exit stop = stop_requested();
+  return {leads() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
+          stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0};
+}
+
+void Trainer::agree(const ControlWord& sums) {
+  shared_now_ = sums[0];
+  shared_stop_ = sums[1] > 0   ? Exit::sigterm
+                 : sums[2] > 0 ? Exit::sigint
+                 : sums[3] > 0 ? Exit::stopped
+                               : Exit::ok;
+}
+
+// The clock that decides what is due: the same on all ranks.
+double Trainer::now() const { return group_.size() == 1 ? chrono_.now() : shared_now_; }
+
 Trainer::Plan Trainer::plan_step(int64_t step) {
-  const double now = chrono_.now();
+  const double now = this->now();
   Plan plan;
   // The first two steps of a run are always logged (chrono warms up); a resumed run warms its clock
   // up without adding rows.
@@ -276,7 +325,10 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
 }
 
 void Trainer::update(int64_t step, const Plan& plan) {
-  const auto run = [&] { recipe_.step->run(step, loader_->next(), plan.log); };
+  const auto run = [&] {
+    const Batch& batch = loader_->next();
+    agree(recipe_.step->run(step, batch, plan.log, control_word()));
+  };
   if (step != first_step_ + 1) return run();
   muted_ = !plan.log;
   chrono_.time("z/secs/update0", run);
@@ -316,7 +368,10 @@ void Trainer::check_finite(int64_t step) const {
 
 void Trainer::save(int64_t step, bool keep) {
   check_finite(step);  // a non-finite state is never committed
+  saved_step_ = step;
+  if (!leads()) return;
   const Paused paused(chrono_);
+  const dist::Group::Phase phase(group_, "checkpoint");
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors = recipe_.step->state();
@@ -337,7 +392,6 @@ void Trainer::save(int64_t step, bool keep) {
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
   checkpointer_->save(std::move(snapshot), keep);
-  saved_step_ = step;
 }
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {
@@ -345,8 +399,14 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   log::note("{} evaluation...\n{}", job.name, chrono_.note());
   EvalContext context;
   context.step = step;
-  context.poll = poll_signals;
-  if (workdir_)
+  context.group = recipe_.group;
+  context.poll = [this] {
+    if (group_.size() == 1) return poll_signals();
+    const auto code = static_cast<int64_t>(stop_requested());  // one decision for all ranks
+    const int64_t all = group_.all_max(std::array{code}, "evaluation").at(0);
+    if (all != 0) throw Stopped{static_cast<Exit>(all)};
+  };
+  if (workdir_ && leads())
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();
   context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
@@ -368,7 +428,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
   log::clear_progress();
   if (workdir_ && step > 0) {
     if (saved_step_ != step) save(step, false);
-    checkpointer_->wait();
+    if (checkpointer_) checkpointer_->wait();
     log::info(
         "Stopped by a signal at step {}; the checkpoint is committed: run the same command again "
         "to go on",
@@ -385,7 +445,7 @@ void Trainer::finish() {
   log::note("Done!\n{}", chrono_.note());
   metrics_->write_report();
   metrics_->close();
-  if (!workdir_) return;
+  if (!workdir_ || !leads()) return;
   checkpointer_->wait();
   workdir_->write_done(total_);
   if (options_.cleanup) {

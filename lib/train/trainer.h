@@ -22,8 +22,9 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // `workdir` may be null: then nothing is written. It must be claimed already.
-  Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options);
+  // `workdir` may be null: then nothing is written. Rank 0 must have claimed it already: it alone
+  // writes to it, but for the ranks' logs. `group` must outlive this.
+  Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group);
   ~Trainer();
 
   // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Called before
@@ -34,7 +35,9 @@ class Trainer {
   Exit run();
 
  private:
+  bool leads() const { return group_.rank() == 0; }
   void restore();
+  void share_start();
   void load_everything(const Restored& from, const std::string& why);
   void log_parameters() const;
   void open_metrics();
@@ -42,6 +45,9 @@ class Trainer {
   void initial_row();
   void finish_interrupted_row();
   Exit loop();
+  ControlWord control_word() const;
+  void agree(const ControlWord& sums);
+  double now() const;
   // What is due at a step besides the update.
   struct Plan {
     bool log = false, save = false, keep = false;
@@ -59,6 +65,7 @@ class Trainer {
 
   Recipe& recipe_;
   Workdir* workdir_;
+  dist::Group& group_;
   TrainerOptions options_;
   const int64_t total_;
   int64_t first_step_ = 0;
@@ -74,6 +81,10 @@ class Trainer {
   bool muted_ = false;  // chrono's measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
   int64_t step_ = 0;  // the last one begun
+  // What all ranks know alike: rank 0's clock at the end of the last step, and a signal seen by
+  // any.
+  double shared_now_ = 0;
+  Exit shared_stop_ = Exit::ok;
   int64_t saved_step_ = -1;
   double last_loss_ = 0, shown_ = 0, waited_ = 0, wait_start_ = 0;
 };

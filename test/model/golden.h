@@ -16,4 +16,10 @@ inline bool close(const at::Tensor& a, const at::Tensor& b, double rtol, double 
   return a.sizes() == b.sizes() && at::allclose(a.to(at::kDouble), b.to(at::kDouble), rtol, atol);
 }
 
+// The largest |a - b|; shapes must be equal.
+inline double worst(const at::Tensor& a, const at::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  return (a.detach().to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
 }  // namespace bv

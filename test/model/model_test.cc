@@ -10,18 +10,13 @@
 namespace bv {
 namespace {
 
-class Inner : public Layer {
- public:
-  Inner() { add_parameter("scale", {4}, ones()); }
-};
-
 class Sample : public Model {
  public:
   explicit Sample(bool head = true) {
     kernel = add_parameter("body/kernel", {3, 3, 2, 5}, normal(1), {3, 0, 1, 2});
-    register_module("inner_0", std::make_shared<Inner>());
+    add_parameter("inner_0/scale", {4}, ones());
     if (head) add_parameter("head/bias", {5}, zeros());
-    register_buffer("body/mean", at::zeros({5}));
+    add_buffer("body/mean", at::zeros({5}));
   }
   at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
   at::Tensor kernel;
@@ -32,8 +27,8 @@ TEST_CASE("parameters have paths, logical shapes and the memory order asked for"
   const auto all = named_parameters(model);
   REQUIRE(all.size() == 3);
   CHECK(all[0].first == "body/kernel");
-  CHECK(all[1].first == "head/bias");
-  CHECK(all[2].first == "inner_0/scale");
+  CHECK(all[1].first == "inner_0/scale");
+  CHECK(all[2].first == "head/bias");
   CHECK(model.kernel.sizes() == at::IntArrayRef({3, 3, 2, 5}));
   CHECK(model.kernel.permute({3, 0, 1, 2}).is_contiguous());
   CHECK(all[0].second.is_same(model.kernel));
@@ -47,7 +42,7 @@ TEST_CASE("a parameter's start depends on the seed and its name only") {
   init_parameters(with_head, 11, std::nullopt);
   init_parameters(without_head, 11, std::nullopt);
   CHECK(with_head.kernel.equal(without_head.kernel));
-  CHECK(named_parameters(with_head)[2].second.equal(at::ones({4})));
+  CHECK(named_parameters(with_head)[1].second.equal(at::ones({4})));
   init_parameters(without_head, 12, std::nullopt);
   CHECK_FALSE(with_head.kernel.equal(without_head.kernel));
 }
@@ -55,7 +50,7 @@ TEST_CASE("a parameter's start depends on the seed and its name only") {
 TEST_CASE("init_head_bias fills head/bias, and needs one") {
   Sample model, headless(false);
   init_parameters(model, 1, -6.5);
-  CHECK(named_parameters(model)[1].second.equal(at::full({5}, -6.5)));
+  CHECK(named_parameters(model)[2].second.equal(at::full({5}, -6.5)));
   CHECK_THROWS_WITH(init_parameters(headless, 1, -6.5),
                     "error: init_head_bias is given, but the model has no parameter 'head/bias'");
 }

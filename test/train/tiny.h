@@ -22,7 +22,7 @@ class TinyModel : public Model {
   explicit TinyModel(double dropout = 0, uint64_t seed = 1) : dropout_(dropout) {
     body_ = Dense::add(*this, "body", 12, 24, lecun_normal(12));
     head_ = Dense::add(*this, "head", 24, 5, lecun_normal(24));
-    mean_ = register_buffer("mean", at::zeros({5}));
+    mean_ = add_buffer("mean", at::zeros({5}));
     init_parameters(*this, seed, std::nullopt);
   }
   at::Tensor forward(const at::Tensor& image, Pass& pass) override {

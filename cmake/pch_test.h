@@ -1,0 +1,6 @@
+// Precompiled for the tests of the rooms that use LibTorch.
+#pragma once
+#include "pch.h"
+
+#include <ATen/ATen.h>
+#include <catch2/catch.hpp>

@@ -1,0 +1,326 @@
+#include "lib/dist/group.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "lib/dist/address.h"
+#include "lib/dist/store_impl.h"
+#include "lib/dist/watch.h"
+
+namespace bv::dist {
+namespace {
+
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+// c10d's own time-outs would end a collective that waits for a long phase; the Watch decides.
+constexpr auto kNever = std::chrono::hours(24 * 30);
+constexpr double kGoodbye = 1;  // seconds at the end to wait for those who leave later
+
+template <class Options>
+Options patient() {
+  Options options;
+  options.timeout = kNever;
+  return options;
+}
+
+// Children of `rank` in the binomial tree of Gloo's broadcast from `root`.
+int tree_children(int rank, int root, int size) {
+  const int position = (rank - root + size) % size;
+  int children = 0;
+  for (int step = 1; step < size; step *= 2)
+    if (position < step && position + step < size) ++children;
+  return children;
+}
+
+// Adds this rank to `key` and waits, kGoodbye at most, until all have done so.
+void await_count(Store& store, const std::string& key, int size) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(kGoodbye);
+  store.add(key, 1);
+  while (store.add(key, 0) < size && Clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
+}
+
+void check_flat(const at::Tensor& tensor, const char* what) {
+  check(tensor.defined() && tensor.is_contiguous(), "{}: a collective needs a contiguous tensor",
+        what);
+}
+
+}  // namespace
+
+struct Group::Impl {
+  Place place;
+  GroupOptions options;
+  std::unique_ptr<StoreServer> server;
+  std::unique_ptr<Watch> watch;
+  std::unique_ptr<Store> store;
+  c10::intrusive_ptr<c10d::Backend> backend;
+  int64_t collectives = 0;
+  double bytes = 0;
+
+  // Counts and names a collective, and starts it.
+  Pending begin(const char* what, double bytes_sent, const std::function<WorkPointer()>& start,
+                std::function<void()> finish = {}, bool by_all = true);
+};
+
+namespace {
+
+// The process's group from join() to finish(). Never destroyed: a process that leaves without
+// finish() must not wait for its threads.
+std::shared_ptr<Group::Impl>& live_group() {
+  static auto* group = new std::shared_ptr<Group::Impl>;
+  return *group;
+}
+
+}  // namespace
+
+struct Group::Pending::State {
+  Group::Impl* group;
+  WorkPointer work;
+  int64_t number;
+  const char* what;
+  bool by_all;                   // can't end before all ranks joined
+  std::function<void()> finish;  // on the waiting thread
+};
+
+Group::Pending::Pending() = default;
+Group::Pending::Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Group::Pending::Pending(Pending&&) noexcept = default;
+Group::Pending& Group::Pending::operator=(Pending&&) noexcept = default;
+Group::Pending::~Pending() = default;
+
+void Group::Pending::wait() {
+  if (!state_) return;
+  const auto state = std::move(state_);
+  Watch& watch = *state->group->watch;
+  watch.await_begin();
+  try {
+    state->work->wait();
+  } catch (const std::exception& error) {
+    watch.failed(state->number, state->what, error.what());
+  }
+  watch.await_end(state->by_all ? state->number : 0);
+  if (state->finish) state->finish();
+}
+
+Group::Pending Group::Impl::begin(const char* what, double bytes_sent,
+                                  const std::function<WorkPointer()>& start,
+                                  std::function<void()> finish, bool by_all) {
+  ++collectives;
+  bytes += bytes_sent;
+  const int64_t number = watch->begin(what);
+  return Pending(std::make_unique<Pending::State>(
+      Pending::State{this, start(), number, what, by_all, std::move(finish)}));
+}
+
+Group::Group(int rank, int size, std::shared_ptr<Impl> impl)
+    : rank_(rank), size_(size), impl_(std::move(impl)) {}
+Group::~Group() = default;
+
+std::shared_ptr<Group> Group::alone() { return std::shared_ptr<Group>(new Group(0, 1, nullptr)); }
+
+std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& options) {
+  if (place.size == 1) return alone();
+  check(live_group() == nullptr, "a process joins one group");
+  // A peer that is gone is an error of the call, not a signal.
+  struct sigaction broken_pipe {};
+  if (::sigaction(SIGPIPE, nullptr, &broken_pipe) == 0 && broken_pipe.sa_handler == SIG_DFL)
+    ::signal(SIGPIPE, SIG_IGN);
+  auto impl = std::make_shared<Impl>();
+  impl->place = place;
+  impl->options = options;
+  const double startup = options.bounds.startup;
+  const std::string address =
+      resolve(place.address, place.nodes > 1, "the run's store " + place.address);
+  if (place.hosts_store) impl->server = std::make_unique<StoreServer>(address, place.port);
+  impl->watch = std::make_unique<Watch>(place, address, options.bounds);
+  live_group() = impl;
+  impl->watch->await_all();
+  impl->store = std::make_unique<Store>(address, place.port, place.token, startup);
+
+  const auto gloo = c10d::ProcessGroupGloo::Options::create(
+      std::chrono::milliseconds(static_cast<int64_t>(startup * 1000)));
+  gloo->threads = options.threads;
+  // By address: the host's own name need not resolve.
+  gloo->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(address, place.port)));
+  const int64_t number = impl->watch->begin("connect");
+  impl->watch->await_begin();
+  try {
+    impl->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(impl->store->impl().keys,
+                                                                place.rank, place.size, gloo);
+  } catch (const std::exception& error) {
+    impl->watch->failed(number, "connect", error.what());
+  }
+  impl->watch->await_end(number);
+  return std::shared_ptr<Group>(new Group(place.rank, place.size, std::move(impl)));
+}
+
+Group::Pending Group::all_reduce_sum(at::Tensor tensor, const char* what) {
+  if (!impl_) return {};
+  check_flat(tensor, what);
+  const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
+  return impl_->begin(what, sent, [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    return impl_->backend->allreduce(tensors, patient<c10d::AllreduceOptions>());
+  });
+}
+
+Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, const char* what) {
+  check_flat(output, what);
+  check_flat(input, what);
+  check(input.numel() == output.numel() * size_, "{}: {} elements for {} parts of {}", what,
+        input.numel(), size_, output.numel());
+  if (!impl_) {
+    output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  // (size, part): row r is rank r's contribution to this rank's part.
+  const at::Tensor rows = at::empty({size_, output.numel()}, output.options());
+  const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
+  return impl_->begin(
+      what, sent,
+      [&] {
+        at::Tensor to = rows.view(-1), from = input.view(-1);
+        std::vector<int64_t> equal;
+        return impl_->backend->alltoall_base(to, from, equal, equal,
+                                             patient<c10d::AllToAllOptions>());
+      },
+      [rows, output, input] {
+        const at::Tensor sum = output.view(-1);
+        sum.copy_(rows[0]);
+        for (int64_t r = 1; r < rows.size(0); ++r) sum.add_(rows[r]);
+      });
+}
+
+Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char* what) {
+  check_flat(output, what);
+  check_flat(input, what);
+  check(output.numel() == input.numel() * size_, "{}: {} elements for {} parts of {}", what,
+        output.numel(), size_, input.numel());
+  if (!impl_) {
+    if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  const double sent = static_cast<double>(size_ - 1) * static_cast<double>(input.nbytes());
+  return impl_->begin(what, sent, [&] {
+    at::Tensor to = output.view(-1), from = input.view(-1);
+    return impl_->backend->_allgather_base(to, from, patient<c10d::AllgatherOptions>());
+  });
+}
+
+void Group::broadcast(at::Tensor tensor, int root, const char* what) {
+  if (!impl_) return;
+  check_flat(tensor, what);
+  const double sent = tree_children(rank_, root, size_) * static_cast<double>(tensor.nbytes());
+  impl_
+      ->begin(
+          what, sent,
+          [&] {
+            auto broadcast = patient<c10d::BroadcastOptions>();
+            broadcast.rootRank = root;
+            std::vector<at::Tensor> tensors{tensor};
+            return impl_->backend->broadcast(tensors, broadcast);
+          },
+          {}, /*by_all=*/false)
+      .wait();
+}
+
+std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char* what) {
+  std::vector<int64_t> largest(values.begin(), values.end());
+  if (!impl_ || largest.empty()) return largest;
+  const at::Tensor tensor =
+      at::from_blob(largest.data(), {static_cast<int64_t>(largest.size())}, at::kLong);
+  const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
+  impl_
+      ->begin(what, sent,
+              [&] {
+                auto reduce = patient<c10d::AllreduceOptions>();
+                reduce.reduceOp = c10d::ReduceOp::MAX;
+                std::vector<at::Tensor> tensors{tensor};
+                return impl_->backend->allreduce(tensors, reduce);
+              })
+      .wait();
+  return largest;
+}
+
+std::vector<std::string> Group::gather_text(const std::string& text, const char* what) {
+  if (!impl_) return {text};
+  const int64_t length[] = {std::ssize(text)};
+  const int64_t longest = all_max(length, what)[0];
+  // Length, then the text, padded to the longest.
+  const int64_t width = longest + 8;
+  at::Tensor mine = at::zeros({width}, at::kByte), all = at::empty({size_ * width}, at::kByte);
+  std::memcpy(mine.mutable_data_ptr(), length, 8);
+  std::memcpy(mine.mutable_data_ptr<uint8_t>() + 8, text.data(), text.size());
+  all_gather(all, mine, what).wait();
+  std::vector<std::string> texts;
+  for (int r = 0; r < size_; ++r) {
+    const uint8_t* at = all.const_data_ptr<uint8_t>() + r * width;
+    int64_t size = 0;
+    std::memcpy(&size, at, 8);
+    check(size >= 0 && size <= longest, "{}: rank {} sent {} bytes", what, r, size);
+    texts.emplace_back(reinterpret_cast<const char*>(at) + 8, static_cast<size_t>(size));
+  }
+  return texts;
+}
+
+void Group::barrier(const char* what) {
+  const int64_t nothing[] = {0};
+  all_max(nothing, what);
+}
+
+void Group::note_step(int64_t step) {
+  if (impl_) impl_->watch->note_step(step);
+}
+
+Group::Phase::Phase(Group& group, const std::string& name) : group_(group) {
+  if (group_.impl_) group_.impl_->watch->phase(name);
+}
+
+Group::Phase::~Phase() {
+  if (group_.impl_) group_.impl_->watch->phase("");
+}
+
+int64_t Group::collectives() const { return impl_ ? impl_->collectives : 0; }
+int64_t Group::bytes_sent() const { return impl_ ? static_cast<int64_t>(impl_->bytes) : 0; }
+
+void Group::finish() {
+  if (!impl_) return;
+  const std::shared_ptr<Impl> impl = impl_;
+  impl->watch->ending();
+  barrier("end");
+  impl->watch->stop();
+  try {
+    // Nobody closes a connection while another still reads the barrier's last message from it.
+    await_count(*impl->store, "passed", size_);
+    impl->backend.reset();
+    // The store goes last: nobody waits any more but its host, for those that leave after it.
+    if (impl->server)
+      await_count(*impl->store, "gone", size_);
+    else
+      impl->store->add("gone", 1);
+  } catch (const std::exception&) {
+    impl->backend.reset();  // the store's host left first: nothing is lost any more
+  }
+  impl->store.reset();
+  impl->watch.reset();
+  impl->server.reset();
+  live_group().reset();
+  impl_.reset();
+}
+
+void leave_group(Exit code, const std::string& line) {
+  const std::shared_ptr<Group::Impl> impl = live_group();
+  if (!impl) return;
+  impl->watch->accuse_self(fmt::format("ended with exit code {}: {}", static_cast<int>(code),
+                                       line.substr(0, line.find('\n')).substr(0, 500)));
+  std::fflush(nullptr);
+  _exit(static_cast<int>(code));
+}
+
+}  // namespace bv::dist

@@ -1,0 +1,317 @@
+#include "lib/dist/launcher.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <numeric>
+#include <set>
+
+#include "lib/dist/address.h"
+#include "lib/dist/leave.h"
+#include "lib/dist/nodes.h"
+#include "lib/dist/rank_process.h"
+#include "lib/dist/store.h"
+#include "lib/dist/watch.h"
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+
+namespace bv::dist {
+namespace {
+
+constexpr double kCulpritGrace = 1;  // seconds an accused rank gets to end by itself
+constexpr double kStoreAnswers = 5;  // seconds; the launcher can't go on without its store
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string random_token() {
+  unsigned char bytes[12];
+  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    throw Error(Exit::internal, "", "no random numbers from the kernel");
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+// How one generation of ranks ended on this node.
+struct Outcome {
+  int code = 0;
+  std::set<int> culprits;  // local ranks that failed of themselves
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options);
+  ~Launcher();
+  int run();
+
+ private:
+  void start_ranks(const std::vector<int>& sizes);
+  Outcome await_ranks(Store& store);
+  void handle_signals();
+  void reap(Store& store);
+  void failed(Store& store, RankProcess& process);
+  void end_accused(Store& store);
+  void kill_rest();
+  void print_held();
+  bool running() const;
+  int next_size(const Outcome& outcome, const std::vector<int>& sizes);
+
+  const LaunchOptions options_;
+  const Place& place_ = options_.place;
+  std::string address_, token_;
+  int port_ = 0, generation_ = 0, signals_ = -1;
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Nodes> nodes_;
+  std::vector<RankProcess> ranks_;
+  int code_ = 0;
+  double failed_at_ = -1, accused_at_ = -1;
+  bool told_to_stop_ = false;
+  sigset_t old_mask_{};
+};
+
+Launcher::Launcher(const LaunchOptions& options) : options_(options) {
+  // Before the store's thread is there, so that it inherits the mask.
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT})
+    sigaddset(&mask, signal);
+  sigprocmask(SIG_BLOCK, &mask, &old_mask_);
+  signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  check(signals_ >= 0, "signalfd: errno {}", errno);
+
+  address_ = resolve(place_.address, place_.nodes > 1, "--rendezvous " + place_.address);
+  token_ = !place_.token.empty() ? place_.token : place_.nodes > 1 ? "nodes" : random_token();
+  port_ = place_.port;
+  if (place_.hosts_store) {
+    server_ = std::make_unique<StoreServer>(address_, port_);
+    port_ = server_->port();
+  }
+  const Alarm alarm(options.startup + kStoreAnswers,
+                    fmt::format("[dist] the store at {}:{} does not answer", address_, port_));
+  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes,
+                                   Store(address_, port_, token_, options.startup));
+}
+
+Launcher::~Launcher() {
+  ::close(signals_);
+  sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+void Launcher::start_ranks(const std::vector<int>& sizes) {
+  const auto node = static_cast<size_t>(place_.node);
+  const int first = std::accumulate(sizes.begin(), sizes.begin() + static_cast<long>(node), 0);
+  const int world = std::accumulate(sizes.begin(), sizes.end(), 0);
+  const auto cpus = divide_cpus(allowed_cpus(), std::max(1, sizes[node]));
+  const char* threads = std::getenv("OMP_NUM_THREADS");
+  ranks_.assign(static_cast<size_t>(sizes[node]), {});
+  for (int i = 0; i < sizes[node]; ++i) {
+    RankProcess& process = ranks_[static_cast<size_t>(i)];
+    process.rank = first + i;
+    process.local_rank = i;
+    RankStart how;
+    how.argv = options_.argv;
+    how.cpus = cpus[static_cast<size_t>(i)];
+    how.quiet = process.rank != 0 && !(place_.nodes > 1 && i == 0);
+    how.environment = {{"BVTRAIN_GROUP_RANK", std::to_string(process.rank)},
+                       {"BVTRAIN_GROUP_SIZE", std::to_string(world)},
+                       {"BVTRAIN_GROUP_LOCAL_RANK", std::to_string(i)},
+                       {"BVTRAIN_GROUP_LOCAL_SIZE", std::to_string(sizes[node])},
+                       {"BVTRAIN_GROUP_NODE", std::to_string(place_.node)},
+                       {"BVTRAIN_GROUP_NODES", std::to_string(place_.nodes)},
+                       {"BVTRAIN_GROUP_STORE", address_.find(':') == std::string::npos
+                                                   ? fmt::format("{}:{}", address_, port_)
+                                                   : fmt::format("[{}]:{}", address_, port_)},
+                       {"BVTRAIN_GROUP_TOKEN", fmt::format("{}.{}", token_, generation_)},
+                       {"BVTRAIN_GROUP_RESTARTS", std::to_string(generation_)},
+                       {"BVTRAIN_GROUP_FOUND_BY", place_.found_by}};
+    if (!threads || !*threads)
+      how.environment["OMP_NUM_THREADS"] = std::to_string(std::max<size_t>(1, how.cpus.size()));
+    start(process, how);
+  }
+}
+
+bool Launcher::running() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.pid > 0; });
+}
+
+void Launcher::handle_signals() {
+  signalfd_siginfo info;
+  while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;  // reap() looks at all
+    if (signal != SIGTSTP && signal != SIGCONT) {
+      told_to_stop_ = true;
+      if (!running()) code_ = signal == SIGUSR1 ? 75 : signal == SIGINT ? 130 : 143;
+    }
+    for (const RankProcess& process : ranks_)
+      if (process.pid > 0) ::kill(process.pid, signal == SIGTSTP ? SIGSTOP : signal);
+    if (signal == SIGTSTP) ::raise(SIGSTOP);  // Ctrl-Z: all of the run, then this
+  }
+}
+
+// What the launcher knows of a rank's end, all ranks learn at once.
+void Launcher::failed(Store& store, RankProcess& process) {
+  if (failed_at_ < 0) failed_at_ = now();
+  if (process.by_us || orderly(process.code)) return;
+  const std::string cause =
+      process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
+  const Alarm alarm(kStoreAnswers, "[dist] the launcher's store does not answer");
+  try {
+    store.exchange(kVerdictKey, "", kNoVerdict);
+    store.exchange(kVerdictKey, kNoVerdict, Accusation{process.rank, cause}.text());
+  } catch (const std::exception&) {
+    // Its host is gone: the ranks find that out themselves.
+  }
+}
+
+void Launcher::reap(Store& store) {
+  for (RankProcess& process : ranks_) {
+    int status = 0;
+    if (process.pid <= 0 || ::waitpid(process.pid, &status, WNOHANG) != process.pid) continue;
+    process.pid = -1;
+    process.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    process.code = process.signal ? 128 + process.signal : WEXITSTATUS(status);
+    pass_output(process);
+    if (process.code == 0) continue;
+    // Codes by their order of arrival, but a 7 only says that another rank failed.
+    if (!process.by_us && (code_ == 0 || code_ == static_cast<int>(Exit::peer)))
+      code_ = process.code;
+    failed(store, process);
+  }
+}
+
+// A stopped rank does not end by itself when all others have given it up.
+void Launcher::end_accused(Store& store) {
+  std::optional<Accusation> accused;
+  try {
+    const Alarm alarm(kStoreAnswers, "[dist] the launcher's store does not answer");
+    if (store.has({kVerdictKey})) accused = Accusation::parse(store.get(kVerdictKey));
+  } catch (const std::exception&) {
+    return;
+  }
+  if (!accused) return;
+  if (accused_at_ < 0) accused_at_ = now();
+  if (now() - accused_at_ < kCulpritGrace) return;
+  for (RankProcess& process : ranks_) {
+    if (process.rank != accused->rank || process.pid <= 0) continue;
+    process.by_us = true;
+    ::kill(process.pid, SIGKILL);
+  }
+}
+
+void Launcher::kill_rest() {
+  for (RankProcess& process : ranks_) {
+    if (process.pid <= 0) continue;
+    process.by_us = true;
+    ::kill(process.pid, SIGKILL);
+  }
+}
+
+// Error lines of the quiet ranks: what the first one ended with too has been said by it.
+void Launcher::print_held() {
+  if (ranks_.empty()) return;
+  std::set<std::string> said;
+  const RankProcess& loud = ranks_.front();
+  for (RankProcess& process : ranks_) {
+    if (process.by_us || (loud.errors < 0 && process.code == loud.code)) process.held.clear();
+    for (const std::string& line : process.held)
+      if (said.insert(line).second)
+        std::fprintf(
+            stderr, "%s%s\n",
+            line.starts_with("[dist] ") ? "" : fmt::format("[rank {}] ", process.rank).c_str(),
+            line.c_str());
+  }
+}
+
+Outcome Launcher::await_ranks(Store& store) {
+  double looked = now();
+  while (running()) {
+    std::vector<pollfd> waiting{{signals_, POLLIN, 0}};
+    for (const RankProcess& process : ranks_)
+      if (process.errors >= 0) waiting.push_back({process.errors, POLLIN, 0});
+    ::poll(waiting.data(), waiting.size(), 100);
+    handle_signals();
+    for (RankProcess& process : ranks_) pass_output(process);
+    reap(store);
+    if (failed_at_ >= 0 && now() - failed_at_ > options_.grace) kill_rest();
+    if (now() - looked > 0.5 && failed_at_ >= 0) {
+      looked = now();
+      end_accused(store);
+    }
+  }
+  print_held();
+  Outcome outcome;
+  outcome.code = code_;
+  for (const RankProcess& process : ranks_) {
+    const bool failed = process.code != 0 && process.code != static_cast<int>(Exit::peer);
+    if (failed || process.by_us) outcome.culprits.insert(process.local_rank);
+  }
+  return outcome;
+}
+
+// After a generation: how many ranks this node starts next, or -1 to stop.
+int Launcher::next_size(const Outcome& outcome, const std::vector<int>& sizes) {
+  const int code =
+      told_to_stop_ && outcome.code != 0 ? static_cast<int>(Exit::sigterm) : outcome.code;
+  const int failed = static_cast<int>(outcome.culprits.size());
+  const Alarm alarm(3 * kNodesAnswer, "[dist] the other nodes' launchers do not answer");
+  const std::vector<int> next = nodes_->next(generation_, code, failed, sizes, options_);
+  return next.empty() ? -1 : next.at(static_cast<size_t>(place_.node));
+}
+
+int Launcher::run() {
+  int size = place_.local_size;
+  while (true) {
+    code_ = 0;
+    const std::vector<int> sizes = nodes_->sizes(generation_, size, options_.startup, [&] {
+      handle_signals();
+      return told_to_stop_;
+    });
+    if (sizes.empty()) return code_;  // a signal came first
+    failed_at_ = accused_at_ = -1;
+    Store store(address_, port_, fmt::format("{}.{}", token_, generation_), options_.startup);
+    store.exchange(kVerdictKey, "", kNoVerdict);
+    start_ranks(sizes);
+    const Outcome outcome = await_ranks(store);
+    size = next_size(outcome, sizes);
+    if (size < 0) return outcome.code;
+    ++generation_;
+    log::warn("the ranks ended with code {}; starting again, {} of {}, with {} rank{} here",
+              outcome.code, generation_, options_.max_restarts, size, size == 1 ? "" : "s");
+  }
+}
+
+}  // namespace
+
+void parse_elastic(const std::string& text, LaunchOptions& options) {
+  const size_t colon = text.find(':');
+  const auto number = [&](std::string_view part) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() ? value : 0;
+  };
+  options.least_ranks = options.most_ranks = 0;
+  if (colon != std::string::npos) {
+    options.least_ranks = number(std::string_view(text).substr(0, colon));
+    options.most_ranks = number(std::string_view(text).substr(colon + 1));
+  }
+  if (options.least_ranks < 1 || options.most_ranks < options.least_ranks)
+    throw Error(Exit::usage, "--elastic " + text, "expected MIN:MAX with 1 <= MIN <= MAX");
+}
+
+int launch(const LaunchOptions& options) {
+  check(options.place.launches, "launch() needs a place that launches");
+  return Launcher(options).run();
+}
+
+}  // namespace bv::dist

@@ -1,0 +1,236 @@
+// Our own launcher with real ranks: codes, restarts, signals, and that nothing stays behind.
+#include "lib/dist/launcher.h"
+
+#include <dirent.h>
+#include <signal.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "lib/dist/nodes.h"
+#include "lib/dist/rank_process.h"
+#include "lib/util/error.h"
+#include "test/dist/processes.h"
+
+namespace bv::dist::test {
+namespace {
+
+Variables quick(Variables more) {
+  for (const auto& [name, value] : Variables{{"BVTRAIN_HEARTBEAT", "0.2"},
+                                             {"BVTRAIN_SILENCE", "2"},
+                                             {"BVTRAIN_STARTUP_TIMEOUT", "20"},
+                                             {"OMP_NUM_THREADS", "1"}})
+    more.emplace(name, value);
+  return more;
+}
+
+Worker launched(Variables more) { return Worker("launcher", quick(std::move(more))); }
+
+// State and parent of a process; state 0 where there is none.
+std::pair<char, int> state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t close = text.rfind(')');
+  std::pair<char, int> found{0, 0};
+  if (close == std::string::npos) return found;
+  std::istringstream rest(text.substr(close + 1));
+  rest >> found.first >> found.second;
+  return found;
+}
+
+std::set<int> children_of(int pid) {
+  std::set<int> children;
+  DIR* folder = opendir("/proc");
+  for (const dirent* entry; (entry = readdir(folder));) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    const auto [state, parent] = state_of(entry->d_name);
+    if (parent == pid && state != 'Z') children.insert(std::stoi(entry->d_name));
+  }
+  closedir(folder);
+  return children;
+}
+
+// Dead, whether or not somebody has asked for their exit codes.
+bool gone(const std::set<int>& pids, double seconds) {
+  for (const double end = now() + seconds; now() < end;) {
+    bool any = false;
+    for (const int pid : pids) {
+      const char state = state_of(std::to_string(pid)).first;
+      any |= state != 0 && state != 'Z' && state != 'X';
+    }
+    if (!any) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_CASE("the launcher's ranks sum, and it returns 0") {
+  const Ended ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "ok\nlaunched: 0\n");  // only the first rank writes to stdout
+  CHECK(ended.err.empty());
+}
+
+TEST_CASE("the launcher returns the code of the rank that failed first") {
+  struct Case {
+    std::string fault, rank;
+    int code;
+    std::string cause;
+  };
+  const std::string killed = R"(was killed by signal 9 \(SIGKILL\))";
+  const std::vector<Case> cases = {
+      {"exit", "1", 6, "ended with exit code 6"},
+      {"error", "1", 5, "ended with exit code 5: out/x: error: no space left"},
+      {"kill", "1", 137, killed},
+      {"kill", "0", 137, killed}};
+  std::vector<Worker> launchers;
+  for (const Case& one : cases)
+    launchers.push_back(
+        launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", one.fault + ":" + one.rank + ":3"}}));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [fault, rank, code, cause] = cases[i];
+    const Ended ended = launchers[i].wait();
+    INFO(fault << ": " << ended.err);
+    CHECK(ended.code == code);
+    CHECK(ended.seconds < 20);
+    // One line of the group, however many ranks have it to say.
+    CHECK(count(ended.err, "[dist] ") == 1);
+    const std::string own = fault == "error" ? R"(\[rank 1\] out/x: error: no space left\n)" : "";
+    CHECK_THAT(ended.err,
+               Catch::Matches(R"(\[dist\] rank )" + rank + R"( \([^ ]+, pid \d+\) )" + cause +
+                              R"(; its last step was 2; it never joined collective \d+)"
+                              R"(( \(gradients\)|, which nobody had begun yet)\n)" +
+                              own));
+  }
+}
+
+TEST_CASE("a stopped rank does not stay behind") {
+  Worker launcher = launched({{"DIST_RANKS", "3"}, {"DIST_FAULT", "stop:1:3"}});
+  CHECK(launcher.first_line() == "stepping");
+  const std::set<int> ranks = children_of(launcher.pid());
+  CHECK(ranks.size() == 3);
+  const Ended ended = launcher.wait();
+  CHECK(ended.code == 7);
+  CHECK(ended.seconds < 10);
+  CHECK(count(ended.err, "[dist] rank 1 (") == 1);
+  CHECK(gone(ranks, 1));
+}
+
+TEST_CASE("no rank outlives a killed launcher") {
+  Worker launcher = launched({{"DIST_RANKS", "3"}, {"DIST_STEPS", "1000000"}});
+  CHECK(launcher.first_line() == "stepping");
+  const std::set<int> ranks = children_of(launcher.pid());
+  REQUIRE(ranks.size() == 3);
+  launcher.kill(SIGKILL);
+  launcher.wait();
+  CHECK(gone(ranks, 2));
+}
+
+TEST_CASE("a signal to the launcher or to any rank ends all alike") {
+  // The last one goes to a rank.
+  const std::vector<std::pair<int, int>> signals = {
+      {SIGTERM, 143}, {SIGINT, 130}, {SIGUSR1, 75}, {SIGTERM, 143}};
+  std::vector<Worker> launchers;
+  for (size_t i = 0; i < signals.size(); ++i)
+    launchers.push_back(launched({{"DIST_RANKS", "2"}, {"DIST_CHILD", "until_signal"}}));
+  for (const Worker& launcher : launchers) CHECK(launcher.first_line() == "stepping");
+  for (size_t i = 0; i < signals.size(); ++i) {
+    const auto ranks = children_of(launchers[i].pid());
+    REQUIRE(ranks.size() == 2);
+    ::kill(i + 1 < signals.size() ? launchers[i].pid() : *ranks.rbegin(), signals[i].first);
+  }
+  for (size_t i = 0; i < signals.size(); ++i) {
+    const Ended ended = launchers[i].wait();
+    INFO(ended.err);
+    CHECK(ended.code == signals[i].second);
+    CHECK(ended.err.empty());
+  }
+}
+
+TEST_CASE("--max-restarts starts the group again after a failure, with fewer ranks if elastic") {
+  const Ended again =
+      launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:1:3"}, {"DIST_RESTARTS", "1"}}).wait();
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK(
+      again.err.find("the ranks ended with code 137; starting again, 1 of 1, with 2 ranks here") !=
+      std::string::npos);
+
+  const Ended fewer = launched({{"DIST_RANKS", "3"},
+                                {"DIST_FAULT", "kill:1:3"},
+                                {"DIST_RESTARTS", "3"},
+                                {"DIST_ELASTIC", "1:4"},
+                                {"DIST_BATCH", "9"}})
+                          .wait();
+  INFO(fewer.err);
+  CHECK(fewer.code == 0);
+  CHECK(fewer.err.find("starting again, 1 of 3, with 1 rank here") != std::string::npos);
+}
+
+TEST_CASE("two launchers of two hosts make one group") {
+  const std::string rendezvous = "127.0.0.1:" + std::to_string(free_port());
+  const auto start = [&](const char* node, Variables more) {
+    more.insert({{"DIST_RANKS", "2"},
+                 {"DIST_NODES", "2"},
+                 {"DIST_NODE", node},
+                 {"DIST_RENDEZVOUS", rendezvous}});
+    return launched(more);
+  };
+  Worker second = start("1", {{"DIST_CHILD", "sums"}});
+  Worker first = start("0", {{"DIST_CHILD", "sums"}});
+  const Ended one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 0);
+  CHECK(two.code == 0);
+
+  Worker b = start("1", {{"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
+  Worker a = start("0", {{"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
+  const Ended restarted_a = a.wait(), restarted_b = b.wait();
+  INFO(restarted_a.err << restarted_b.err);
+  CHECK(restarted_a.code == 0);
+  CHECK(restarted_b.code == 0);
+  CHECK(restarted_a.err.find("starting again, 1 of 1, with 2 ranks here") != std::string::npos);
+}
+
+TEST_CASE("after which codes a group may start again") {
+  for (const int code : {1, 3, 5, 6, 7, 137, 139}) CHECK(may_restart(code));
+  for (const int code : {0, 2, 4, 75, 130, 143}) CHECK_FALSE(may_restart(code));
+}
+
+TEST_CASE("elastic restarts keep a number of ranks that divides the batch") {
+  LaunchOptions options;
+  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{4, 4});  // not elastic
+  parse_elastic("2:8", options);
+  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{3, 4});
+  options.batch_size = 256;
+  CHECK(shrink({8}, {1}, options) == std::vector<int>{4});
+  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{2, 2});
+  CHECK(shrink({1, 1}, {1, 1}, options) == std::vector<int>{1, 1});
+  parse_elastic("3:8", options);
+  CHECK(shrink({3}, {1}, options).empty());
+  options.batch_size = 7;
+  CHECK(shrink({6}, {0}, options).empty());
+  for (const char* bad : {"", "2", "0:4", "4:2", "a:b", "2:4x", "-1:4", "2:4:8"})
+    CHECK_THROWS_WITH(parse_elastic(bad, options), "--elastic " + std::string(bad) +
+                                                       ": error: expected MIN:MAX with 1 <= MIN <= "
+                                                       "MAX");
+}
+
+TEST_CASE("cores are divided among the ranks") {
+  CHECK(divide_cpus({0, 1, 2, 3, 8}, 2) == std::vector<std::vector<int>>{{0, 1}, {2, 3, 8}});
+  CHECK(divide_cpus({4, 5}, 2) == std::vector<std::vector<int>>{{4}, {5}});
+  CHECK(divide_cpus({0, 1}, 3) == std::vector<std::vector<int>>{{}, {}, {}});
+  CHECK_FALSE(allowed_cpus().empty());
+}
+
+}  // namespace
+}  // namespace bv::dist::test
