@@ -7,6 +7,7 @@
 // Paddings are TensorFlow's SAME: with stride 2 and even sizes one more at the right and the
 // bottom. gn3 of each unit and the head's kernel start at zero, convolutions LeCun normal.
 // Features (n, h, w, c): stem, stage<i> from 1, pre_logits_2d, logits_2d; pre_logits, logits.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 

@@ -8,6 +8,7 @@
 //
 // Paddings are the same on each side. Features (n, h, w, c): stem, stage<i>/unit<NN> from 1 and 01,
 // norm_pre_head, pre_logits_2d, logits_2d; pre_logits, logits.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>

@@ -1,7 +1,8 @@
 // flexi_vit: FlexiViT, a ViT whose patch size follows from how many tokens are asked for:
 // big_vision's models/proj/flexi/vit.py (reference section 9.6; Beyer et al., "FlexiViT", 2023).
 // The parameters are vit's; forward resizes the patch kernel (pseudo-inverse of a bilinear resize)
-// and the position embedding (linear) to what an image and `seqhw` ask for.
+// and the position embedding (linear) to what an image and `seqhw` ask for. Weights with patches of
+// another size are resized in the same way where they are loaded.
 //
 //   variant, width, depth, mlp_dim, num_heads   as vit's
 //   patch_size    [32, 32]  rows, columns of the stored kernel
@@ -16,6 +17,7 @@
 //                           as 0). The reference has this beside the model
 //
 // Features: as vit's.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <fmt/format.h>
 
@@ -24,6 +26,7 @@
 #include <tuple>
 
 #include "lib/model/patches.h"
+#include "lib/model/refit.h"
 #include "lib/model/resample.h"
 #include "lib/model/transformer.h"
 #include "lib/util/rng.h"
@@ -71,10 +74,11 @@ Choice read_choice(const Config& config) {
   return choice;
 }
 
-class FlexiVit : public Model {
+class FlexiVit : public Model, public Refits {
  public:
   FlexiVit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  at::Tensor refit(const std::string& name, const at::Tensor& value) const override;
 
  private:
   const Grid& grid(int64_t height, int64_t width, int64_t seqhw);
@@ -160,6 +164,20 @@ const Grid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
   return grid;
 }
 
+// Patch kernels of other sizes, as the reference's load() takes them.
+at::Tensor FlexiVit::refit(const std::string& name, const at::Tensor& value) const {
+  constexpr int64_t kLargest = 1024;  // side of a patch: what a matrix is made for
+  const at::Tensor& own = embedding_.kernel;
+  if (name != "embedding/kernel" || value.dim() != 4 || value.size(2) != own.size(2) ||
+      value.size(3) != own.size(3)) {
+    return value;
+  }
+  const int64_t height = value.size(0), width = value.size(1);
+  if (height < 1 || width < 1 || height > kLargest || width > kLargest) return value;
+  return resize_grid(value.to(at::kFloat), kernel_resize_matrix(height, own.size(0)),
+                     kernel_resize_matrix(width, own.size(1)));
+}
+
 at::Tensor FlexiVit::position_embedding(const Grid& grid, int64_t rows, int64_t columns) const {
   if (!grid.posemb_rows.defined()) return pos_embedding_;
   const at::Tensor stored = pos_embedding_.view({posemb_size_[0], posemb_size_[1], shape_.width});
@@ -192,13 +210,14 @@ at::Tensor FlexiVit::forward(const at::Tensor& image, Pass& pass) {
   }
   x = encoder_(x, pass);
   pass.keep("encoded", x);
-  if (pass.features) {
+  if (pass.wants("pre_logits_2d") || pass.wants("logits_2d")) {
     Pass aside = pass;
     aside.macs = nullptr;
     const at::Tensor tokens =
         (pool_type_ == "tok" ? x.slice(1, 1) : x).unflatten(1, {rows, columns});
     pass.keep("pre_logits_2d", tokens);
-    if (head_.kernel.defined()) pass.keep("logits_2d", head_.head(tokens, aside));
+    if (head_.kernel.defined() && pass.wants("logits_2d"))
+      pass.keep("logits_2d", head_.head(tokens, aside));
   }
   x = pool(x, pass);
   pass.keep("head_input", x);

@@ -12,6 +12,7 @@
 //
 // Without a variant the five sizes are required. The head starts at zero, all other kernels LeCun
 // normal. Features: stem (n, h, w, D), input_tokens and block_<i> (n, N, D), pre_logits, logits.
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include "lib/model/layers.h"

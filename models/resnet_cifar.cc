@@ -14,6 +14,7 @@
 // Parameters: prep/{conv/kernel, norm/{scale,bias}}, stage<i>/{conv,norm}/...,
 // stage<i>/block<j>/{conv1,norm1,conv2,norm2}/..., head/{kernel,bias}. With norm: batch the buffers
 // .../norm/{mean,var}. Convolutions have no bias and start He normal, the head LeCun normal.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>

@@ -23,6 +23,7 @@
 //
 // Features: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
 // head_input, pre_logits, pre_logits_2d, logits, logits_2d.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tanh.h>
 #include <fmt/format.h>
@@ -134,7 +135,8 @@ at::Tensor Vit::classify(const at::Tensor& x, const char* suffix, Pass& pass) co
   at::Tensor y = x;
   if (pre_logits_.kernel.defined()) y = at::tanh(pre_logits_(y, pass).to(at::kFloat));
   keep("pre_logits", y);
-  if (!head_.kernel.defined()) return y;
+  const bool aside = *suffix != '\0';
+  if (!head_.kernel.defined() || (aside && !pass.wants("logits_2d"))) return y;
   y = head_.head(y, pass);
   keep("logits", y);
   return y;
@@ -157,7 +159,7 @@ at::Tensor Vit::forward(const at::Tensor& image, Pass& pass) {
   pass.keep("encoded", x);
 
   if (dtype_mm_) pass.precision = Precision::float32;  // whatever follows the last norm
-  if (pass.features) {
+  if (pass.wants("pre_logits_2d") || pass.wants("logits_2d")) {
     Pass aside = pass;
     aside.macs = nullptr;
     const at::Tensor grid = pool_type_ == "tok" ? x.slice(1, 1) : x;

@@ -17,6 +17,7 @@
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -25,6 +26,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "npy arrays are written little-endian");
 
 constexpr std::string_view kSuffix = ".npy";
+// Zeros pack 1000 to 1, but whole data sets or models do not: beyond both it is a zip bomb.
+constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
 
 struct TypeName {
   std::string_view npy;   // of NpyHeader
@@ -105,11 +108,28 @@ at::Tensor to_tensor(Array& array) {
   return data.view(reversed).permute(order).contiguous();
 }
 
+void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix,
+                 const std::string& file) {
+  uint64_t packed = 0, unpacked = 0;
+  for (const ZipEntry& entry : entries) {
+    if (!entry.name.starts_with(prefix)) continue;
+    packed += entry.packed_bytes;
+    unpacked += entry.bytes;  // below 1032 * packed
+  }
+  if (unpacked <= kPlausibleBytes || unpacked <= kPlausibleRatio * packed) return;
+  throw Error(Exit::usage, file,
+              fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
+                          human_bytes(static_cast<double>(packed)),
+                          human_bytes(static_cast<double>(unpacked))));
+}
+
 // Calls `use` with every numeric array whose name begins with `prefix`, one in memory at a time.
-void each_array(const std::string& file, const std::string& prefix,
+void each_array(const std::string& file, const std::string& prefix, NpzSize size,
                 const std::function<void(const std::string& name, Array&)>& use) {
   const MappedFile mapping(file);
-  for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
+  const std::vector<ZipEntry> entries = read_zip_directory(mapping.bytes(), file);
+  if (size == NpzSize::plausible) refuse_bomb(entries, prefix, file);
+  for (const ZipEntry& entry : entries) {
     const bool folder = entry.name.ends_with('/') && entry.bytes == 0;
     if (folder) continue;
     if (!entry.name.ends_with(kSuffix)) {
@@ -134,9 +154,9 @@ void each_array(const std::string& file, const std::string& prefix,
 
 }  // namespace
 
-NamedTensors read_npz(const std::string& file, const std::string& prefix) {
+NamedTensors read_npz(const std::string& file, const std::string& prefix, NpzSize size) {
   NamedTensors tensors;
-  each_array(file, prefix, [&](const std::string& name, Array& array) {
+  each_array(file, prefix, size, [&](const std::string& name, Array& array) {
     tensors[name.substr(prefix.size())] = to_tensor(array);
   });
   return tensors;
@@ -144,7 +164,7 @@ NamedTensors read_npz(const std::string& file, const std::string& prefix) {
 
 std::vector<NpzEntry> list_npz(const std::string& file) {
   std::vector<NpzEntry> entries;
-  each_array(file, "", [&](const std::string& name, Array& array) {
+  each_array(file, "", NpzSize::plausible, [&](const std::string& name, Array& array) {
     entries.push_back({name, array.header.shape, type_of(array.header).result});
   });
   return entries;

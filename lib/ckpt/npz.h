@@ -18,8 +18,11 @@ struct NpzEntry {
 
 // All arrays whose name starts with `prefix`, the prefix removed. Unsigned 16/32/64-bit integers
 // become int32/int64/int64; unicode strings are skipped. Throws Error(Exit::usage) with file and
-// offset ("f.npz @ offset 312: error: ...").
-NamedTensors read_npz(const std::string& file, const std::string& prefix = "");
+// offset ("f.npz @ offset 312: error: ..."), and for what can only be a zip bomb: more than 256
+// MiB, packed 200 to 1, unless the caller has checked the sizes.
+enum class NpzSize { plausible, checked };
+NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
+                      NpzSize size = NpzSize::plausible);
 // Names, shapes and types only.
 std::vector<NpzEntry> list_npz(const std::string& file);
 // Deflated; BFloat16 as 2-byte void. Atomic (temporary, fsync, rename). Throws

@@ -6,12 +6,14 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string_view>
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/safetensors_header.h"
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -27,6 +29,7 @@ constexpr const char* kParams = "params/";
 constexpr const char* kBuffers = "buffers/";
 constexpr const char* kOldParams = "opt/target/";
 constexpr const char* kFolderFile = "/model.safetensors";
+constexpr std::string_view kSeparators = "/.";
 constexpr uint64_t kUnpackedBytes = uint64_t{256} << 20;
 constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".ckpt", ".pkl"};
 
@@ -73,6 +76,40 @@ struct Part {
   std::string prefix, as;
 };
 
+// The first `levels` parts of each longer name below `root`.
+std::set<std::string> subtrees(const std::vector<std::string>& names, const std::string& root,
+                               int64_t levels) {
+  std::set<std::string> found;
+  for (const std::string& name : names) {
+    if (!name.starts_with(root)) continue;
+    size_t end = root.size();
+    for (int64_t i = 0; i < levels && end != std::string::npos; ++i) {
+      end = name.find_first_of(kSeparators, i == 0 ? end : end + 1);
+    }
+    if (end != std::string::npos) found.insert(name.substr(root.size(), end - root.size()));
+  }
+  return found;
+}
+
+// " (did you mean 'img'?); there are img, txt": what lies at the level of `subtree`.
+std::string subtrees_near(const std::string& subtree, const std::vector<std::string>& names,
+                          const std::string& root) {
+  constexpr size_t kMany = 12;
+  const auto separators = std::count_if(subtree.begin(), subtree.end(), [](char c) {
+    return kSeparators.find(c) != std::string_view::npos;
+  });
+  std::set<std::string> all = subtrees(names, root, separators + 1);
+  if (all.empty()) all = subtrees(names, root, 1);
+  all.merge(subtrees(names, "", separators + 1));
+  if (all.empty()) return "; it has no subtrees";
+  std::vector<std::string> known(all.begin(), all.end());
+  const std::string near = nearest(subtree, known);
+  const size_t more = known.size() - std::min(known.size(), kMany);
+  known.resize(known.size() - more);
+  return fmt::format("{}; there are {}{}", near.empty() ? "" : " (did you mean '" + near + "'?)",
+                     join(known, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 std::vector<Part> parts_of(const std::vector<std::string>& names, const Target& target) {
   std::vector<Part> roots;
   if (any_below(names, kParams)) {
@@ -86,11 +123,15 @@ std::vector<Part> parts_of(const std::vector<std::string>& names, const Target& 
   for (const std::string& root : {roots[0].prefix, std::string()}) {
     for (const char* separator : {"/", "."}) {
       const std::string prefix = root + target.subtree + separator;
-      if (any_below(names, prefix)) return {{prefix, ""}};
+      if (!any_below(names, prefix)) continue;
+      std::vector<Part> parts = {{prefix, ""}};
+      if (root == kParams) parts.push_back({kBuffers + target.subtree + separator, kBuffers});
+      return parts;
     }
   }
   throw Error(Exit::usage, target.file,
-              fmt::format("nothing in the file lies below '{}'", target.subtree));
+              fmt::format("nothing in the file lies below '{}'{}", target.subtree,
+                          subtrees_near(target.subtree, names, roots[0].prefix)));
 }
 
 NamedTensors select(const NamedTensors& all, const Target& target) {
@@ -99,27 +140,39 @@ NamedTensors select(const NamedTensors& all, const Target& target) {
   NamedTensors selected;
   for (const Part& part : parts_of(names, target)) {
     for (const auto& [name, value] : all) {
-      if (name.starts_with(part.prefix)) {
-        selected[part.as + name.substr(part.prefix.size())] = value;
-      }
+      if (!name.starts_with(part.prefix)) continue;
+      const std::string rest = name.substr(part.prefix.size());
+      // A checkpoint's ema/ has the averages of parameters and of buffers side by side.
+      const bool buffer =
+          part.as.empty() && !target.subtree.empty() && all.count(kBuffers + rest) > 0;
+      selected[(buffer ? kBuffers : part.as) + rest] = value;
     }
   }
   return selected;
 }
 
-NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
-  constexpr std::string_view kSuffix = ".npy";
-  std::vector<std::string> names;
+// The arrays of an npz file, and their names without ".npy".
+struct ZipNames {
   std::vector<ZipEntry> entries;
+  std::vector<std::string> names;
+};
+ZipNames read_zip_names(const std::string& file) {
+  constexpr std::string_view kSuffix = ".npy";
+  ZipNames zip;
   {
-    const MappedFile mapping(target.file);
-    entries = read_zip_directory(mapping.bytes(), target.file);
+    const MappedFile mapping(file);
+    zip.entries = read_zip_directory(mapping.bytes(), file);
   }
-  for (const ZipEntry& entry : entries) {
-    if (entry.name.ends_with(".pkl")) refuse_pickle(target.file);  // what torch.save writes
-    names.push_back(entry.name.substr(
+  for (const ZipEntry& entry : zip.entries) {
+    if (entry.name.ends_with(".pkl")) refuse_pickle(file);  // what torch.save writes
+    zip.names.push_back(entry.name.substr(
         0, entry.name.size() - (entry.name.ends_with(kSuffix) ? kSuffix.size() : 0)));
   }
+  return zip;
+}
+
+NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
+  const auto [entries, names] = read_zip_names(target.file);
   NamedTensors selected;
   uint64_t bytes = 0;
   for (const Part& part : parts_of(names, target)) {
@@ -132,7 +185,7 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
                               human_bytes(static_cast<double>(bytes)),
                               human_bytes(static_cast<double>(model_bytes))));
     }
-    for (auto& [name, value] : read_npz(target.file, part.prefix)) {
+    for (auto& [name, value] : read_npz(target.file, part.prefix, NpzSize::checked)) {
       selected[part.as + name] = std::move(value);
     }
   }
@@ -148,6 +201,24 @@ std::string head_of(const std::string& file) {
   return head;
 }
 
+enum class Format { safetensors, npz };
+
+// The format of the file of `target`, which becomes the file in a folder.
+Format find_format(Target& target) {
+  if (is_folder(target.file)) target.file += kFolderFile;
+  const std::string head = head_of(target.file);
+  const bool pickle_name = std::any_of(kPickles.begin(), kPickles.end(), [&](std::string_view end) {
+    return target.file.ends_with(end);
+  });
+  if (pickle_name) refuse_pickle(target.file);
+  if ((head.size() == 9 && head[8] == '{') || target.file.ends_with(".safetensors"))
+    return Format::safetensors;
+  if (head.starts_with("PK") || target.file.ends_with(".npz")) return Format::npz;
+  if (head.starts_with('\x80')) refuse_pickle(target.file);
+  throw Error(Exit::usage, target.file,
+              "neither an npz nor a safetensors file nor a folder with a checkpoint");
+}
+
 }  // namespace
 
 bool is_checkpoint(const std::string& path) {
@@ -157,19 +228,22 @@ bool is_checkpoint(const std::string& path) {
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {
   Target target = split_subtree(path);
   if (is_checkpoint(target.file)) return select(Checkpointer::load(target.file).tensors, target);
-  if (is_folder(target.file)) target.file += kFolderFile;
-  const std::string head = head_of(target.file);
-  const bool pickle_name = std::any_of(kPickles.begin(), kPickles.end(), [&](std::string_view end) {
-    return target.file.ends_with(end);
-  });
-  if (pickle_name) refuse_pickle(target.file);
-  if ((head.size() == 9 && head[8] == '{') || target.file.ends_with(".safetensors")) {
-    return select(read_safetensors(target.file), target);
+  if (find_format(target) == Format::npz) return read_zip(target, model_bytes);
+  return select(read_safetensors(target.file), target);
+}
+
+void peek_weights(const std::string& path) {
+  Target target = split_subtree(path);
+  if (is_checkpoint(target.file)) return;
+  std::vector<std::string> names;
+  if (find_format(target) == Format::npz) {
+    names = read_zip_names(target.file).names;
+  } else {
+    const MappedFile mapping(target.file);
+    for (const auto& entry : parse_safetensors_header(mapping.bytes(), target.file).entries)
+      names.push_back(entry.name);
   }
-  if (head.starts_with("PK") || target.file.ends_with(".npz")) return read_zip(target, model_bytes);
-  if (head.starts_with('\x80')) refuse_pickle(target.file);
-  throw Error(Exit::usage, target.file,
-              "neither an npz nor a safetensors file nor a folder with a checkpoint");
+  parts_of(names, target);
 }
 
 }  // namespace bv

@@ -25,6 +25,12 @@ bool absent(const std::shared_ptr<Node>& node) {
   return node == nullptr || node->kind == Node::Kind::null;
 }
 
+// The fallback of a read that may find nothing.
+const std::shared_ptr<Node>& nothing() {
+  static const auto node = std::make_shared<Node>();
+  return node;
+}
+
 }  // namespace
 
 // ---- Place, Node
@@ -67,8 +73,10 @@ std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> f
     value = node_->positional[node_->taken++];
     node_->map.push_back({std::string(key), value->place, value});
   }
-  document_->read(
-      {path_, std::string(key), value, std::move(fallback), source_text(where), false, section});
+  const bool optional = fallback == nothing();
+  if (optional) fallback = nullptr;
+  document_->read({path_, std::string(key), value, std::move(fallback), source_text(where), false,
+                   section, optional});
   return absent(value) ? nullptr : value;
 }
 
@@ -89,9 +97,9 @@ void Config::missing(std::string_view key, std::string_view type) const {
     if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {
       continue;
     }
+    document_->incomplete.insert(path_);
     const std::string why = unread_line(entry, {std::string(key)});
     document_->report(path_, entry.key);
-    document_->incomplete.insert(path_);
     document_->record(why);
     throw Error::line(Exit::usage, why);
   }
@@ -140,7 +148,7 @@ std::string Config::get(std::string_view key, const char* fallback,
 
 template <class T>
 std::optional<T> Config::maybe(std::string_view key, std::source_location where) const {
-  const auto value = read(key, nullptr, false, where);
+  const auto value = read(key, nothing(), false, where);
   return value == nullptr ? std::nullopt : convert_or_record<T>(*value, key);
 }
 
@@ -270,6 +278,7 @@ std::vector<std::string> Config::keys() const {
 size_t Config::positional_left() const { return node_->positional.size() - node_->taken; }
 
 std::vector<std::string> Config::positional_strings() const {
+  document_->asked(path_, "*keys");  // for the signature in messages
   std::vector<std::string> all;
   for (; node_->taken < node_->positional.size(); ++node_->taken) {
     if (auto text = convert_or_record<std::string>(*node_->positional[node_->taken], "")) {
@@ -317,59 +326,6 @@ void Config::superseded(std::string_view key, std::string_view instead,
   if (absent(entry->value)) return;
   document_->record_warning(fmt::format("{}: warning: '{}' is not used: {}", entry->place.text(),
                                         shown_path(join_path(path_, key)), instead));
-}
-
-std::string Config::unread_line(const Node::Entry& entry,
-                                const std::vector<std::string>& known) const {
-  const std::string near = nearest(entry.key, known);
-  const std::string hint = !near.empty()   ? fmt::format(" (did you mean '{}'?)", near)
-                           : known.empty() ? "; none is known here"
-                                           : fmt::format("; known here: {}", join(known, ", "));
-  if (node_->is_call) {
-    return line(entry.place, "", "",
-                fmt::format("unknown argument '{}'{}", printable(entry.key), hint));
-  }
-  return Error(Exit::usage, entry.place.text(),
-               fmt::format("unknown key '{}'{}", printable(shown_path(join_path(path_, entry.key))),
-                           hint))
-      .what();
-}
-
-// done() of the sections that were handed out below a key.
-void Config::done_below(const std::shared_ptr<Node>& node,
-                        const std::shared_ptr<Document>& document, const std::string& path) {
-  if (node->kind == Node::Kind::map) Config(node, document, path).done();
-  for (size_t i = 0; i < node->list.size(); ++i) {
-    done_below(node->list[i], document, item_path(*node, path, i));
-  }
-}
-
-void Config::done(bool although_incomplete) const {
-  if (document_->incomplete.contains(path_) && !although_incomplete) return;
-  if (document_->ignored.contains(path_)) return;
-  for (const Node::Entry& entry : node_->map) {
-    const bool known_null = absent(entry.value) && document_->was_asked(path_, entry.key);
-    if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;
-    if (!document_->was_read(path_, entry.key)) {
-      std::vector<std::string> known = document_->known(path_);
-      // Whoever asked has() for a key that it then did not read knows it, but does not use it here.
-      std::erase(known, entry.key);
-      if (document_->report(path_, entry.key)) document_->record(unread_line(entry, known));
-    } else if (document_->is_section(path_, entry.key)) {
-      done_below(entry.value, document_, join_path(path_, entry.key));
-    }
-  }
-  if (node_->is_call && positional_left() > 0) {
-    const size_t given = node_->positional.size();
-    document_->record(line(
-        node_->positional[node_->taken]->place, "", "",
-        fmt::format("too many arguments: {} without a name, {} can be used", given, node_->taken)));
-  }
-}
-
-void Config::mark_read(std::string_view key) const {
-  document_->ignored.insert(join_path(path_, key));
-  if (key.empty()) node_->taken = node_->positional.size();
 }
 
 std::string Config::yaml() const { return to_yaml(*node_, false); }

@@ -118,7 +118,7 @@ std::string origin(const Place& place) {
   if (place.file.empty()) return "default";
   if (place.line > 0)
     return fmt::format("{}:{}", printable(place.file, std::string::npos), place.line);
-  return printable(place.file.substr(0, place.file.find_first_of(" =")));
+  return printable(place.file);
 }
 
 std::string to_flow(const Node& node) {

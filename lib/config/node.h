@@ -77,7 +77,7 @@ std::string printable(std::string_view text, size_t longest = 80);
 std::string to_yaml(const Node& node, bool with_origins);
 std::string to_flow(const Node& node);  // on one line
 std::string to_json(const Node& node);
-// "vit.yaml:12", "--set", "default".
+// "vit.yaml:12", "--set lr=0.1", "default".
 std::string origin(const Place& place);
 
 // ---- loading (load.cc, merge.cc)
@@ -92,7 +92,7 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
                      std::vector<std::string>& problems);
 
-// ---- what was read (document.cc)
+// ---- what was read (document.cc, unread.cc)
 
 class Document {
  public:
@@ -103,6 +103,7 @@ class Document {
     std::string source;              // "lib/input/loader.cc:31"
     bool several_fallbacks = false;
     bool section = false;
+    bool optional = false;  // absent is fine, without a default
   };
 
   // Lines that are already there are not added again.
@@ -134,6 +135,10 @@ std::shared_ptr<Node> effective(const Document& document, const std::shared_ptr<
                                 const std::string& path);
 
 std::string explain_lines(const Document& document);
+
+// "resize(size, method='bilinear')" from what the call at `path` has read; unless `complete`, with
+// "..." for what it would still have read.
+std::string call_signature(const Document& document, const std::string& path, bool complete);
 
 // The path of `key` in the mapping at `path`.
 std::string join_path(std::string_view path, std::string_view key);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "lib/util/text.h"
 
@@ -17,6 +18,15 @@ std::string shape_text(at::IntArrayRef shape) {
 }
 
 std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
+
+// Whether (n,) uint8 are a JPEG's or PNG's bytes rather than a text's.
+bool is_encoded(const at::Tensor& bytes) {
+  constexpr std::string_view kJpeg = "\xFF\xD8\xFF", kPng = "\x89PNG";
+  const at::Tensor dense = bytes.contiguous();
+  const std::string_view content(static_cast<const char*>(dense.const_data_ptr()),
+                                 static_cast<size_t>(dense.numel()));
+  return content.starts_with(kJpeg) || content.starts_with(kPng);
+}
 
 [[noreturn]] void fail(const std::string& why) { throw Error(Exit::usage, "", why); }
 
@@ -85,12 +95,8 @@ void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
     const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
     const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();
     if (has_count != stacked || shape != at::IntArrayRef(feature.shape)) {
-      const bool encoded = feature.dtype == at::kByte && feature.shape.size() == 1;
       fail(fmt::format("feature '{}' has shape {}, in other examples {}: {}", feature.name,
-                       shape_text(shape), shape_text(feature.shape),
-                       encoded ? "add decode to pp, or leave the feature out with keep(...)"
-                               : "add an op such as resize or random_crop to pp that makes all "
-                                 "shapes equal"));
+                       shape_text(shape), shape_text(feature.shape), remedy(feature, value)));
     }
     char* to = feature.base[slot] + row * feature.row_bytes;
     if (value.is_contiguous()) {
@@ -100,6 +106,22 @@ void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
     }
   }
   if (given != example.end()) unknown(given->first);
+}
+
+// What to do about a feature that has another shape in other examples.
+std::string BatchRing::remedy(const Feature& feature, const at::Tensor& value) const {
+  const bool bytes = feature.dtype == at::kByte && feature.shape.size() == 1;
+  if (feature.name == "image" && !bytes)
+    return "add an op such as resize or random_crop to pp that makes all shapes equal";
+  std::string kept;
+  for (const Feature& other : features_) {
+    if (other.name != feature.name)
+      kept += fmt::format("{}'{}'", kept.empty() ? "" : ", ", other.name);
+  }
+  const bool encoded = bytes && (feature.name == "image" || is_encoded(value));
+  return fmt::format("{} pp, or leave it out with drop('{}'){}",
+                     encoded ? "add decode to" : "fill it up with pad_to_shape in", feature.name,
+                     kept.empty() ? "" : fmt::format(" or keep({})", kept));
 }
 
 void BatchRing::mark(int64_t slot, int64_t row, int64_t id) {

@@ -42,6 +42,7 @@ class BatchRing {
   void add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape, int64_t batch_size,
            std::vector<Feature>& to);
   void copy(int64_t slot, int64_t row, int64_t count, bool stacked, const Example& example);
+  std::string remedy(const Feature& feature, const at::Tensor& value) const;
 
   std::vector<Batch> batches_;
   std::vector<Feature> features_;     // in the order of an Example

@@ -54,6 +54,11 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
   }
 }
 
+// The place in the split of what stands at `position` of the piece's order.
+int64_t Dataset::Piece::at(int64_t position) const {
+  return permuted ? shuffle(kSliceSeed, 0, position, split_size) : position;
+}
+
 std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
   check(index >= 0 && index < size_, "example {} of a data set of {}", index, size_);
   for (const Piece& piece : pieces_) {
@@ -62,9 +67,7 @@ std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
       index -= length;
       continue;
     }
-    const int64_t position = piece.begin + index;
-    return {piece.split,
-            piece.permuted ? shuffle(kSliceSeed, 0, position, piece.split_size) : position};
+    return {piece.split, piece.at(piece.begin + index)};
   }
   throw Error(Exit::internal, "internal", "pieces of a data set do not add up");
 }
@@ -98,6 +101,23 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
+std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
+  std::pair<int64_t, int64_t> least = {-1, 0}, most = {-1, 0};
+  int64_t index = 0;
+  for (const Piece& piece : pieces_) {
+    const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
+    if (!labels.defined()) return {};
+    const int64_t* values = labels.const_data_ptr<int64_t>();
+    for (int64_t position = piece.begin; position < piece.end; ++position, ++index) {
+      const int64_t label = values[piece.at(position)];
+      if (least.first < 0 || label < least.second) least = {index, label};
+      if (most.first < 0 || label > most.second) most = {index, label};
+    }
+  }
+  if (index == 0) return {};
+  return {least, most};
+}
+
 std::string Dataset::missing_classes() const {
   std::set<int64_t> expected, present;
   bool sliced = false;
@@ -108,8 +128,7 @@ std::string Dataset::missing_classes() const {
     const int64_t* values = labels.const_data_ptr<int64_t>();
     expected.insert(values, values + piece.split_size);
     for (int64_t position = piece.begin; position < piece.end; ++position) {
-      present.insert(
-          values[piece.permuted ? shuffle(kSliceSeed, 0, position, piece.split_size) : position]);
+      present.insert(values[piece.at(position)]);
     }
   }
   if (!sliced) return "";

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/config/registry.h"
@@ -77,6 +78,9 @@ class Dataset {
   // One warning line where a slice has lost classes, else empty (also where Source::labels() are
   // not known).
   std::string missing_classes() const;
+  // {index, label} of an example with the smallest and of one with the largest label; empty where
+  // Source::labels() are not known.
+  std::vector<std::pair<int64_t, int64_t>> label_bounds() const;
 
  private:
   struct Piece {
@@ -84,6 +88,7 @@ class Dataset {
     int64_t begin, end;  // in file order, or along the permutation
     int64_t split_size;
     bool permuted;
+    int64_t at(int64_t position) const;
   };
   std::pair<size_t, int64_t> locate(int64_t index) const;
   std::shared_ptr<const Source> source_;

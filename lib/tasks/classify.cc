@@ -41,11 +41,27 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
   return labels;
 }
 
+// Losses of the reference (8.1) whose inputs no batch here has.
+constexpr std::pair<const char*, const char*> kOthers[] = {
+    {"weighted_softmax_xent",
+     "it needs class numbers and weights of every token of a sequence, which no task supplies; for "
+     "images of classes use softmax_xent or sigmoid_xent"},
+    {"bidirectional_contrastive_loss",
+     "it needs embeddings of images and of texts, which no task supplies; for images of classes "
+     "use softmax_xent or sigmoid_xent"}};
+
+std::unique_ptr<Loss> make_loss(const TaskEnv& env) {
+  for (const auto& [name, why] : kOthers) {
+    if (env.loss_name == name)
+      throw Error(Exit::usage, env.loss_place.text(), fmt::format("loss '{}': {}", name, why));
+  }
+  return Loss::Registry::make(env.loss_name, Config(), env.loss_place);
+}
+
 class Classify : public Task {
  public:
   Classify(const Config&, const TaskEnv& env)
-      : loss_(Loss::Registry::make(env.loss_name, Config(), env.loss_place)),
-        smoothing_(env.label_smoothing) {}
+      : loss_(make_loss(env)), smoothing_(env.label_smoothing) {}
 
   at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
     const at::Tensor logits = forward(model, batch, pass);

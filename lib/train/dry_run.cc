@@ -6,7 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "lib/train/recipe.h"
+#include "lib/train/start.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -68,8 +68,9 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 }  // namespace
 
-std::string dry_run(const Config& config, bool synthetic, bool full) {
+std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir) {
   const Recipe shapes(config, synthetic, /*meta=*/true);
+  const std::string start = check_start(shapes, workdir);
   const int64_t n =
       full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
   const Batch batch = first_examples(shapes, n);
@@ -95,6 +96,7 @@ std::string dry_run(const Config& config, bool synthetic, bool full) {
   std::string text;
   text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n",
                       shapes.model_name, human_count(params), macs / static_cast<double>(n) / 1e9);
+  text += fmt::format("start       {}\n", start);
   text += fmt::format(
       "training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
       human_count(length.total_steps), length.batch_size,

@@ -4,12 +4,14 @@
 
 #include <string>
 
+#include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
 
 namespace bv {
 
-// Returns what to print: steps, epochs, examples, parameters, memory, what was run. `full` uses the
-// whole batch instead of two examples. Throws what a run would throw at its start.
-std::string dry_run(const Config& config, bool synthetic, bool full);
+// Returns what to print: steps, epochs, examples, parameters, memory, what the run would start
+// from, what was run. `full` uses the whole batch instead of two examples. `workdir`: the run's, or
+// null. Throws what a run would throw at its start.
+std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir);
 
 }  // namespace bv

@@ -2,28 +2,26 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 
+#include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// Regular expressions in order. Longer ones are refused: std::regex recurses.
+// Regular expressions in order.
 class Patterns {
  public:
-  static constexpr size_t kMaxLength = 1000;
-
-  // Records a problem with config[key] for each that does not compile, and warns of each that
-  // matches none of `names`, where `warn` is set.
+  // Records a problem with config[key] for each that is none, and warns of each that matches none
+  // of `names`, where `warn` is set.
   Patterns(const Config& config, std::string_view key, const std::vector<std::string>& patterns,
            const std::vector<std::string>& names, bool warn = true) {
     for (const std::string& pattern : patterns) {
       compiled_.push_back(compile(config, key, pattern));
-      const auto& regex = compiled_.back();
-      if (!warn || !regex) continue;
+      const auto& compiled = compiled_.back();
+      if (!warn || !compiled) continue;
       if (std::none_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return std::regex_match(name, *regex); })) {
+                       [&](const std::string& name) { return compiled->matches(name); })) {
         config.warn(key, fmt::format("the pattern '{}' matches no parameter", pattern));
       }
     }
@@ -32,37 +30,25 @@ class Patterns {
   // Index of the first pattern that matches `name`.
   std::optional<size_t> find(const std::string& name) const {
     for (size_t i = 0; i < compiled_.size(); ++i) {
-      if (compiled_[i] && std::regex_match(name, *compiled_[i])) return i;
+      if (compiled_[i] && compiled_[i]->matches(name)) return i;
     }
     return std::nullopt;
   }
 
  private:
-  static std::optional<std::regex> compile(const Config& config, std::string_view key,
-                                           const std::string& pattern) {
+  static std::optional<Pattern> compile(const Config& config, std::string_view key,
+                                        const std::string& pattern) {
+    std::string problem = Pattern::problem(pattern);
     if (pattern.starts_with('/')) {
-      config.problem(key, fmt::format("the pattern '{}' starts with '/', but no parameter's name "
-                                      "does; drop the '/'",
-                                      pattern));
-      return std::nullopt;
+      problem = fmt::format(
+          "the pattern '{}' starts with '/', but no parameter's name does; drop the '/'", pattern);
     }
-    if (pattern.size() > kMaxLength) {
-      config.problem(key, fmt::format("the pattern '{}...' has {} characters; at most {} are "
-                                      "possible",
-                                      pattern.substr(0, 20), pattern.size(), kMaxLength));
-      return std::nullopt;
-    }
-    try {
-      return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
-    } catch (const std::regex_error&) {
-      config.problem(key, fmt::format("the pattern '{}' is no regular expression (ECMAScript "
-                                      "grammar: no lookbehind, no (?i) or named groups)",
-                                      pattern));
-      return std::nullopt;
-    }
+    if (problem.empty()) return Pattern(pattern);
+    config.problem(key, problem);
+    return std::nullopt;
   }
 
-  std::vector<std::optional<std::regex>> compiled_;
+  std::vector<std::optional<Pattern>> compiled_;
 };
 
 // [pattern, factor] pairs: the factor of a name, or nothing.

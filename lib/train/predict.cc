@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "lib/ckpt/weights_file.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
@@ -121,6 +122,8 @@ class Predictor {
       throw Error(Exit::usage, "--pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(1), image.size(2),
                           image.size(3)};
+    if (const auto path = config.get("model_init", ""); !checkpoint && !path.empty())
+      peek_weights(path);  // before a large model is made
     model_ = Model::Registry::make(config.get<std::string>("model_name"), config.section("model"),
                                    config.place("model_name"), env);
     throw_problems(config);
@@ -169,7 +172,7 @@ class Predictor {
     const Config keys = config.section("model_load");
     const auto dont_load = keys.get("dont_load", std::vector<std::string>{});
     throw_problems(config);
-    load_weights(path, *model_, dont_load);
+    load_weights(path, *model_, dont_load, keys.place("dont_load").text());
   }
 
   Precision precision_;

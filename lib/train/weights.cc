@@ -2,11 +2,11 @@
 
 #include <c10/core/GradMode.h>
 
-#include <regex>
-
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/model/refit.h"
 #include "lib/report/log.h"
+#include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -17,35 +17,31 @@ class Exceptions {
  public:
   Exceptions(const std::vector<std::string>& patterns, const std::string& origin) {
     for (const std::string& pattern : patterns) {
-      try {
-        patterns_.push_back({pattern, std::regex(pattern), false});
-      } catch (const std::regex_error&) {
-        throw Error(Exit::usage, origin,
-                    fmt::format("model_load.dont_load: '{}' is no regular expression", pattern));
-      }
+      if (const std::string why = Pattern::problem(pattern); !why.empty())
+        throw Error(Exit::usage, origin, "model_load.dont_load: " + why);
+      patterns_.push_back({Pattern(pattern), false});
     }
   }
   bool match(const std::string& name) {
     bool any = false;
-    for (Pattern& pattern : patterns_) {
-      if (!std::regex_match(name, pattern.regex)) continue;
-      any = pattern.used = true;
+    for (auto& [pattern, used] : patterns_) {
+      if (!pattern.matches(name)) continue;
+      any = used = true;
     }
     return any;
   }
-  void warn_unused() const {
-    for (const Pattern& pattern : patterns_) {
-      if (!pattern.used) log::warn("model_load.dont_load: '{}' matches no name", pattern.text);
+  // `place`: of the patterns in the config, or "".
+  void warn_unused(const std::string& place) const {
+    for (const auto& [pattern, used] : patterns_) {
+      if (used) continue;
+      log::warn(
+          "{}{}model_load.dont_load: the pattern '{}' matches no name of the model or the file",
+          place, place.empty() ? "" : ": ", pattern.text());
     }
   }
 
  private:
-  struct Pattern {
-    std::string text;
-    std::regex regex;
-    bool used;
-  };
-  std::vector<Pattern> patterns_;
+  std::vector<std::pair<Pattern, bool>> patterns_;  // and whether it has matched
 };
 
 struct Copy {
@@ -53,9 +49,11 @@ struct Copy {
   at::Tensor to, from;
 };
 
-// What the file's array must be to fill `target`; adds to `problems` where it can't be.
+// What the file's array must be to fill `target`; adds to `problems` where it can't be. `refits`
+// may be null.
 void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor value,
-               std::vector<Copy>& copies, std::vector<std::string>& problems) {
+               const Refits* refits, std::vector<Copy>& copies,
+               std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
         fmt::format("{} is of type {} in the file", name, c10::toString(value.scalar_type())));
@@ -69,18 +67,20 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
       return;
     }
   }
-  if (value.sizes() != target.sizes()) {
+  const at::Tensor fitting =
+      refits && value.sizes() != target.sizes() ? refits->refit(name, value) : value;
+  if (fitting.sizes() != target.sizes()) {
     problems.push_back(fmt::format("{} has shape {} in the file but {} in the model", name,
                                    format_shape(value.sizes()), format_shape(target.sizes())));
     return;
   }
-  copies.push_back({name, target, value});
+  copies.push_back({name, target, fitting});
 }
 
 }  // namespace
 
-void load_weights(const std::string& path, Model& model,
-                  const std::vector<std::string>& dont_load) {
+void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load,
+                  const std::string& place) {
   NamedTensors targets;
   for (const auto& [name, parameter] : named_parameters(model)) targets.emplace(name, parameter);
   for (const auto& [name, buffer] : named_buffers(model)) targets["buffers/" + name] = buffer;
@@ -93,6 +93,7 @@ void load_weights(const std::string& path, Model& model,
 
   Exceptions exceptions(dont_load, path);
   const NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
+  const auto* refits = dynamic_cast<const Refits*>(&model);
   std::vector<Copy> copies;
   std::vector<std::string> missing, unexpected, problems;
   for (const auto& [name, target] : targets) {
@@ -101,7 +102,7 @@ void load_weights(const std::string& path, Model& model,
     if (found == file.end())
       missing.push_back(name);
     else
-      plan_copy(name, target, found->second, copies, problems);
+      plan_copy(name, target, found->second, refits, copies, problems);
   }
   for (const auto& [name, value] : file) {
     if (!targets.count(name) && !exceptions.match(name)) unexpected.push_back(name);
@@ -113,7 +114,7 @@ void load_weights(const std::string& path, Model& model,
         Exit::usage, path,
         join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
   }
-  exceptions.warn_unused();
+  exceptions.warn_unused(place);
   const c10::AutoGradMode no_grad(false);
   for (Copy& copy : copies) {
     copy.to.copy_(copy.from);

@@ -47,16 +47,34 @@ TEST_CASE("weights: the roots of an npz file, and a subtree of each") {
                    {"opt/count", kOne},
                    {"buffers/img/mean", kOne}});
   CHECK(read() == "buffers/img/mean img/a img/b/c txt/a");
-  CHECK(read(":img") == "a b/c");
+  CHECK(read(":img") == "a b/c buffers/mean");
   CHECK(read(":img/b/") == "c");
   CHECK(read(":opt/target") == "x");
-  CHECK(error_of([&] { read(":im"); }) == file + ": error: nothing in the file lies below 'im'");
+  const auto refused = [&](const std::string& suffix) {
+    const std::string line = error_of([&] { read(suffix); });
+    REQUIRE(line.starts_with(file + ": error: nothing in the file lies below '"));
+    return line.substr(line.find("below ") + 6);
+  };
+  CHECK(refused(":im") == "'im' (did you mean 'img'?); there are buffers, img, opt, params, txt");
+  CHECK(refused(":img/bb") ==
+        "'img/bb' (did you mean 'img/b'?); there are buffers/img, img/b, opt/target, params/img, "
+        "params/txt");
+  CHECK(refused(":a/b/c/d") == "'a/b/c/d'; there are img, txt");
   CHECK(error_of([&] { read(":"); }) == file + ":: error: a name must follow the ':'");
   write_npz(file, {{"opt/target/x/y", kOne}, {"opt/state", kOne}});
   CHECK(read() == "x/y");
   CHECK(read(":x") == "y");
   write_npz(file, {{"embedding/kernel", kOne}, {"head/bias", kOne}});
   CHECK(read() == "embedding/kernel head/bias");
+  CHECK(refused(":Head") == "'Head' (did you mean 'head'?); there are embedding, head");
+  write_npz(file, {{"params", kOne}});
+  CHECK(refused(":x") == "'x'; it has no subtrees");
+  NamedTensors many;
+  for (int i = 0; i < 30; ++i) many[fmt::format("block{:02}/x", i)] = kOne;
+  write_npz(file, many);
+  CHECK(refused(":elsewhere") ==
+        "'elsewhere'; there are block00, block01, block02, block03, block04, block05, block06, "
+        "block07, block08, block09, block10, block11 and 18 more");
 }
 
 TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
@@ -78,12 +96,17 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   const Workdir workdir(folder / "run");
   std::filesystem::create_directory(workdir.dir());
   Checkpointer checkpointer(workdir);
-  checkpointer.save(
-      {3, {{"params/a", kOne}, {"opt/m/a", kOne}, {"ema/a", kOne}, {"buffers/mean", kOne}}, {}},
-      false);
+  checkpointer.save({3,
+                     {{"params/a", kOne},
+                      {"opt/m/a", kOne},
+                      {"ema/a", kOne},
+                      {"ema/mean", kOne},
+                      {"buffers/mean", kOne}},
+                     {}},
+                    false);
   checkpointer.wait();
   CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean");
-  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a");
+  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean");
   CHECK(names(read_weights(workdir.ckpt(3), 0)) == "a buffers/mean");
 }
 

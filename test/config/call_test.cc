@@ -106,13 +106,17 @@ TEST_CASE("wrong calls point into the value") {
   CHECK(refused_at("resize(3, method=3)", 1) ==
         "x.yaml:2:24: error: resize: method: expected a string, got 3");
   CHECK(refused_at("resize(siz=3)", 1) ==
-        "x.yaml:2:14: error: resize: unknown argument 'siz' (did you mean 'size'?)");
+        "x.yaml:2:14: error: resize: unknown argument 'siz' (did you mean 'size'?); the op is "
+        "resize(size=1, method='area')");
   CHECK(refused_at("resize(q=3)", 1) ==
-        "x.yaml:2:14: error: resize: unknown argument 'q'; known here: method, size");
+        "x.yaml:2:14: error: resize: unknown argument 'q'; the op is resize(size=1, "
+        "method='area')");
   CHECK(refused_at("resize(3, 'area', 5)", 1) ==
-        "x.yaml:2:25: error: resize: too many arguments: 3 without a name, 2 can be used");
+        "x.yaml:2:25: error: resize: too many arguments: 3 without a name, 2 can be used; the op "
+        "is resize(size=1, method='area')");
   CHECK(refused_at("resize(3)|resize(4, 'area', 5)", 1) ==
-        "x.yaml:2:35: error: resize: too many arguments: 3 without a name, 2 can be used");
+        "x.yaml:2:35: error: resize: too many arguments: 3 without a name, 2 can be used; the op "
+        "is resize(size=1, method='area')");
 }
 
 TEST_CASE("texts that are no calls") {

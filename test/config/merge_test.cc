@@ -58,7 +58,10 @@ TEST_CASE("include errors stand where the include is") {
   const Folder folder;
   const std::string a = folder.write("a.yaml", "x: 1\ninclude: b.yaml\n");
   CHECK(error_line([&] { load_config(a, {}); }) ==
-        a + ":2:10: error: include: " + folder.path + "/b.yaml: error: no such file");
+        a + ":2:10: error: include: '" + folder.path + "/b.yaml': no such file");
+  const std::string f = folder.write("f.yaml", "include: .\n");
+  CHECK(error_line([&] { load_config(f, {}); }) ==
+        f + ":1:10: error: include: '" + folder.path + "/': is a folder");
   const std::string b = folder.write("b.yaml", "include: a.yaml\n");
   CHECK(error_line([&] { load_config(a, {}); }) ==
         b + ":1:10: error: include: '" + a + "' includes itself");

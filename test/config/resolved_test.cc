@@ -42,7 +42,7 @@ TEST_CASE("the resolved config holds defaults and origins and loads again") {
         "seed: 1  # x.yaml:1\n"
         "model:\n"
         "  name: vit  # x.yaml:2\n"
-        "  width: 32  # --set\n"
+        "  width: 32  # --set model.width=32\n"
         "  dropout: 0  # default\n"
         "pp: decode|resize(224)  # x.yaml:3\n"
         "evals:\n"
@@ -65,6 +65,24 @@ TEST_CASE("the resolved config holds defaults and origins and loads again") {
         "text: \"007 and: so #on\"  # default\n"
         "sizes: [3, 4]  # default\n");
   CHECK(read(parse_config(resolved, "config.yaml")) == seen);
+}
+
+// One line whatever was given, so that the file loads again.
+TEST_CASE("the origin of a value from the command line is what was typed there") {
+  const std::string text = "[a,\n b, " + std::string(100, 'x') + "]";
+  const Config c = parse_config("lr: 1\nm: {n: 1}\n", "x.yaml",
+                                {{"lr", "2", "--config.lr=2"},
+                                 {"m", "{n: [1, 2], o: {p: 3}}", "--set m={n: [1, 2], o: {p: 3}}"},
+                                 {"text", text, "--set text=" + text}});
+  c.get<double>("lr");
+  const std::string resolved = resolved_yaml(c);
+  CHECK_THAT(resolved, Catch::StartsWith("lr: 2  # --config.lr=2\n"
+                                         "m:\n"
+                                         "  n: [1, 2]  # --set m={n: [1, 2], o: {p: 3}}\n"
+                                         "  o:\n"
+                                         "    p: 3  # --set m={n: [1, 2], o: {p: 3}}\n"));
+  CHECK_THAT(resolved, Catch::Contains("# --set text=[a,\\n b, xxxxxxxx"));
+  CHECK(parse_config(resolved, "config.yaml").json() == c.json());
 }
 
 TEST_CASE("a key with two defaults keeps none in the resolved config") {
@@ -99,7 +117,7 @@ TEST_CASE("explain names value, default, origin and the line of the read") {
   CHECK(rows[1] == Row{"lr", "0.1", "0.001", "x.yaml:1",
                        fmt::format("test/config/resolved_test.cc:{}", lr_line)});
   CHECK(row(2, 4) == Row{"wd", "0.5", "0.5", "default"});
-  CHECK(row(3, 4) == Row{"seed", "5", "-", "--set"});
+  CHECK(row(3, 5) == Row{"seed", "5", "-", "--set", "seed=5"});
   CHECK(row(4, 4) == Row{"model", "...", "-", "x.yaml:2"});
   CHECK(row(5, 4) == Row{"model.width", "3", "1", "x.yaml:2"});
   CHECK(row(6, 4) == Row{"pp", "resize(224)", "-", "x.yaml:3"});

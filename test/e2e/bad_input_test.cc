@@ -1,4 +1,4 @@
-// Bad input through the real binary: exit 2, the exact line, under a second, and no workdir.
+// Bad configs, command lines, files and folders through the real binary; see bad.h.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,43 +7,11 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "lib/util/file.h"
-#include "test/e2e/binary.h"
+#include "test/e2e/bad.h"
 
 namespace bv::test {
 namespace {
 
-// The digits config with `from` replaced by `to`.
-std::string digits_with(const std::string& from, const std::string& to) {
-  std::string text = read_file(source_file("configs/digits_cnn.yaml"));
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
-struct Bad {
-  TempDir dir;
-
-  Finished refuse(const std::string& config, const std::vector<std::string>& more = {}) {
-    write(dir / "c.yaml", config);
-    std::vector<std::string> args = {"--config", dir / "c.yaml", "--workdir", dir / "w"};
-    args.insert(args.end(), more.begin(), more.end());
-    const Finished finished = run(args);
-    CHECK(finished.code == 2);
-    CHECK(finished.seconds < 3);  // a machine under load; alone it is 0.3
-    CHECK(!exists(dir / "w"));
-    return finished;
-  }
-  // The line for config `config`, with this test's folder taken out.
-  std::string line(const std::string& config, const std::vector<std::string>& more = {}) {
-    std::string text = refuse(config, more).err;
-    for (size_t at; (at = text.find(dir.path() + "/")) != std::string::npos;)
-      text.erase(at, dir.path().size() + 1);
-    return text;
-  }
-};
-
-const std::string kData = "data: {name: digits, split: train}";
 const std::string kDigits = "lib/input/sources/digits/";
 
 }  // namespace
@@ -86,7 +54,7 @@ TEST_CASE("what is wrong with the command line") {
   CHECK(bad.line(good, {"--config.lrr=3"}) ==
         "--config.lrr=3: error: unknown key 'lrr' (did you mean 'lr'?)\n");
   CHECK(bad.line(good, {"--devices", "cuda"}) ==
-        "--devices cuda: error: this build trains on one CPU process only; expected cpu or auto\n");
+        "--devices cuda: error: this build trains on CPUs only; expected cpu, cpu:N or auto\n");
   CHECK(bad.line(good, {"--workdr", "x"}) ==
         "bvtrain: error: unknown option '--workdr' (did you mean '--workdir'?); see --help\n");
   CHECK(run({"--config", "nope.yaml"}).err == "nope.yaml: error: no such file\n");

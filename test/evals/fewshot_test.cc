@@ -205,7 +205,8 @@ TEST_CASE("labels that are missing or no classes are refused") {
         "fname: '{0}'}}}}}}{1}}}",
         folder / file, more);
   };
-  CHECK(refusal("fewshot_lsr", yaml("n.npz", "")) == "error: evaluator 'e': label -2 is no class");
+  CHECK(refusal("fewshot_lsr", yaml("n.npz", "")) ==
+        "error: train row 3: the label is -2, class numbers begin at 0");
   CHECK(
       refusal("fewshot_lsr", yaml("d.npz", ", label_key: y")) ==
       "error: evaluator 'e': pp gives no 'y' (it gives _mask, image, label, labels, teacher); see "

@@ -9,6 +9,7 @@
 
 #include "lib/input/loader.h"
 #include "lib/input/shuffle.h"
+#include "lib/input/text.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/input/fake_source.h"
@@ -271,7 +272,24 @@ TEST_CASE("encoded images that nobody decodes are an error with its own hint") {
   Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
   CHECK(next_error(loader).text ==
         "[input] train/1.png: feature 'image' has shape (101), in other examples (100): add "
-        "decode to pp, or leave the feature out with keep(...)");
+        "decode to pp, or leave it out with drop('image') or keep('label')");
+}
+
+TEST_CASE("texts of unequal length are an error that names both shapes and the ways out") {
+  const auto source = std::make_shared<FakeSource>(4);
+  const auto line = [&](std::string_view name, const std::string& start) {
+    source->transform = [=](int64_t index, Example& example) {
+      example[std::string(name)] = text_tensor(start + std::string(index, 'x'));
+    };
+    Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+    return next_error(loader).text;
+  };
+  CHECK(line("caption", "a cat") ==
+        "[input] train/1.png: feature 'caption' has shape (6), in other examples (5): fill it up "
+        "with pad_to_shape in pp, or leave it out with drop('caption') or keep('image', 'label')");
+  CHECK(line("photo", "\xFF\xD8\xFF\xE0") ==
+        "[input] train/1.png: feature 'photo' has shape (5), in other examples (4): add decode to "
+        "pp, or leave it out with drop('photo') or keep('image', 'label')");
 }
 
 TEST_CASE("a batch that can't be allocated is an error of memory") {

@@ -119,16 +119,32 @@ TEST_CASE("unknown names and superfluous arguments") {
               "lanczos5, gaussian, "
               "mitchellcubic, got 'bilineer' (did you mean 'bilinear'?)"});
   check_made({"resize(8, methd='area')", "methd",
-              "resize: unknown argument 'methd' (did you mean 'method'?)"});
+              "resize: unknown argument 'methd' (did you mean 'method'?); the op is resize(size, "
+              "method='bilinear', antialias=False, key=None, inkey=None, outkey=None)"});
   check_made({"resize(8, 'area', False, 'image')", "'image'",
-              "resize: too many arguments: 4 without a name, 3 can be used"});
+              "resize: too many arguments: 4 without a name, 3 can be used; the op is resize(size, "
+              "method='bilinear', antialias=False, inkey=None, key=None, outkey=None)"});
+  check_made({"flip_lr(0.5)", "0.5",
+              "flip_lr: too many arguments: 1 without a name, 0 can be used; the "
+              "op is flip_lr(inkey=None, key=None, outkey=None)"});
+  check_made({"keep('image', 'label', name='x')", "name",
+              "keep: unknown argument 'name'; the op is keep(*keys)"});
+  check_made({"onehot(10, ky='label')", "ky",
+              "onehot: unknown argument 'ky' (did you mean 'key'?); the op is onehot(depth, "
+              "key='labels', key_result=None, multi=True, on=1, off=0)"});
   check_made(
-      {"flip_lr(0.5)", "0.5", "flip_lr: too many arguments: 1 without a name, 0 can be used"});
+      {"resize(siz=8)", "siz=",
+       "resize: unknown argument 'siz' (did you mean 'size'?); the op is resize(size, ...)"});
+  check_made({"value_range(vmx=3)", "vmx",
+              "value_range: unknown argument 'vmx' (did you mean 'vmax'?); the op is "
+              "value_range(vmin=-1, vmax=1, in_min=0, in_max=255, clip_values=False, key=None, "
+              "inkey=None, outkey=None)"});
   const std::string known = join(Op::Registry::names(), ", ");
   check_made({"flip_lr|flip_rl", "flip_rl",
               "unknown op 'flip_rl' (did you mean 'flip_lr'?); known: " + known});
   check_made({"randaug(2, 10, 'image')", "'image'",
-              "randaug: too many arguments: 3 without a name, 2 can be used"});
+              "randaug: too many arguments: 3 without a name, 2 can be used; the op is "
+              "randaug(num_layers=2, magnitude=10, inkey=None, key=None, outkey=None)"});
 }
 
 TEST_CASE("all problems of a pp string come together, with those of its config") {
@@ -138,7 +154,8 @@ TEST_CASE("all problems of a pp string come together, with those of its config")
   config.get<int64_t>("batch", 1);
   CHECK(error_of(Exit::usage, [&] { throw_problems(config); }) ==
         "c.yaml:1:12: error: resize: size must be positive, got 0\n"
-        "c.yaml:1:23: error: flip_lr: too many arguments: 1 without a name, 0 can be used\n"
+        "c.yaml:1:23: error: flip_lr: too many arguments: 1 without a name, 0 can be used; the op "
+        "is flip_lr(inkey=None, key=None, outkey=None)\n"
         "c.yaml:1:38: error: random_crop: crop_size must be positive, got -1\n"
         "c.yaml:2:8: error: batch: expected an integer, got 'x'");
 }

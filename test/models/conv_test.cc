@@ -130,7 +130,6 @@ TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses 
 TEST_CASE("resnet_cifar: running statistics are no part of a step's graph") {
   const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
   init_parameters(*model, 1, std::nullopt);
-  for (const auto& parameter : model->parameters()) parameter.detach().requires_grad_(true);
   Pass train;
   train.train = true;
   const at::Tensor image = at::randn({4, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);

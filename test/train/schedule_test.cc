@@ -42,7 +42,7 @@ TEST_CASE("schedules equal the reference's") {
     const at::Tensor expected = values.at(name);
     REQUIRE(expected.numel() == length.total_steps + 1);
     for (int64_t s = 0; s <= length.total_steps; ++s) {
-      const float want = expected.const_data_ptr<float>()[s];
+      const double want = expected.const_data_ptr<float>()[s];
       INFO("step " << s);
       CHECK(std::abs(schedule(s) - want) <= 2e-7 + 2e-6 * std::abs(want));
     }

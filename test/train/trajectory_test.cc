@@ -24,16 +24,10 @@ constexpr Tolerance kRuns[] = {
     {"momentum_bf16", 3e-4, 2e-3, 3e-5, 2e-3, 6e-4, false},
     {"adam_f32", 1e-4, 1e-4, 5e-6, 1e-4, 5e-5, true},
     {"adam_bf16mu", 3e-4, 2e-3, 3e-5, 2e-3, 6e-4, true},
-    {"adafactor_f32_factor8_clip", 3e-6, 1e-4, 1e-5, 5e-3, 1e-5, true},
+    {"adafactor_f32_factor8_clip", 3e-6, 3e-6, 1e-5, 5e-3, 1e-5, true},
     {"adafactor_default", 3e-4, 2e-3, 3e-5, 2e-3, 6e-4, true},
     {"multi_frozen", 1e-4, 1e-4, 5e-6, 1e-4, 5e-5, true},
 };
-
-// How far `got` is from the array at i, in units of its tolerance.
-double distance(double got, const at::Tensor& array, int64_t i, double rtol) {
-  const double want = array.const_data_ptr<float>()[i];
-  return std::abs(got - want) / (rtol * std::abs(want));
-}
 
 struct Trajectory {
   Trajectory(const std::string& folder, const std::string& name)
@@ -98,7 +92,7 @@ TEST_CASE("training follows the reference's trajectories") {
         const auto found = rtol.find(name);
         const double allowed = found == rtol.end() ? 2e-6 : found->second;
         const double want = golden.at(name).const_data_ptr<float>()[step - 1];
-        CHECK((value == want || distance(value, golden.at(name), step - 1, allowed) <= 1));
+        CHECK((want == 0 ? std::abs(value) : std::abs(value / want - 1)) <= allowed);
       }
       if (step == 2 && golden.contains("after2/head/bias")) {
         CHECK(worst_parameter(run, golden, "after2/", tolerance.skip_key_bias) <= tolerance.params);

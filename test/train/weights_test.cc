@@ -202,7 +202,9 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
   // The whole name must match.
   CHECK(with([](NamedTensors& file) { file.erase("head/bias"); }, {"head", "bias"}) ==
         "missing in the file: head/bias" + hint);
-  CHECK(with([](NamedTensors&) {}, {"("}) == "model_load.dont_load: '(' is no regular expression");
+  CHECK(with([](NamedTensors&) {}, {"("}) ==
+        "model_load.dont_load: the pattern '(' is no regular expression (ECMAScript grammar: no "
+        "lookbehind, no (?i), no named groups, no back-references)");
 }
 
 TEST_CASE("weights: a damaged file is an error and leaves the model as it was") {

@@ -14,6 +14,7 @@ namespace bv {
 namespace {
 
 constexpr int64_t kMaxLevels = 32;  // of a name; the reference's have 5
+constexpr size_t kLongestName = 1000;
 constexpr const char* kAttention = "MultiHeadDotProductAttention_0/query/bias";
 
 // The heads of a vit: its query biases are (..., H, D/H). 0 where the model has no attention.
@@ -33,6 +34,22 @@ bool has_prefix(const Shapes& shapes, const std::string& prefix) {
 void warn_of_formulas(const char* program, const char* theirs) {
   log::warn("weights of {}: here GELU is the tanh form and the norms' eps is 1e-6; {}", program,
             theirs);
+}
+
+NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin) {
+  if (is_bit_tf(tree)) return from_bit_tf(tree, origin);
+  if (!is_timm_bit(tree)) return tree;
+  log::warn(
+      "weights of timm: here the maximum of the root's pool is over the image alone, and the "
+      "eps of weight standardisation is 1e-10; timm's resnetv2_*_bit pad with zeros and have "
+      "1e-8");
+  return from_timm_bit(tree, origin);
+}
+
+NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin) {
+  if (!is_timm_mixer(tree)) return repair_mixer(tree, origin);
+  warn_of_formulas("timm", "timm's default GELU is exact (its act_layer GELUTanh is ours)");
+  return from_timm_mixer(tree, origin);
 }
 
 }  // namespace
@@ -64,6 +81,10 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
           Exit::usage, origin,
           fmt::format("a name has more than {} levels: {}...", kMaxLevels, name.substr(0, 40)));
     }
+    if (name.size() > kLongestName) {
+      throw Error(Exit::usage, origin,
+                  fmt::format("a name has {} characters: {}...", name.size(), name.substr(0, 40)));
+    }
   }
   const int64_t heads = heads_of(wanted);
   if (heads > 0 && is_timm(tree)) {
@@ -73,8 +94,8 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
     warn_of_formulas("Hugging Face", "its ViT has the exact GELU and eps 1e-12 by default");
     tree = from_hugging_face(tree, heads, origin);
   }
-  if (has_prefix(wanted, "norm-pre-head/") && is_bit_tf(tree)) return from_bit_tf(tree, origin);
-  if (has_prefix(wanted, "pre_head_layer_norm/")) return repair_mixer(tree, origin);
+  if (has_prefix(wanted, "norm-pre-head/")) return adapt_bit_paper(tree, origin);
+  if (has_prefix(wanted, "pre_head_layer_norm/")) return adapt_mixer(tree, origin);
   if (!has_prefix(wanted, "Transformer/encoder_norm/")) return tree;
 
   tree = repair_vit(tree, origin);

@@ -28,6 +28,16 @@ NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::strin
 // The other way, from parameters of one block each.
 NamedTensors to_timm(const NamedTensors& vit);
 
+// timm's MlpMixer ("blocks.0.mlp_tokens.fc1.weight"), an mlp_mixer.
+bool is_timm_mixer(const NamedTensors& tree);
+NamedTensors from_timm_mixer(const NamedTensors& tree, const std::string& origin);
+NamedTensors to_timm_mixer(const NamedTensors& mixer);
+
+// timm's ResNetV2 as its resnetv2_*_bit are ("stages.0.blocks.0.conv1.weight"), a bit_paper.
+bool is_timm_bit(const NamedTensors& tree);
+NamedTensors from_timm_bit(const NamedTensors& tree, const std::string& origin);
+NamedTensors to_timm_bit(const NamedTensors& bit_paper);
+
 // Hugging Face's ViTModel and ViTForImageClassification ("vit.encoder.layer.0...").
 bool is_hugging_face(const NamedTensors& tree);
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin);

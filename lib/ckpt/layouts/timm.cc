@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "lib/ckpt/layouts/transformer_names.h"
-#include "lib/util/error.h"
 
 namespace bv {
 
@@ -40,42 +39,6 @@ constexpr NameRow kRows[] = {
 #undef BV_BLOCK
 #undef BV_ATTENTION
 
-at::Tensor weight_to_torch(const at::Tensor& value, Layout layout) {
-  switch (layout) {
-    case Layout::same:
-      return value;
-    case Layout::patch:
-      return value.permute({3, 2, 0, 1});
-    case Layout::split:
-      return value.flatten(1).t();
-    case Layout::merge:
-      return value.flatten(0, 1).t();
-    case Layout::linear:
-      return value.t();
-  }
-  throw Error(Exit::internal, "internal", "no such layout");
-}
-
-// The row and block number of one of our parameters, and whether it is the bias.
-struct Found {
-  const NameRow* row = nullptr;
-  std::string number;
-  bool bias = false;
-};
-Found find_row(const std::string& name) {
-  for (const NameRow& row : kRows) {
-    if (!row.weight) {
-      if (const auto number = match_number(row.ours, name)) return {&row, *number, false};
-      continue;
-    }
-    for (const bool bias : {false, true}) {
-      const std::string pattern = std::string(row.ours) + "/" + (bias ? "bias" : row.weight);
-      if (const auto number = match_number(pattern, name)) return {&row, *number, bias};
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 bool is_timm(const NamedTensors& tree) { return tree.count("patch_embed.proj.weight") > 0; }
@@ -85,23 +48,7 @@ NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::strin
 }
 
 NamedTensors to_timm(const NamedTensors& vit) {
-  NamedTensors result;
-  std::map<std::string, std::vector<at::Tensor>> parts;
-  for (const auto& [name, value] : vit) {
-    const Found found = find_row(name);
-    check(found.row != nullptr, "parameter {} has no name in timm", name);
-    std::string theirs = with_number(found.row->torch, found.number);
-    at::Tensor converted = value;
-    if (found.row->weight) {
-      theirs += found.bias ? ".bias" : ".weight";
-      if (!found.bias) converted = weight_to_torch(value, found.row->layout);
-      if (found.bias && found.row->layout == Layout::split) converted = value.flatten();
-    }
-    std::vector<at::Tensor>& all = parts[theirs];
-    all.resize(static_cast<size_t>(found.row->parts));
-    all[static_cast<size_t>(found.row->part)] = converted;
-  }
-  for (const auto& [name, all] : parts) result.emplace(name, at::cat(all).contiguous());
+  NamedTensors result = to_torch(vit, kRows);
   // timm's class token has a position of its own, which ours has not: zero.
   const auto cls = result.find("cls_token"), positions = result.find("pos_embed");
   if (cls != result.end() && positions != result.end()) {

@@ -1,5 +1,7 @@
 #include "lib/ckpt/layouts/transformer_names.h"
 
+#include <ATen/ops/cat.h>
+
 #include <algorithm>
 
 #include "lib/util/error.h"
@@ -63,6 +65,42 @@ at::Tensor bias_from_torch(const std::string& name, const at::Tensor& value, Lay
   return value.unflatten(0, {heads, head_size(name, value.size(0), heads, origin)});
 }
 
+at::Tensor weight_to_torch(const at::Tensor& value, Layout layout) {
+  switch (layout) {
+    case Layout::same:
+      return value;
+    case Layout::patch:
+      return value.permute({3, 2, 0, 1});
+    case Layout::split:
+      return value.flatten(1).t();
+    case Layout::merge:
+      return value.flatten(0, 1).t();
+    case Layout::linear:
+      return value.t();
+  }
+  throw Error(Exit::internal, "internal", "no such layout");
+}
+
+// The row and block number of one of our parameters, and whether it is the bias.
+struct Found {
+  const NameRow* row = nullptr;
+  std::string number;
+  bool bias = false;
+};
+Found find_row(const std::string& name, std::span<const NameRow> rows) {
+  for (const NameRow& row : rows) {
+    if (!row.weight) {
+      if (const auto number = match_number(row.ours, name)) return {&row, *number, false};
+      continue;
+    }
+    for (const bool bias : {false, true}) {
+      const std::string pattern = std::string(row.ours) + "/" + (bias ? "bias" : row.weight);
+      if (const auto number = match_number(pattern, name)) return {&row, *number, bias};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::string> match_number(std::string_view pattern, std::string_view name) {
@@ -112,6 +150,27 @@ NamedTensors from_torch(const NamedTensors& tree, std::span<const NameRow> rows,
     }
     if (!matched) put_new(result, name, value, origin);
   }
+  return result;
+}
+
+NamedTensors to_torch(const NamedTensors& tree, std::span<const NameRow> rows) {
+  NamedTensors result;
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  for (const auto& [name, value] : tree) {
+    const Found found = find_row(name, rows);
+    check(found.row != nullptr, "parameter {} has no name in timm", name);
+    std::string theirs = with_number(found.row->torch, found.number);
+    at::Tensor converted = value;
+    if (found.row->weight) {
+      theirs += found.bias ? ".bias" : ".weight";
+      if (!found.bias) converted = weight_to_torch(value, found.row->layout);
+      if (found.bias && found.row->layout == Layout::split) converted = value.flatten();
+    }
+    std::vector<at::Tensor>& all = parts[theirs];
+    all.resize(static_cast<size_t>(found.row->parts));
+    all[static_cast<size_t>(found.row->part)] = converted;
+  }
+  for (const auto& [name, all] : parts) result.emplace(name, at::cat(all).contiguous());
   return result;
 }
 

@@ -1,5 +1,5 @@
-// What the maps of PyTorch's vits have in common: a PyTorch name or its pattern, the reference's
-// name, and how the values are laid out.
+// What the maps of PyTorch's vits and mixers have in common: a PyTorch name or its pattern, the
+// reference's name, and how the values are laid out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,5 +41,8 @@ std::string with_number(std::string_view pattern, const std::string& number);
 // that match none keep their names.
 NamedTensors from_torch(const NamedTensors& tree, std::span<const NameRow> rows, int64_t heads,
                         const std::string& origin);
+
+// The other way: every name of `tree` must be in a row (check()).
+NamedTensors to_torch(const NamedTensors& tree, std::span<const NameRow> rows);
 
 }  // namespace bv

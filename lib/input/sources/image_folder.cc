@@ -82,7 +82,9 @@ class ImageFolder : public Source {
   at::Tensor labels(size_t split) const override {
     at::Tensor all = at::empty({size(split)}, at::kLong);
     int64_t* out = all.mutable_data_ptr<int64_t>();
-    for (int64_t i = 0; i < all.size(0); ++i) out[i] = label(split, i);
+    const FolderIndex& files = index(split);
+    const std::vector<int64_t>& of_class = layout().splits.at(split).labels;
+    for (int64_t i = 0; i < all.size(0); ++i) out[i] = of_class[files.class_of(i)];
     return all;
   }
 

@@ -1,8 +1,12 @@
 // npz: the rows of the arrays of an npz file. Keys: fname; prefix: the arrays whose names begin
 // with it are the features, named by the rest ("train/" makes train/image the feature `image`).
 //
-// One split, `train` (also called `all`). One-dimensional integer arrays become int64.
+// One split, `train` (also called `all`). One-dimensional integer arrays become int64; `label...`
+// of floating point become float32 and must be finite.
 #include "lib/ckpt/npz.h"
+
+#include <algorithm>
+#include <cmath>
 
 #include "lib/input/array_source.h"
 #include "lib/input/path.h"
@@ -51,11 +55,25 @@ class Npz : public ArraySource {
       if (array.dim() == 1 && at::isIntegralType(array.scalar_type(), /*includeBool=*/false)) {
         array = array.to(at::kLong);
       }
+      if (name.starts_with("label") && at::isFloatingType(array.scalar_type()))
+        array = finite_labels(array, prefix_ + name);
     }
     return arrays;
   }
 
  private:
+  // Soft labels as float32; a NaN among them would be seen at its step only, as divergence.
+  at::Tensor finite_labels(const at::Tensor& labels, const std::string& name) const {
+    at::Tensor values = labels.to(at::kFloat).contiguous();
+    const float* data = values.const_data_ptr<float>();
+    const float* bad = std::find_if_not(data, data + values.numel(),
+                                        [](float value) { return std::isfinite(value); });
+    if (bad == data + values.numel()) return values;
+    throw Error(Exit::usage, fname_,
+                fmt::format("array '{}' is {} in row {}", name, *bad,
+                            (bad - data) * values.size(0) / values.numel()));
+  }
+
   std::string fname_, prefix_;
 };
 

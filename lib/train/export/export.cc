@@ -10,7 +10,7 @@
 #include "lib/ckpt/safetensors.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/model/model.h"
-#include "lib/train/export/vit_weights.h"
+#include "lib/train/export/writer.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
 
@@ -28,15 +28,19 @@ NamedTensors below(const NamedTensors& all, const std::string& prefix) {
   return found;
 }
 
-// The images a square, learned position embedding was made for, where the file has the reference's
-// names and no position for the class token.
-std::optional<ImageSize> size_in_file(const std::string& path) {
+// The square images that a vit's learned position embedding or a mixer's MLP over tokens was made
+// for, where the file has the reference's names and no position for the class token.
+std::optional<ImageSize> size_in_file(const std::string& path, const std::string& model) {
+  if (model != "vit" && model != "mlp_mixer") return std::nullopt;
+  const bool vit = model == "vit";
   // A model that is not built yet has no size to compare with; load_weights() compares later.
   const NamedTensors file = read_weights(path, kUnknownModelBytes);
-  const auto positions = file.find("pos_embedding"), patch = file.find("embedding/kernel");
-  if (positions == file.end() || patch == file.end()) return std::nullopt;
-  if (positions->second.dim() != 3 || patch->second.dim() != 4) return std::nullopt;
-  const int64_t tokens = positions->second.size(1);
+  const auto counted =
+      file.find(vit ? "pos_embedding" : "MixerBlock_0/token_mixing/Dense_0/kernel");
+  const auto patch = file.find(vit ? "embedding/kernel" : "stem/kernel");
+  if (counted == file.end() || patch == file.end()) return std::nullopt;
+  if (counted->second.dim() != (vit ? 3 : 2) || patch->second.dim() != 4) return std::nullopt;
+  const int64_t tokens = counted->second.size(vit ? 1 : 0);  // (1, N, D), (N, hidden)
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
   if (side * side != tokens) return std::nullopt;
   return ImageSize{side * patch->second.size(0), side * patch->second.size(1),
@@ -48,6 +52,26 @@ NamedTensors with_roots(const Trained& trained) {
   for (const auto& [name, value] : trained.params) all.emplace("params/" + name, value);
   for (const auto& [name, value] : trained.buffers) all.emplace("buffers/" + name, value);
   return all;
+}
+
+std::unique_ptr<WeightsWriter> writer_for(const Trained& trained, const std::string& format) {
+  const auto model = trained.config.get<std::string>("model_name");
+  std::vector<std::string> known;
+  for (const std::string& name : WeightsWriter::Registry::names()) {
+    if (name.starts_with(format + "/")) known.push_back(name.substr(format.size() + 1));
+  }
+  if (std::find(known.begin(), known.end(), model) == known.end()) {
+    throw Error(Exit::usage, "--format " + format,
+                fmt::format("model '{}' can't be written as {}; known: {} (npz and safetensors "
+                            "hold every model)",
+                            model, format, join(known, ", ")));
+  }
+  const Config keys = trained.config.section("model");
+  keys.mark_read();  // whoever trained the model has read them; a writer needs a few
+  auto writer = WeightsWriter::Registry::make(format + "/" + model, keys,
+                                              trained.config.place("model_name"), trained);
+  throw_problems(trained.config);
+  return writer;
 }
 
 }  // namespace
@@ -99,7 +123,8 @@ Trained trained_from(const Config& config, std::optional<ImageSize> size) {
   const auto name = config.get<std::string>("model_name");
   const auto classes = config.get<int64_t>("num_classes");
   throw_problems(config);
-  if (!size) size = size_in_file(path);
+  peek_weights(path);  // before a large model is made
+  if (!size) size = size_in_file(path, name);
   if (!size) {
     throw Error(Exit::usage, path,
                 "does not tell the size of the model's images; give it: --image-size "
@@ -111,7 +136,7 @@ Trained trained_from(const Config& config, std::optional<ImageSize> size) {
   throw_problems(config);
   init_parameters(*model, static_cast<uint64_t>(config.get<int64_t>("seed", 0)),
                   config.maybe<double>("init_head_bias"));
-  load_weights(path, *model, dont_load);
+  load_weights(path, *model, dont_load, load.place("dont_load").text());
   Trained trained;
   trained.config = config;
   trained.origin = path;
@@ -123,9 +148,7 @@ Trained trained_from(const Config& config, std::optional<ImageSize> size) {
 
 void export_weights(const Trained& trained, const std::string& format, const std::string& output) {
   if (format == "npz") return write_npz(output, with_roots(trained));
-  if (format == "timm") return export_timm(vit_weights(trained, format), output);
-  if (format == "onnx") return export_onnx(vit_weights(trained, format), output);
-  check(format == "safetensors", "no format '{}'", format);
+  if (format != "safetensors") return writer_for(trained, format)->write(output);
   const NamedTensors all = with_roots(trained);
   write_through(output, [&](FileWriter& out) { write_safetensors(out, all); });
 }

@@ -27,13 +27,14 @@ struct Trained {
 // Of a checkpoint. `ema`: the averaged weights in place of those trained, where there are some.
 Trained trained_from(const Restored& checkpoint, bool ema);
 // Built from a config and its `model_init` (`model_load`). `size` as given on the command line; a
-// vit's learned square position embedding tells it else. Throws Error(Exit::usage).
+// vit's learned square position embedding, or a mixer's number of tokens, tells it else. Throws
+// Error(Exit::usage).
 Trained trained_from(const Config& config, std::optional<ImageSize> size);
 
-// `format`: npz (params/<path>, buffers/<path>), safetensors (the same names), timm (safetensors
-// in VisionTransformer's names, its arguments in the metadata), onnx (opset 17). The last two are
-// for vit alone, and refuse other models by name. Nothing is written unless all is well. Throws
-// Error(Exit::usage) or Error(Exit::storage).
+// `format`: npz (params/<path>, buffers/<path>), safetensors (the same names), or one whose writer
+// is registered for the model (writer.h): timm (safetensors in timm's names, the arguments of its
+// class in the metadata), onnx (opset 17). Other models are refused by name. Nothing is written
+// unless all is well. Throws Error(Exit::usage) or Error(Exit::storage).
 void export_weights(const Trained& trained, const std::string& format, const std::string& output);
 
 // "224", "192,256" (height, width) or "28,28,1" (and channels, else 3). Throws Error(Exit::usage).

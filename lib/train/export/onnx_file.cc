@@ -87,14 +87,13 @@ OnnxGraph::OnnxGraph(std::string input, std::vector<int64_t> input_shape)
     : input_(std::move(input)), input_shape_(std::move(input_shape)), names_({input_}) {}
 
 OnnxGraph::Attribute OnnxGraph::attribute(std::string name, int64_t value) {
-  return {.name = std::move(name), .kind = Attribute::Kind::integer, .integer = value};
+  return {std::move(name), Attribute::Kind::integer, value, 0, {}};
 }
 OnnxGraph::Attribute OnnxGraph::attribute(std::string name, float value) {
-  return {.name = std::move(name), .kind = Attribute::Kind::real, .real = value};
+  return {std::move(name), Attribute::Kind::real, 0, value, {}};
 }
 OnnxGraph::Attribute OnnxGraph::attribute(std::string name, std::vector<int64_t> values) {
-  return {
-      .name = std::move(name), .kind = Attribute::Kind::integers, .integers = std::move(values)};
+  return {std::move(name), Attribute::Kind::integers, 0, 0, std::move(values)};
 }
 
 std::string OnnxGraph::node(const std::string& op, const std::vector<std::string>& inputs,

@@ -7,6 +7,7 @@
 // its second moments as two means, v_row (without the largest dimension) and v_col (without the
 // second largest); others keep v. The first pass turns the gradients into directions, parameter by
 // parameter; the second is the fused one, with the momentum.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>

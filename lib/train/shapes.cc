@@ -1,0 +1,83 @@
+#include "lib/train/shapes.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <functional>
+
+namespace bv {
+namespace {
+
+// Errors without a place of their own get `place`.
+void at_place(const Place& place, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    constexpr std::string_view kPlain = "error: ";
+    const std::string_view text = error.what();
+    if (error.code() != Exit::usage || !(text.starts_with(kPlain) || text.starts_with('['))) throw;
+    throw Error(Exit::usage, place.text(),
+                text.starts_with('[') ? text : text.substr(kPlain.size()));
+  }
+}
+
+}  // namespace
+
+ShapeCheck::ShapeCheck(const Config& config, const std::string& model_name, const ModelEnv& env,
+                       Precision precision)
+    : env_(env), precision_(precision) {
+  const MetaDevice meta;
+  model_ =
+      Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env);
+}
+
+Batch ShapeCheck::on_meta(const Batch& batch) const {
+  Batch shapes;
+  for (const auto& [name, value] : batch)
+    shapes[name] = at::empty(value.sizes(), value.options().device(at::kMeta));
+  return shapes;
+}
+
+void ShapeCheck::training(const Task& task, const Example& first, const Place& place) const {
+  const at::NoGradGuard no_grad;
+  Batch batch;
+  for (const auto& [name, value] : first) batch[name] = value.unsqueeze(0);
+  Pass pass;
+  pass.precision = precision_;
+  at_place(place, [&] {
+    try {
+      task.loss(*model_, on_meta(batch), pass);
+    } catch (const c10::Error&) {
+      // The model is built for these very images: an operator without a shape function.
+    }
+  });
+}
+
+void ShapeCheck::prediction(const Task& task, const std::string& pred, const Batch& batch,
+                            const Place& place) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& image = batch.at("image");
+  const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place.text(), why); };
+  if (image.dim() != 4) fail("gives an 'image' that is not (height, width, channels)");
+  if (image.scalar_type() != at::kFloat) fail("gives an 8-bit 'image'; add value_range(-1, 1)");
+  const auto wrong_size = [&] {
+    fail(fmt::format(
+        "gives images of {}x{}x{}, but the model was built for {}x{}x{} and can't take "
+        "them",
+        image.size(1), image.size(2), image.size(3), env_.height, env_.width, env_.channels));
+  };
+  if (image.size(3) != env_.channels) wrong_size();
+  Pass pass;
+  pass.precision = precision_;
+  at_place(place, [&] {
+    try {
+      task.predict(pred, *model_, on_meta(batch), pass);
+    } catch (const c10::Error&) {
+      // With equal sizes: an operator without a shape function.
+      if (image.size(1) != env_.height || image.size(2) != env_.width) wrong_size();
+    }
+  });
+}
+
+}  // namespace bv

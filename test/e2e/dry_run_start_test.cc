@@ -1,0 +1,108 @@
+// --dry-run looks at what the run would start from: model_init, resume, the workdir's checkpoint.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+
+#include "lib/ckpt/npz.h"
+#include "test/e2e/bad.h"
+
+namespace bv::test {
+namespace {
+
+// A short run of the digits config in dir/w, its weights in dir/m.npz.
+struct Trained {
+  TempDir dir;
+  const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
+
+  Trained() {
+    write(dir / "c.yaml", config);
+    REQUIRE(start({"--workdir", dir / "w", "--set", "total_epochs=null", "--set", "total_steps=2"})
+                .code == 0);
+    REQUIRE(run({"export", "--workdir", dir / "w", "--format", "npz", "--output", dir / "m.npz"})
+                .code == 0);
+  }
+  Finished start(std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", dir / "c.yaml"});
+    return run(more);
+  }
+  Finished dry(std::vector<std::string> more) {
+    more.push_back("--dry-run");
+    return start(more);
+  }
+};
+
+// The line of the summary about the start.
+std::string start_of(const Finished& finished) {
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  const size_t at = finished.out.find("start       ");
+  REQUIRE(at != std::string::npos);
+  return finished.out.substr(at + 12, finished.out.find('\n', at) - at - 12);
+}
+
+}  // namespace
+
+TEST_CASE("--dry-run says what the run would start from") {
+  Trained run;
+  const std::string w = run.dir / "w", m = run.dir / "m.npz";
+  CHECK(start_of(run.dry({})) == "from scratch");
+  CHECK(start_of(run.dry({"--set", "model_init=" + m})) == "model_init " + m + ": all arrays fit");
+  CHECK(start_of(run.dry({"--set", "model_init=" + m, "--synthetic"})) ==
+        "model_init " + m + ": all arrays fit");
+  CHECK(start_of(run.dry({"--set", "resume=" + m})) ==
+        "resume " + m + ": all arrays fit (parameters only)");
+  CHECK(start_of(run.dry({"--set", "resume=" + w})) ==
+        "resume " + w + "/ckpt/step-2: the checkpoint of step 2 fits");
+  // A workdir that goes on has no use for files that may be gone.
+  CHECK(start_of(run.dry({"--workdir", w, "--set", "model_init=gone.npz"})) ==
+        w + "/ckpt/step-2: the checkpoint of step 2 fits");
+  CHECK(start_of(run.dry({"--workdir", run.dir / "none", "--set", "model_init=" + m})) ==
+        "model_init " + m + ": all arrays fit");
+  CHECK(!exists(run.dir / "none"));
+}
+
+TEST_CASE("--dry-run refuses what the run would refuse at its start, with the same line") {
+  Trained run;
+  const auto refused = [&](const std::vector<std::string>& more) {
+    const Finished dry = run.dry(more);
+    std::vector<std::string> real = more;
+    real.insert(real.end(), {"--workdir", run.dir / "v"});
+    const Finished started = run.start(real);
+    CHECK(dry.code == 2);
+    CHECK(started.code == 2);
+    CHECK(dry.out.empty());
+    CHECK(!exists(run.dir / "v"));
+    CHECK(started.err.ends_with(dry.err));  // after what it says of resuming
+    return dry.err;
+  };
+  const std::string m = run.dir / "m.npz", ckpt = (run.dir / "w") + "/ckpt/step-2";
+  CHECK(refused({"--set", "model_init=" + m, "--set", "model.dense=128"}) ==
+        m + ": error: Dense_0/bias has shape (256) in the file but (128) in the model; "
+            "Dense_0/kernel has shape (256, 256) in the file but (256, 128) in the model; "
+            "head/kernel has shape (256, 10) in the file but (128, 10) in the model (model_load: "
+            "{dont_load: [PATTERN, ...]} leaves names out)\n");
+  const std::string other = refused({"--set", "resume=" + ckpt, "--set", "optax_name=sgd"});
+  CHECK(other.starts_with(ckpt + ": error: does not fit this config: "));
+  CHECK(other.find("unexpected opt/") != std::string::npos);
+  CHECK(refused(
+            {"--set", "resume=" + ckpt, "--set", "total_epochs=null", "--set", "total_steps=1"}) ==
+        ckpt + ": error: this checkpoint is at step 2, past the 1 steps asked for\n");
+  CHECK(refused({"--set", "resume=" + ckpt, "--set", "ema=null"}).find("unexpected ema/") !=
+        std::string::npos);
+}
+
+TEST_CASE("--dry-run of a large model checks its file by shapes alone") {
+  Trained run;
+  const std::string m = run.dir / "m.npz";
+  write_npz(m, {{"params/head/kernel", at::zeros({3, 4})}});
+  const Finished finished =
+      run.dry({"--set", "model_name=vit", "--set", "model={variant: L/8}", "--set",
+               "model_init=" + m, "--set", "model_load={dont_load: ['(?!head/kernel).*']}"});
+  CHECK(finished.code == 2);
+  CHECK(finished.err == m + ": error: head/kernel has shape (3, 4) in the file but (1024, 10) in "
+                            "the model (model_load: {dont_load: [PATTERN, ...]} leaves names "
+                            "out)\n");
+  CHECK(finished.seconds < 5);
+}
+
+}  // namespace bv::test
