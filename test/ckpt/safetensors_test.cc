@@ -119,7 +119,7 @@ TEST_CASE("safetensors: bad files are refused, each with its line") {
   const std::vector<Case> cases = {
       {"abc", "0", "a safetensors file begins with 8 bytes of length, this one has 3 in all"},
       {"<!DOCTYPE html>", "0",
-       "header length 5789751444030890300 is above the limit of 16777216 bytes (is this a "
+       "header length 5789751444030890300 is above the limit of 8388608 bytes (is this a "
        "safetensors file?)"},
       {std::string("\x10\0\0\0\0\0\0\0{}", 10), "0",
        "header length 16 does not fit in a file of 10 bytes"},

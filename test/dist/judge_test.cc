@@ -217,6 +217,20 @@ TEST_CASE("a rank that is slow in three beats in a row is reported once with its
   }
 }
 
+TEST_CASE("a few milliseconds make no rank slow") {
+  Scene scene;
+  scene.mine.own_time = 0.009;
+  for (int64_t counter = 1; counter < 9; ++counter) {
+    for (const int rank : {1, 2}) {
+      Beat beat = beat_of(rank, counter, 10);
+      beat.own_time = 0.003;
+      scene.judge.see(rank, beat, 1);
+    }
+    scene.mine.counter = counter;
+    CHECK_FALSE(scene.judge.slow(scene.mine));
+  }
+}
+
 TEST_CASE("beats and accusations are read back, and nonsense is no beat") {
   Beat beat = beat_of(3, 9, 17, "a name\twith\na line");
   beat.phase = "checkpoint";

@@ -38,7 +38,7 @@ struct Bad {
     args.insert(args.end(), more.begin(), more.end());
     const Finished finished = run(args);
     CHECK(finished.code == 2);
-    CHECK(finished.seconds < 5);  // a machine under load; alone it is 0.4
+    CHECK(finished.seconds < 30);  // hostile files could take minutes; alone it is 0.4
     CHECK(!exists(dir / "w"));
     return finished;
   }

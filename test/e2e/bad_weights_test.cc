@@ -78,10 +78,10 @@ TEST_CASE("hostile safetensors files") {
   CHECK(line(safetensors("{}", 0, 1000)) ==
         at + "0: error: header length 1000 does not fit in a file of 10 bytes\n");
   CHECK(line(safetensors("{}", 0, uint64_t{1} << 63)) ==
-        at + "0: error: header length 9223372036854775808 is above the limit of 16777216 bytes (is "
+        at + "0: error: header length 9223372036854775808 is above the limit of 8388608 bytes (is "
              "this a safetensors file?)\n");
   CHECK(line(safetensors("{", 0, 100'000'000)) ==
-        at + "0: error: header length 100000000 is above the limit of 16777216 bytes (is this a "
+        at + "0: error: header length 100000000 is above the limit of 8388608 bytes (is this a "
              "safetensors file?)\n");
   CHECK(line(safetensors("{" + a + "," + tensor("b", "F32", "[2]", "[4,12]") + "}", 12)) ==
         at + "62: error: tensor 'b' begins at byte 4 of the data, before the end of the one before "
@@ -106,7 +106,7 @@ TEST_CASE("hostile safetensors files") {
         at + "13: error: expected '{', got '['\n");
   // The most that is parsed at all.
   std::string many;
-  while (many.size() < (16 << 20) - 100)
+  while (many.size() < (8 << 20) - 100)
     many += (many.empty() ? "" : ",") + tensor(std::to_string(many.size()), "F32", "[2]", "[4,12]");
   CHECK(line(safetensors("{" + many + "}", 12)) ==
         at +

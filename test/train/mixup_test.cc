@@ -104,7 +104,7 @@ TEST_CASE("mixup's keys") {
   read_mixup(bad.section("mixup"));
   CHECK_THROWS_WITH(throw_problems(bad),
                     "t.yaml:1:12: error: mixup.p: must not be negative, got -1\n"
-                    "t.yaml:1:16: error: unknown key 'mixup.alpha'; known here: p");
+                    "t.yaml:1:16: error: unknown key 'mixup.alpha'; known here: p, scope");
 }
 
 TEST_CASE("mixup of encoded or integer features says what to do") {
