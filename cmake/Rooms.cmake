@@ -3,8 +3,8 @@
 # archive would let the linker drop the plug-ins that only register themselves.
 set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
 
-# The precompiled header is small on purpose: loading a large one takes seconds of every source. The
-# tests' own has all of ATen and Catch2.
+# Precompiled headers are as small as their users allow: loading a large one takes a second of every
+# source. Rooms that compute with tensors have the operators too, tests all of ATen and Catch2.
 function(bv_add_pch name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
   target_link_libraries(${name} PUBLIC bv::fmt_first bv::torch)
@@ -13,6 +13,7 @@ function(bv_add_pch name header)
   target_compile_options(${name} PRIVATE ${ARGN})
 endfunction()
 bv_add_pch(bv_pch pch.h)
+bv_add_pch(bv_pch_ops pch_ops.h)
 set(BV_TEST_OPTIMISATION -O1)
 bv_add_pch(bv_pch_test pch_test.h ${BV_TEST_OPTIMISATION})
 
@@ -28,7 +29,9 @@ function(bv_room name)
   add_library(bv_${name} OBJECT ${sources})
   target_include_directories(bv_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${ROOM_LIBS})
-  if(NOT name MATCHES "^(util|config|report|dist)$")
+  if(name MATCHES "^(model|models|evals)$")
+    target_precompile_headers(bv_${name} REUSE_FROM bv_pch_ops)
+  elseif(NOT name MATCHES "^(util|config|report|dist)$")
     target_precompile_headers(bv_${name} REUSE_FROM bv_pch)
   endif()
   set(BV_ROOMS ${BV_ROOMS};${name} CACHE INTERNAL "rooms in order")

@@ -5,8 +5,17 @@ target_link_libraries(bv_catch PUBLIC bv::fmt_first)
 # The tests themselves are compiled with less optimisation: a third less time to build.
 target_compile_options(bv_catch PRIVATE -O0)
 
+# The README's example of a model is compiled, and tested like the others.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/README.md)
+file(READ ${CMAKE_SOURCE_DIR}/README.md readme)
+string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/readme_model.cc CONTENT "${CMAKE_MATCH_1}" @ONLY)
+
 function(bv_test room last)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${room}/*.cc)
+  if(room STREQUAL "models")
+    list(APPEND sources ${CMAKE_BINARY_DIR}/readme_model.cc)
+  endif()
   if(NOT sources)
     return()
   endif()

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kNames = 512;
 constexpr int kSlowBeats = 3;
+constexpr double kSlowSeconds = 0.01;  // rank 0's bookkeeping is a part of the shortest steps
 constexpr size_t kSteps = 64;
 // A dead process may have said why it ends, or its launcher may know: both are told in less.
 constexpr double kDeadGrace = 1.0;  // seconds
@@ -181,7 +182,7 @@ std::optional<Judge::Slow> Judge::slow(const Beat& mine) {
   for (size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     const int64_t counter = latest(static_cast<int>(r), mine).counter;
-    if (times[r] <= bounds_.slow_ratio * median) {
+    if (times[r] <= bounds_.slow_ratio * median || times[r] - median < kSlowSeconds) {
       peer.slow_beats = 0;
     } else if (counter != peer.slow_counter) {
       ++peer.slow_beats;

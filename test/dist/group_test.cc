@@ -104,19 +104,19 @@ TEST_CASE("20 normal ends take less than 2 s each, from the last step to the end
 }
 
 TEST_CASE("a killed rank is named by all others") {
+  std::vector<std::vector<Worker>> groups;
+  for (const char* fault : {"kill:0:5", "kill:2:5"})
+    groups.push_back(start_ranks("steps", 3, {{"DIST_FAULT", fault}}));
   for (const int culprit : {0, 2}) {
-    auto workers =
-        start_ranks("steps", 3, {{"DIST_FAULT", "kill:" + std::to_string(culprit) + ":5"}});
-    const double start = now();
-    const auto ended = wait_all(workers);
+    const auto ended = wait_all(groups[culprit == 0 ? 0 : 1]);
     CHECK(ended[static_cast<size_t>(culprit)].code == 128 + SIGKILL);
     // Rank 0 takes the store with it.
     const std::string cause =
-        culprit == 0 ? "(died|and with it the run's store at 127.0.0.1:\\d+ is lost)" : "died";
+        culprit == 0 ? R"((died|and with it the run's store at 127\.0\.0\.1:\d+ is lost))" : "died";
     check_others(ended, culprit,
                  R"(\[dist\] rank )" + std::to_string(culprit) + kWho + cause +
                      R"(; its last step was 4; it never joined collective \d+ \(gradients\))");
-    CHECK(now() - start < 8);
+    for (const Ended& one : ended) CHECK(one.seconds < 10);
   }
 }
 
@@ -148,27 +148,24 @@ TEST_CASE("a rank that ends with an error tells the others why") {
 }
 
 TEST_CASE("a rank that is alive but does not come is named after the step time-out") {
-  auto workers =
-      start_ranks("steps", 3, {{"DIST_FAULT", "late:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
-  const auto first = workers[0].wait(), third = workers[2].wait();
+  auto late = start_ranks("steps", 3, {{"DIST_FAULT", "late:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
+  // A long phase may take longer than a step.
+  auto in_phase =
+      start_ranks("steps", 2, {{"DIST_FAULT", "phase:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "0.6"}});
+  const auto first = late[0].wait(), third = late[2].wait();
   check_others({first, third}, -1,
                R"(\[dist\] rank 1)" + kWho +
                    R"(is alive but kept the others waiting for [12](\.\d+)? s; its last step was )"
                    R"(5; it never joined collective 8 \(gradients\))");
-  CHECK(workers[1].wait().code == 7);  // it is told so
-}
-
-TEST_CASE("a long phase may take longer than a step") {
-  auto workers =
-      start_ranks("steps", 2, {{"DIST_FAULT", "phase:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "0.6"}});
-  for (const Ended& ended : wait_all(workers)) {
+  CHECK(late[1].wait().code == 7);  // it is told so
+  for (const Ended& ended : wait_all(in_phase)) {
     CHECK(ended.code == 0);
     CHECK(ended.err.empty());
   }
 }
 
 TEST_CASE("a slow rank is warned about once, by rank 0") {
-  auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "slow:1:-1"}, {"DIST_STEPS", "60"}});
+  auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "slow:1:-1"}, {"DIST_STEPS", "50"}});
   const auto ended = wait_all(workers);
   for (const Ended& one : ended) CHECK(one.code == 0);
   const std::string needle = "is slow: its steps take ";
