@@ -18,6 +18,14 @@ void refuse_cuda(const Arguments& arguments) {
               "this build trains on CPUs only; expected cpu, cpu:N or auto");
 }
 
+// Of the run that --dry-run looks at. Without the devices at hand, cuda:64 means 64 of them there.
+int pretended_ranks(const Arguments& arguments) {
+  const dist::Devices devices = dist::parse_devices(arguments.devices);
+  const bool number = devices.kind == dist::Devices::Kind::cuda && devices.indices.size() == 1;
+  const int here = number ? std::max(devices.indices.front(), 1) : devices.count;
+  return here * std::max(arguments.nnodes, 1);
+}
+
 // Ranks that start from different files would train different models together.
 void check_ranks(dist::Group& group, const Recipe& recipe) {
   dist::check_agreement(group, {{"version", BV_VERSION},
@@ -74,8 +82,8 @@ Exit train_command(const Arguments& arguments) {
         Exit::usage, "bvtrain",
         "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
   }
-  refuse_cuda(arguments);
   const bool trains = arguments.dry_run == DryRun::no && !arguments.explain;
+  if (trains) refuse_cuda(arguments);
   Workdir workdir(arguments.workdir);
   if (trains && !arguments.workdir.empty()) workdir.check_writable();
 
@@ -85,7 +93,7 @@ Exit train_command(const Arguments& arguments) {
   if (arguments.dry_run != DryRun::no) {
     const std::string summary =
         dry_run(config, arguments.synthetic, arguments.dry_run == DryRun::full,
-                arguments.workdir.empty() ? nullptr : &workdir);
+                arguments.workdir.empty() ? nullptr : &workdir, pretended_ranks(arguments));
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     std::fputs(summary.c_str(), stdout);
     return Exit::ok;

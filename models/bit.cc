@@ -43,8 +43,9 @@ class Bit : public Model {
       const int64_t nmid = shape.width << i;
       std::vector<Unit> units;
       for (int64_t j = 0; j < shape.blocks[i]; ++j) {
-        units.push_back(add_unit(fmt::format("block{}/unit{}/", i + 1, j + 1), channels, nmid,
-                                 /*stride=*/i > 0 && j == 0 ? 2 : 1));
+        units_.push_back(fmt::format("block{}/unit{}/", i + 1, j + 1));
+        units.push_back(
+            add_unit(units_.back(), channels, nmid, /*stride=*/i > 0 && j == 0 ? 2 : 1));
         channels = 4 * nmid;
       }
       stages_.push_back(std::move(units));
@@ -56,14 +57,20 @@ class Bit : public Model {
     at::Tensor x = at::relu(gn_root_(root_(image.permute({0, 3, 1, 2}), pass)));
     x = max_pool_same(x).to(at::kFloat);
     pass.keep("stem", channels_last_view(x));
+    int unit_number = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
-      for (const Unit& unit : stages_[i]) x = unit(x, pass);
+      for (const Unit& unit : stages_[i]) {
+        pass.enter(unit_number, x);
+        x = unit(x, pass);
+        pass.leave(unit_number++, x);
+      }
       if (pass.features) {
         pass.keep(fmt::format("stage{}", i + 1).c_str(), channels_last_view(x));
       }
     }
     return resnet_head(x, head_, pass);
   }
+  std::vector<std::string> units() const override { return units_; }
 
  private:
   StdConv add_conv(const std::string& name, int64_t size, int64_t in, int64_t out, int64_t stride) {
@@ -93,6 +100,7 @@ class Bit : public Model {
   StdConv root_;
   GroupNorm gn_root_;
   std::vector<std::vector<Unit>> stages_;
+  std::vector<std::string> units_;
   Dense head_;
 };
 

@@ -53,8 +53,9 @@ class BitPaper : public Model {
       const int64_t nmid = shape.width << i;
       std::vector<Unit> units;
       for (int64_t j = 0; j < shape.blocks[i]; ++j) {
-        units.push_back(add_unit(fmt::format("block{}/unit{:02}/", i + 1, j + 1), channels, nmid,
-                                 /*stride=*/i > 0 && j == 0 ? 2 : 1));
+        units_.push_back(fmt::format("block{}/unit{:02}/", i + 1, j + 1));
+        units.push_back(
+            add_unit(units_.back(), channels, nmid, /*stride=*/i > 0 && j == 0 ? 2 : 1));
         channels = 4 * nmid;
       }
       stages_.push_back(std::move(units));
@@ -71,9 +72,12 @@ class BitPaper : public Model {
     at::Tensor x = root_(image.permute({0, 3, 1, 2}), pass);
     x = at::max_pool2d(x, {3, 3}, {2, 2}, /*padding=*/{1, 1}).to(at::kFloat);
     pass.keep("stem", channels_last_view(x));
+    int unit_number = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
       for (size_t j = 0; j < stages_[i].size(); ++j) {
+        pass.enter(unit_number, x);
         x = stages_[i][j](x, pass);
+        pass.leave(unit_number++, x);
         if (pass.features) {
           pass.keep(fmt::format("stage{}/unit{:02}", i + 1, j + 1).c_str(), channels_last_view(x));
         }
@@ -83,6 +87,7 @@ class BitPaper : public Model {
     pass.keep("norm_pre_head", channels_last_view(x));
     return resnet_head(at::relu(x), head_, pass);
   }
+  std::vector<std::string> units() const override { return units_; }
 
  private:
   StdConv add_conv(const std::string& name, int64_t size, int64_t in, int64_t out, int64_t stride) {
@@ -111,6 +116,7 @@ class BitPaper : public Model {
 
   StdConv root_;
   std::vector<std::vector<Unit>> stages_;
+  std::vector<std::string> units_;
   PaperNorm norm_;
   Dense head_;
 };

@@ -78,6 +78,7 @@ class FlexiVit : public Model, public Refits {
  public:
   FlexiVit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  std::vector<std::string> units() const override { return encoder_.units(); }
   at::Tensor refit(const std::string& name, const at::Tensor& value) const override;
 
  private:

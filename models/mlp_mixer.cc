@@ -106,11 +106,13 @@ class MlpMixer : public Model {
     pass.keep("input_tokens", x);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
+      pass.enter(static_cast<int>(i), x);
       at::Tensor y = block.norm0(x).transpose(1, 2);  // (n, D, N)
       y = block.tokens(y, /*dropout_rate=*/0, pass).transpose(1, 2);
       x = x + stochastic_depth(y, block.drop, pass);
       y = block.channels(block.norm1(x), /*dropout_rate=*/0, pass);
       x = x + stochastic_depth(y, block.drop, pass);
+      pass.leave(static_cast<int>(i), x);
       if (pass.features) pass.keep(fmt::format("block_{}", i).c_str(), x);
     }
     x = norm_(x).mean(1);
@@ -119,6 +121,12 @@ class MlpMixer : public Model {
     x = head_.head(x, pass);
     pass.keep("logits", x);
     return x;
+  }
+
+  std::vector<std::string> units() const override {
+    std::vector<std::string> all;
+    for (int64_t i = 0; i < shape_.num_blocks; ++i) all.push_back(fmt::format("MixerBlock_{}/", i));
+    return all;
   }
 
  private:

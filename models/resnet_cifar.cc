@@ -87,10 +87,12 @@ class ResnetCifar : public Model {
     at::Tensor x = prep_(image.permute({0, 3, 1, 2}), /*pool=*/false, pass);
     pass.keep("prep", x);
     for (size_t i = 0; i < stages_.size(); ++i) {
+      pass.enter(static_cast<int>(i), x);
       x = stages_[i].enter(x, /*pool=*/true, pass);
       for (const auto& [first, second] : stages_[i].blocks) {
         x = x + second(first(x, false, pass), false, pass);
       }
+      pass.leave(static_cast<int>(i), x);
       if (pass.features) pass.keep(fmt::format("stage{}", i + 1).c_str(), x);
     }
     x = at::amax(x, {2, 3}).to(at::kFloat);
@@ -99,6 +101,12 @@ class ResnetCifar : public Model {
     x = head_.head(x, pass) * logit_scale_;
     pass.keep("logits", x);
     return x;
+  }
+
+  std::vector<std::string> units() const override {
+    std::vector<std::string> all;
+    for (size_t i = 0; i < stages_.size(); ++i) all.push_back(fmt::format("stage{}/", i + 1));
+    return all;
   }
 
  private:

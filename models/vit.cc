@@ -62,6 +62,7 @@ class Vit : public Model {
  public:
   Vit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  std::vector<std::string> units() const override { return encoder_.units(); }
 
  private:
   at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)

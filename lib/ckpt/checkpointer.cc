@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <future>
 #include <map>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "lib/ckpt/crash_point.h"
@@ -29,13 +31,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kShard = "state-00000-of-00001.safetensors";
 constexpr const char* kTmp = ".tmp";
 constexpr const char* kTrash = ".trash-";
 constexpr const char* kLast = "LAST";
 constexpr int kAlwaysKept = 2;
 
 std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
+std::string shard_name(const Writers& writers) {
+  return fmt::format("state-{:05}-of-{:05}.safetensors", writers.rank, writers.ranks);
+}
+std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
 
 // .trash-step-5 beside step-5.
 std::string trash_of(const std::string& folder) {
@@ -49,14 +54,56 @@ void delete_folder(const std::string& path) {
   if (error) log::warn("[ckpt] {}: cannot delete: {}", path, error.message());
 }
 
-void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep) {
-  make_folders(folder);
-  FileWriter shard(folder + "/" + kShard);
-  write_safetensors(shard, snapshot.tensors);
+// What this rank has of the state.
+Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
+                           const Writers& writers) {
+  NamedTensors all = snapshot.tensors;
+  for (const auto& [name, tensor] : snapshot.pieced) {
+    for (const Piece& piece : tensor.pieces) all[piece_name(name, piece.first)] = piece.values;
+  }
+  const std::string name = shard_name(writers);
+  FileWriter shard(folder + "/" + name);
+  write_safetensors(shard, all);
   shard.finish();
   crash_point("ckpt.shard_written");
-  Manifest manifest{snapshot.step, keep, {}, snapshot.meta};
-  manifest.files.push_back({kShard, shard.bytes(), shard.checksums()});
+  if (writers.rank > 0) crash_point("ckpt.part_written");
+  return {name, shard.bytes(), shard.checksums()};
+}
+
+// Waits for what another rank says of its shard.
+Manifest::File await_part(const std::string& folder, int rank, double patience) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
+  const std::string name = part_name(rank);
+  while (!file_exists(folder + "/" + name)) {
+    if (std::chrono::steady_clock::now() > end) {
+      throw Error(
+          Exit::storage, folder,
+          fmt::format("rank {} has not written its part of the checkpoint within {:g} s (do "
+                      "all ranks see the same workdir?)",
+                      rank, patience));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const Manifest part = read_manifest(folder, name);
+  if (part.files.size() != 1) throw Error::line(Exit::storage, name + ": is not of one file");
+  fs::remove(folder + "/" + name);
+  return part.files[0];
+}
+
+void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep,
+                  const Writers& writers) {
+  make_folders(folder);
+  Manifest manifest{snapshot.step, keep, {write_shard(folder, snapshot, writers)}, snapshot.meta};
+  if (writers.rank > 0) {
+    manifest.meta = nlohmann::json::object();
+    write_file_atomically(folder + "/" + part_name(writers.rank), manifest.text());
+    return;
+  }
+  for (int r = 1; r < writers.ranks; ++r)
+    manifest.files.push_back(await_part(folder, r, writers.patience));
+  manifest.ranks = writers.ranks;
+  for (const auto& [name, tensor] : snapshot.pieced)
+    manifest.pieced[name] = {tensor.shape, tensor.strides};
   FileWriter text(folder + "/" + kManifestName);
   text.write(manifest.text());
   text.finish();
@@ -71,21 +118,56 @@ Manifest verify(const std::string& folder) {
   return manifest;
 }
 
-Restored read_checkpoint(const std::string& folder) {
-  Manifest manifest = verify(folder);
-  Restored restored{manifest.step, folder, {}, std::move(manifest.meta)};
-  for (const Manifest::File& file : manifest.files) {
-    restored.tensors.merge(read_safetensors(folder + "/" + file.name));
+// Brings a tensor's pieces into order. They must cover it, once, and be of one type.
+void check_pieces(const std::string& name, PiecedTensor& tensor) {
+  auto& pieces = tensor.pieces;
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.first < b.first; });
+  int64_t end = 0;
+  bool good = !pieces.empty();
+  for (const Piece& piece : pieces) {
+    good = good && piece.values.dim() == 1 && piece.first == end &&
+           piece.values.scalar_type() == pieces[0].values.scalar_type();
+    end = piece.first + piece.values.numel();
   }
+  if (!good || end != tensor.numel()) {
+    throw Error::line(Exit::usage, fmt::format("the pieces of '{}' do not make a whole", name));
+  }
+  tensor.type = pieces[0].values.scalar_type();
+}
+
+Restored read_files(const std::string& folder, Manifest manifest) {
+  Restored restored{manifest.step, folder, {}, std::move(manifest.meta)};
+  for (auto& [name, layout] : manifest.pieced)
+    restored.pieced[name] = {std::move(layout.shape), std::move(layout.strides)};
+  for (const Manifest::File& file : manifest.files) {
+    for (auto& [name, tensor] : read_safetensors(folder + "/" + file.name)) {
+      const auto [whole, first] = parse_piece_name(name);
+      const auto pieced = restored.pieced.find(whole);
+      if (pieced == restored.pieced.end())
+        restored.tensors.emplace(name, std::move(tensor));
+      else
+        pieced->second.pieces.push_back({first, std::move(tensor)});
+    }
+  }
+  for (auto& [name, tensor] : restored.pieced) check_pieces(name, tensor);
   return restored;
 }
 
-std::optional<Restored> latest_in(const std::string& root) {
+Restored read_checkpoint(const std::string& folder, Pieces pieces) {
+  Restored restored = read_files(folder, verify(folder));
+  if (pieces == Pieces::apart) return restored;
+  for (const auto& [name, tensor] : restored.pieced) restored.tensors[name] = assemble(tensor);
+  restored.pieced.clear();
+  return restored;
+}
+
+std::optional<Restored> latest_in(const std::string& root, Pieces pieces) {
   const std::vector<int64_t> steps = Workdir::steps_in(root);
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
-      Restored restored = read_checkpoint(root + "/" + step_name(*step));
+      Restored restored = read_checkpoint(root + "/" + step_name(*step), pieces);
       if (restored.step == *step) return restored;
       throw Error::line(Exit::usage, fmt::format("manifest.json is of step {}", restored.step));
     } catch (const Error& error) {
@@ -128,6 +210,7 @@ void move_folder(const std::string& from, const std::string& to) {
 
 struct Checkpointer::Impl {
   std::string dir, root;
+  Writers writers;
   std::atomic<int64_t> committed = -1;
   std::future<void> saving;
   // The rest belongs to the thread that saves.
@@ -143,10 +226,12 @@ struct Checkpointer::Impl {
 };
 
 void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
-  if (!started) start();
-  const std::string folder = root + "/" + step_name(snapshot.step), temporary = folder + kTmp;
+  if (!started && writers.rank == 0) start();
+  const std::string folder = root + "/" + step_name(snapshot.step);
+  const std::string temporary = folder + (writers.ranks > 1 ? "." + writers.id : "") + kTmp;
+  if (writers.rank > 0) return write_folder(temporary, snapshot, keep, writers);
   try {
-    write_folder(temporary, snapshot, keep);
+    write_folder(temporary, snapshot, keep, writers);
     move_folder(temporary, folder);
   } catch (...) {
     delete_folder(temporary);  // a full disk needs the room
@@ -173,6 +258,8 @@ void Checkpointer::Impl::start() {
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
+    // Other ranks may have begun to write already.
+    if (writers.ranks > 1 && name.ends_with("." + writers.id + kTmp)) continue;
     if ((name.starts_with("step-") && name.ends_with(kTmp)) || name.starts_with(kTrash) ||
         name.starts_with(std::string(kLast) + kTmp)) {
       leftovers.push_back(it->path().string());
@@ -225,7 +312,10 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
   return keep_steps[step] = keep;
 }
 
-Checkpointer::Checkpointer(const Workdir& workdir) : impl_(std::make_unique<Impl>()) {
+Checkpointer::Checkpointer(const Workdir& workdir, Writers writers)
+    : impl_(std::make_unique<Impl>()) {
+  check(writers.ranks == 1 || !writers.id.empty(), "writers without an id");
+  impl_->writers = std::move(writers);
   impl_->dir = workdir.dir();
   impl_->root = workdir.ckpt_root();
 }
@@ -244,6 +334,7 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
     check(tensor.defined() && tensor.is_cpu(), "tensor '{}' of a checkpoint is not on the CPU",
           name);
   }
+  check(impl_->writers.ranks > 1 || snapshot.pieced.empty(), "pieces of one writer");
   wait();
   impl_->saving = std::async(std::launch::async,
                              [impl = impl_.get(), snapshot = std::move(snapshot), keep]() mutable {
@@ -260,11 +351,19 @@ void Checkpointer::wait() {
 
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
-std::optional<Restored> Checkpointer::latest(const Workdir& workdir) {
-  return latest_in(workdir.ckpt_root());
+std::optional<Restored> Checkpointer::latest(const Workdir& workdir, Pieces pieces) {
+  return latest_in(workdir.ckpt_root(), pieces);
 }
 
-Restored Checkpointer::load(const std::string& path) {
+Restored Checkpointer::reopen(const std::string& folder) {
+  try {
+    return read_files(folder, read_manifest(folder));
+  } catch (const Error& fault) {
+    throw Error(Exit::usage, folder, fault.what());
+  }
+}
+
+Restored Checkpointer::load(const std::string& path, Pieces pieces) {
   refuse_remote_path(path);
   std::error_code error;
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
@@ -274,13 +373,13 @@ Restored Checkpointer::load(const std::string& path) {
   }
   if (file_exists(path + "/" + kManifestName)) {
     try {
-      return read_checkpoint(path);
+      return read_checkpoint(path, pieces);
     } catch (const Error& fault) {
       throw Error(Exit::usage, path, fault.what());
     }
   }
   const std::string inner = path + "/ckpt";
-  if (auto restored = latest_in(fs::is_directory(inner, error) ? inner : path)) {
+  if (auto restored = latest_in(fs::is_directory(inner, error) ? inner : path, pieces)) {
     return std::move(*restored);
   }
   throw Error(Exit::usage, path,

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/pieces.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
@@ -22,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 1, kPiecedFormat = 2;
 constexpr size_t kMaxManifestBytes = size_t{1} << 30;
 constexpr size_t kHexDigits = 16;
 constexpr int64_t kChunksPerTask = 16;
@@ -44,12 +45,12 @@ uint64_t from_hex(const std::string& text) {
   return value;
 }
 
-void check_self(std::string_view text) {
+void check_self(std::string_view text, std::string_view name) {
   const size_t tail = kSelfBegin.size() + kHexDigits + kSelfEnd.size();
-  if (text.size() < tail) throw broken(kManifestName, "is cut off");
+  if (text.size() < tail) throw broken(name, "is cut off");
   const std::string_view body = text.substr(0, text.size() - tail);
   if (text.substr(body.size()) != fmt::format("{}{}{}", kSelfBegin, hex(hash64(body)), kSelfEnd)) {
-    throw broken(kManifestName, "its own checksum differs");
+    throw broken(name, "its own checksum differs");
   }
 }
 
@@ -74,6 +75,20 @@ Manifest::File parse_file(const json& entry) {
   return file;
 }
 
+std::map<std::string, Manifest::Layout> parse_layouts(const json& all) {
+  std::map<std::string, Manifest::Layout> layouts;
+  for (auto entry = all.begin(); entry != all.end(); ++entry) {
+    Manifest::Layout layout{entry.value().at(0).get<std::vector<int64_t>>(),
+                            entry.value().at(1).get<std::vector<int64_t>>()};
+    if (!dense_strides(layout.shape, layout.strides)) {
+      throw broken(kManifestName,
+                   fmt::format("'{}' has strides that do not fit its shape", entry.key()));
+    }
+    layouts.emplace(entry.key(), std::move(layout));
+  }
+  return layouts;
+}
+
 }  // namespace
 
 std::string Manifest::text() const {
@@ -90,37 +105,43 @@ std::string Manifest::text() const {
   const auto dump = [](const json& value, int indent) {
     return value.dump(indent, ' ', false, json::error_handler_t::replace);
   };
+  json layouts = json::object();
+  for (const auto& [name, layout] : pieced) layouts[name] = {layout.shape, layout.strides};
   const std::string config = meta.contains("config") ? dump(meta["config"], -1) : "";
-  std::string text = dump({{"format", kFormat},
-                           {"step", step},
-                           {"world_size", 1},
-                           {"keep", keep},
-                           {"config_hash", hex(hash64(config))},
-                           {"files", std::move(entries)},
-                           {"meta", meta}},
-                          1);
+  json root = {{"format", pieced.empty() ? kFormat : kPiecedFormat},
+               {"step", step},
+               {"world_size", ranks},
+               {"keep", keep},
+               {"config_hash", hex(hash64(config))},
+               {"files", std::move(entries)},
+               {"meta", meta}};
+  if (!pieced.empty()) root["pieced"] = std::move(layouts);
+  std::string text = dump(root, 1);
   text.resize(text.size() - 2);  // "\n}", which comes again after the checksum
   return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
 }
 
-Manifest read_manifest(const std::string& folder) {
+Manifest read_manifest(const std::string& folder, const std::string& name) {
   std::string text;
   try {
-    text = read_file(folder + "/" + kManifestName, kMaxManifestBytes);
+    text = read_file(folder + "/" + name, kMaxManifestBytes);
   } catch (const Error&) {
-    throw broken(kManifestName, "is missing or unreadable");
+    throw broken(name, "is missing or unreadable");
   }
-  check_self(text);
+  check_self(text, name);
   try {
     const json root = json::parse(text);
-    if (const auto format = root.at("format").get<int64_t>(); format != kFormat) {
+    const auto format = root.at("format").get<int64_t>();
+    if (format != kFormat && format != kPiecedFormat) {
       throw broken(kManifestName, fmt::format("format {} is unknown to this version", format));
     }
     Manifest manifest;
     manifest.step = root.at("step").get<int64_t>();
     manifest.keep = root.at("keep").get<bool>();
     manifest.meta = root.at("meta");
+    manifest.ranks = root.at("world_size").get<int>();
     for (const json& entry : root.at("files")) manifest.files.push_back(parse_file(entry));
+    if (format == kPiecedFormat) manifest.pieced = parse_layouts(root.at("pieced"));
     return manifest;
   } catch (const json::exception& error) {
     throw broken(kManifestName, error.what());

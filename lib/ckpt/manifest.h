@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +20,12 @@ struct Manifest {
   bool keep = false;  // never pruned
   std::vector<File> files;
   nlohmann::json meta;
+  int ranks = 1;  // that wrote the files
+  // Tensors that lie in the files in pieces (lib/ckpt/pieces.h): their shapes and strides.
+  struct Layout {
+    std::vector<int64_t> shape, strides;
+  };
+  std::map<std::string, Layout> pieced = {};
 
   // The last line of the text is its own checksum, so that any changed byte of it is noticed.
   std::string text() const;
@@ -27,8 +34,8 @@ struct Manifest {
 inline constexpr const char* kManifestName = "manifest.json";
 
 // Both throw Error(Exit::usage) whose text is only what is wrong: "manifest.json: its checksum
-// differs", "state.safetensors: has 10 bytes, the manifest says 20".
-Manifest read_manifest(const std::string& folder);
+// differs", "state.safetensors: has 10 bytes, the manifest says 20". `name`: of the file.
+Manifest read_manifest(const std::string& folder, const std::string& name = kManifestName);
 void verify_file(const std::string& folder, const Manifest::File& file);
 
 }  // namespace bv

@@ -35,8 +35,8 @@ class Group {
   struct Impl;
 
   static std::shared_ptr<Group> alone();
-  // Rank 0 of `size` ranks that are not there, for --dry-run: it has a rank and a size, and must not
-  // be asked for a collective.
+  // Rank 0 of `size` ranks that are not there, for --dry-run: it has a rank and a size, and must
+  // not be asked for a collective.
   static std::shared_ptr<Group> pretend(int size);
   // Waits for all ranks. One group a process. Throws Error(Exit::usage) for an address that can't
   // be bound or resolved, Error(Exit::peer) where no store answers in time.

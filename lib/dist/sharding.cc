@@ -62,20 +62,19 @@ void read_mesh(const Config& config, int ranks) {
   }
   if (!data) {
     config.problem(kMesh, "has no axis 'data'");
-  } else if (!rest && product != ranks) {
-    config.problem(kMesh, fmt::format("its sizes multiply to {}, but there {}; [[\"data\", -1]] "
-                                      "takes all there are",
-                                      product,
-                                      ranks == 1 ? "is 1 process"
-                                                 : fmt::format("are {} processes", ranks)));
+  } else if (!rest && ranks > 1 && product != ranks) {  // one process takes any mesh
+    config.problem(kMesh, fmt::format("its sizes multiply to {}, but there are {} processes; "
+                                      "[[\"data\", -1]] takes all there are",
+                                      product, ranks));
   }
 }
 
 void read_activation_rules(const Config& config) {
   if (!config.has(kRules)) return config.mark_read(kRules);
   if (string_pairs(config, kRules) != std::vector<Pair>{{"act_batch", kAxis}}) {
-    config.problem(kRules, "only [[\"act_batch\", \"data\"]] is there: a batch is cut over the "
-                           "processes, activations are not cut otherwise");
+    config.problem(kRules,
+                   "only [[\"act_batch\", \"data\"]] is there: a batch is cut over the "
+                   "processes, activations are not cut otherwise");
   }
 }
 
@@ -92,8 +91,8 @@ Sharding::Sharding(const Config& config, int ranks) {
 void Sharding::read_strategy(const Config& config) {
   if (!config.has(kStrategy)) return config.mark_read(kStrategy);
   if (!config.is_list(kStrategy)) {
-    return read_word(config, config.word(kStrategy, "replicate",
-                                         {"replicate", "zero1", "zero2", "fsdp"}));
+    return read_word(config,
+                     config.word(kStrategy, "replicate", {"replicate", "zero1", "zero2", "fsdp"}));
   }
   const std::vector<Pair> pairs = string_pairs(config, kStrategy);
   if (pairs.empty())
@@ -119,9 +118,10 @@ void Sharding::read_rule(const Config& config, const std::string& pattern,
   for (const Call& call : calls) {
     if (rule.fsdp) refuse(fmt::format("{} after fsdp: it is sharded already", call.name));
     if (call.name == "shard_dim" || call.name == "logical_partitioning") {
-      refuse(fmt::format("{} is not there: state is cut by ranges of flat buffers, whatever the "
-                         "dimensions; use fsdp(axis=\"data\")",
-                         call.name));
+      refuse(
+          fmt::format("{} is not there: state is cut by ranges of flat buffers, whatever the "
+                      "dimensions; use fsdp(axis=\"data\")",
+                      call.name));
     }
     if (call.name == "fsdp") {
       const auto axes = call.args.is_list("axis")
@@ -159,9 +159,9 @@ Keep Sharding::keep(const std::string& parameter, int64_t bytes,
   }
   if (unlike.empty()) return own ? Keep::fsdp : Keep::replicated;
   if (own) {
-    throw Error::line(Exit::usage,
-                      fmt::format("{} is sharded, so {} must be too: a rank updates what it has",
-                                  name, unlike));
+    throw Error::line(
+        Exit::usage,
+        fmt::format("{} is sharded, so {} must be too: a rank updates what it has", name, unlike));
   }
   if (!like.empty()) {
     throw Error::line(Exit::usage, fmt::format("{} is sharded but {} is not; an optimizer's state "

@@ -18,7 +18,7 @@ enum class Keep { replicated, zero1, zero2, fsdp };
 class Sharding {
  public:
   Sharding() = default;  // everything is replicated
-  // Records problems with the config. `ranks` must be the product of the mesh's sizes.
+  // Records problems with the config. The mesh's sizes must multiply to `ranks`, unless that is 1.
   Sharding(const Config& config, int ranks);
 
   // For the parameter "head/kernel" of so many bytes, whose optimizer keeps the state

@@ -48,6 +48,7 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
           pass.features = &features;
           pass.wanted = &layers;
         }
+        const UnitScope scope(model, pass);
         Outputs outputs = task.predict(pred, model, batch, pass);
         for (const std::string& layer : layers) {
           if (outputs.contains(layer)) continue;

@@ -2,10 +2,12 @@
 #include "lib/model/model.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lib/util/error.h"
@@ -15,6 +17,7 @@ namespace bv {
 namespace {
 
 thread_local int meta_depth = 0;
+constexpr const char* kHeadBias = "head/bias";
 
 }  // namespace
 
@@ -28,12 +31,12 @@ at::Tensor Layer::add_parameter(const std::string& name, std::vector<int64_t> sh
   } else {
     check(physical.size() == shape.size(), "parameter {}: {} dimensions, {} in the physical order",
           name, shape.size(), physical.size());
-    std::vector<int64_t> sizes, logical(shape.size());
-    for (size_t i = 0; i < physical.size(); ++i) {
-      sizes.push_back(shape.at(physical[i]));
-      logical.at(physical[i]) = static_cast<int64_t>(i);
-    }
-    tensor = at::empty(sizes, options).permute(logical);
+    // Not by permute(): a view keeps its base, and with it this memory once it has moved elsewhere.
+    std::vector<int64_t> strides(shape.size());
+    int64_t stride = 1;
+    for (size_t i = physical.size(); i-- > 0; stride *= shape.at(physical[i]))
+      strides.at(physical[i]) = stride;
+    tensor = at::empty_strided(shape, strides, options);
   }
   for (const Parameter& other : parameters_) check(other.name != name, "two parameters {}", name);
   tensor.set_requires_grad(true);
@@ -54,24 +57,31 @@ Layer::Named named_parameters(const Model& model) {
 
 Layer::Named named_buffers(const Model& model) { return model.buffers(); }
 
-void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias) {
-  const c10::AutoGradMode no_grad(false);
-  bool head_found = false;
-  for (const auto& parameter : model.parameters()) {
-    const bool is_head_bias = parameter.name == "head/bias";
-    head_found = head_found || is_head_bias;
-    at::Tensor value = parameter.value;
-    if (value.is_meta()) continue;
-    if (is_head_bias && head_bias) {
-      value.fill_(*head_bias);
-    } else {
-      parameter.init(value, hash64(fmt::format("{}/{}", seed, parameter.name)));
-    }
-  }
+std::function<void(size_t)> parameter_init(const Model& model, uint64_t seed,
+                                           std::optional<double> head_bias) {
+  const auto& all = model.parameters();
+  const bool head_found =
+      std::any_of(all.begin(), all.end(),
+                  [](const Layer::Parameter& parameter) { return parameter.name == kHeadBias; });
   if (head_bias && !head_found) {
     throw Error(Exit::usage, "",
                 "init_head_bias is given, but the model has no parameter 'head/bias'");
   }
+  return [&all, seed, head_bias](size_t i) {
+    const Layer::Parameter& parameter = all.at(i);
+    at::Tensor value = parameter.value;
+    if (value.is_meta()) return;
+    const c10::AutoGradMode no_grad(false);
+    if (head_bias && parameter.name == kHeadBias)
+      value.fill_(*head_bias);
+    else
+      parameter.init(value, hash64(fmt::format("{}/{}", seed, parameter.name)));
+  };
+}
+
+void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias) {
+  const auto init = parameter_init(model, seed, head_bias);
+  for (size_t i = 0; i < model.parameters().size(); ++i) init(i);
 }
 
 MetaDevice::MetaDevice() { ++meta_depth; }

@@ -34,6 +34,18 @@ using Features = std::map<std::string, at::Tensor>;
 // Where matmuls and convolutions compute; everything else is float32.
 enum class Precision { float32, bf16 };
 
+// Told where a pass is, by models whose parameters need not all be in memory at a time (they are
+// shared out over ranks: lib/train/units.h).
+class UnitHooks {
+ public:
+  virtual ~UnitHooks() = default;
+  virtual void begin() = 0;  // before a forward pass
+  virtual void end() = 0;    // behind it, and behind its backward
+  // x goes into unit `unit` of Model::units() next; y came out of it.
+  virtual void enter(int unit, const at::Tensor& x) = 0;
+  virtual void leave(int unit, const at::Tensor& y) = 0;
+};
+
 // One call of forward(): what varies from call to call.
 struct Pass {
   bool train = false;
@@ -49,12 +61,19 @@ struct Pass {
   // whole batch. Batch statistics are those of the whole.
   int64_t first_example = 0;
   dist::Group* group = nullptr;  // null: this process has the whole batch
+  UnitHooks* units = nullptr;    // set by UnitScope
   // Multiply-accumulates of dense, conv and attention layers are added here where set.
   double* macs = nullptr;
 
   bool wants(std::string_view name) const {
     return features &&
            (!wanted || std::find(wanted->begin(), wanted->end(), name) != wanted->end());
+  }
+  void enter(int unit, const at::Tensor& x) const {
+    if (units) units->enter(unit, x);
+  }
+  void leave(int unit, const at::Tensor& y) const {
+    if (units) units->leave(unit, y);
   }
   void keep(const char* name, const at::Tensor& value) {
     if (wants(name)) (*features)[name] = value;
@@ -103,6 +122,28 @@ class Model : public Layer {
 
   // image: (n, height, width, channels) float32. Returns logits (n, num_classes) float32.
   virtual at::Tensor forward(const at::Tensor& image, Pass& pass) = 0;
+
+  // Parts that forward() goes through one after the other, between pass.enter() and pass.leave():
+  // what the names of their parameters begin with ("MixerBlock_0/"), in the order of forward(). No
+  // other part uses these parameters.
+  virtual std::vector<std::string> units() const { return {}; }
+  UnitHooks* hooks = nullptr;  // of the run that has shared its parameters out; null: all are there
+};
+
+// A forward pass of `model`, with its backward where there is one, lies within this.
+class UnitScope {
+ public:
+  UnitScope(const Model& model, Pass& pass) : hooks_(model.hooks) {
+    pass.units = hooks_;
+    if (hooks_) hooks_->begin();
+  }
+  ~UnitScope() {
+    if (hooks_) hooks_->end();
+  }
+  UnitScope(const UnitScope&) = delete;
+
+ private:
+  UnitHooks* hooks_;
 };
 
 // All parameters, and all buffers, in registration order.
@@ -111,6 +152,9 @@ Layer::Named named_buffers(const Model& model);
 // Draws every parameter from (seed, its name): the same whatever the device, order or world size.
 // head_bias: config `init_head_bias`, fills "head/bias".
 void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias);
+// The same, one parameter at a time: the result fills the i-th. `model` must outlive it.
+std::function<void(size_t)> parameter_init(const Model& model, uint64_t seed,
+                                           std::optional<double> head_bias);
 // Models are built under this guard with device meta when only shapes are wanted (--dry-run).
 class MetaDevice {
  public:

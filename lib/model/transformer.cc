@@ -144,10 +144,19 @@ at::Tensor Encoder::operator()(at::Tensor x, Pass& pass) const {
       options_.scan ? unstack(blocks_[0], depth_) : blocks_;
   const bool again = options_.remat && pass.train;
   for (size_t i = 0; i < blocks.size(); ++i) {
+    if (!options_.scan) pass.enter(static_cast<int>(i), x);
     x = (again ? remat_block : run_block)(blocks[i], i, x, options_.dropout, pass);
+    if (!options_.scan) pass.leave(static_cast<int>(i), x);
   }
   if (!options_.scan) pass.keep("encoder/pre_ln", x);
   return norm_(x);
+}
+
+std::vector<std::string> Encoder::units() const {
+  std::vector<std::string> all;
+  for (int64_t i = 0; i < depth_ && !options_.scan; ++i)
+    all.push_back(fmt::format("Transformer/encoderblock_{}/", i));
+  return all;
 }
 
 MapHead MapHead::add(Layer& owner, const TransformerShape& shape) {

@@ -45,8 +45,11 @@ struct EncoderOptions {
 class Encoder {
  public:
   static Encoder add(Layer& owner, const TransformerShape& shape, EncoderOptions options);
-  // (n, tokens, D) to the same; in the type of x but for the last norm's float32.
+  // (n, tokens, D) to the same; in the type of x but for the last norm's float32. Block i is unit i
+  // of the model's.
   at::Tensor operator()(at::Tensor x, Pass& pass) const;
+  // Of Model::units(). None with scan: the stacked parameters are there as a whole.
+  std::vector<std::string> units() const;
 
  private:
   EncoderOptions options_;

@@ -18,9 +18,8 @@ struct AdamRule {
   float correct1, correct1_next;  // 1 - b1^k, 1 - b1^(k+1)
   float correct2, eps, eps_root;
   float weight_decay, factor;
-  const float* params;
 
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
+  [[gnu::always_inline]] void block(const Block& x, const float* p, Block& u, int64_t at) const {
     Mu* m = mu + at;
     float* v = nu + at;
     alignas(64) Block first, second;
@@ -41,7 +40,7 @@ struct AdamRule {
       u[i] = moment / (__builtin_sqrtf(second[i] / correct2 + eps_root) + eps);
     }
     if (factor == 1 && weight_decay == 0) return;
-    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * (u[i] + weight_decay * params[at + i]);
+    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * (u[i] + weight_decay * p[i]);
   }
 };
 
@@ -102,8 +101,7 @@ UpdateSums Adam::run(const FlatParams& params, std::span<const UpdateRange> rang
       .eps = static_cast<float>(eps_),
       .eps_root = static_cast<float>(eps_root_),
       .weight_decay = weight_decay_,
-      .factor = factor_,
-      .params = params.data().const_data_ptr<float>()};
+      .factor = factor_};
   return fused_update(rule, params, ranges, scalars, ema);
 }
 

@@ -1,26 +1,12 @@
 #include "lib/train/buckets.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
-#include <functional>
 #include <vector>
 
+#include "lib/train/hook.h"
+
 namespace bv {
-namespace {
-
-class Hook : public torch::autograd::PostAccumulateGradHook {
- public:
-  explicit Hook(std::function<void()> call) : call_(std::move(call)) {}
-  void operator()(const at::Tensor&) override { call_(); }
-
- private:
-  std::function<void()> call_;
-};
-
-}  // namespace
-
 struct GradientBuckets::Impl {
   Impl(const FlatParams& params, dist::Group& group) : params(params), group(group) {}
 
@@ -40,6 +26,7 @@ struct GradientBuckets::Impl {
   const FlatParams& params;
   dist::Group& group;
   std::vector<Bucket> buckets;
+  std::vector<at::Tensor> hooked;
 };
 
 GradientBuckets::GradientBuckets(const FlatParams& params, dist::Group& group, int64_t bytes) {
@@ -47,34 +34,31 @@ GradientBuckets::GradientBuckets(const FlatParams& params, dist::Group& group, i
   impl_ = std::make_unique<Impl>(params, group);
   const int64_t least = std::max<int64_t>(bytes / static_cast<int64_t>(sizeof(float)), 1);
   std::vector<size_t> bucket_of;
-  for (const FlatParams::Entry& entry : params.entries()) {
-    if (entry.group == kFrozen) break;  // frozen ones come last and have no gradient
+  const auto places = params.stretches(FlatParams::Space::grads);
+  for (const FlatParams::Stretch& place : places) {
+    if (!place.whole) break;  // whole ones come first
     auto& buckets = impl_->buckets;
-    if (buckets.empty() || entry.offset - buckets.back().begin >= least) {
-      if (!buckets.empty()) buckets.back().end = entry.offset;
-      buckets.push_back(
-          {.begin = entry.offset, .name = fmt::format("gradients {}", buckets.size())});
+    if (buckets.empty() || place.at - buckets.back().begin >= least) {
+      if (!buckets.empty()) buckets.back().end = place.at;
+      buckets.push_back({.begin = place.at, .name = fmt::format("gradients {}", buckets.size())});
     }
     ++buckets.back().parameters;
     bucket_of.push_back(buckets.size() - 1);
   }
-  if (!impl_->buckets.empty()) impl_->buckets.back().end = params.trainable();
+  if (!impl_->buckets.empty()) impl_->buckets.back().end = params.whole_grads();
   for (size_t i = 0; i < bucket_of.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        params.entries()[i].parameter,
-        std::make_unique<Hook>([impl = impl_.get(), bucket = bucket_of[i]] {
-          Impl::Bucket& filled = impl->buckets[bucket];
-          if (--filled.missing == 0) impl->reduce(filled);
-        }));
+    const at::Tensor& parameter = places[i].entry->parameter;
+    impl_->hooked.push_back(parameter);
+    GradientHook::set(parameter, [impl = impl_.get(), bucket = bucket_of[i]] {
+      Impl::Bucket& filled = impl->buckets[bucket];
+      if (--filled.missing == 0) impl->reduce(filled);
+    });
   }
 }
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
-  for (const FlatParams::Entry& entry : impl_->params.entries()) {
-    if (entry.group != kFrozen)
-      torch::autograd::impl::set_post_acc_grad_hooks(entry.parameter, nullptr);
-  }
+  for (const at::Tensor& parameter : impl_->hooked) GradientHook::remove(parameter);
 }
 
 void GradientBuckets::begin() {

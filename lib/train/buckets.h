@@ -1,5 +1,6 @@
 // Sums all ranks' gradients while backward still runs. A bucket is a range of the flat gradient
 // buffer; its all-reduce begins once its last gradient is there, whatever the order they come in.
+// Gradients of which each rank keeps a part are the business of Units.
 #pragma once
 
 #include <memory>

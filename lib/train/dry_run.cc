@@ -19,6 +19,8 @@ constexpr double kMacsPerSecond = 3e10;  // a cautious guess for two cores in fl
 Batch first_examples(const Recipe& recipe, int64_t n) {
   LoaderOptions options = recipe.loader;
   options.batch_size = n;
+  options.rank = 0;
+  options.ranks = 1;
   options.threads = 1;
   options.prefetch = 1;
   Loader loader(recipe.data, recipe.pp, options);
@@ -68,8 +70,10 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 }  // namespace
 
-std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir) {
-  const Recipe shapes(config, synthetic, /*meta=*/true);
+std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
+                    int ranks) {
+  const auto group = dist::Group::pretend(ranks);
+  const Recipe shapes(config, synthetic, /*meta=*/true, ranks > 1 ? group.get() : nullptr);
   const std::string start = check_start(shapes, workdir);
   const int64_t n =
       full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
@@ -102,12 +106,16 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
       human_count(length.total_steps), length.batch_size,
       static_cast<double>(length.total_steps) / shapes.steps_per_epoch(),
       human_count(length.data_size), shapes.steps_per_epoch());
+  if (ranks > 1) {
+    text += fmt::format("processes   {}: each computes {} examples and sends {} a step\n", ranks,
+                        length.batch_size / ranks, human_bytes(shapes.sent_bytes));
+  }
   for (const EvalJob& job : shapes.evals) {
     text += fmt::format("evaluator   {}: {} examples\n", job.name,
                         human_count(job.evaluator->examples()));
   }
-  text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages\n",
-                      human_bytes(state));
+  text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages{}\n",
+                      human_bytes(state), ranks > 1 ? ", each process" : "");
   text += fmt::format(
       "checked     one training step and one step of each evaluator on {} real example{}{}\n", n,
       n == 1 ? "" : "s",

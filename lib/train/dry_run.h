@@ -11,7 +11,9 @@ namespace bv {
 
 // Returns what to print: steps, epochs, examples, parameters, memory, what the run would start
 // from, what was run. `full` uses the whole batch instead of two examples. `workdir`: the run's, or
-// null. Throws what a run would throw at its start.
-std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir);
+// null. `ranks`: processes the run would have; what is run is run by this one. Throws what a run
+// would throw at its start.
+std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
+                    int ranks);
 
 }  // namespace bv

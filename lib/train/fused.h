@@ -70,14 +70,15 @@ class LaneSum {
   int blocks_ = 0;
 };
 
-// What one chunk is updated with.
+// What one chunk is updated with: its places in buffers of state, the parameters and the gradients.
 struct FusedChunk {
-  int64_t begin, end;
+  int64_t begin, end, data, grad;
+  bool counts;
   float lr_mult, weight_decay, schedule;
 };
 
-// `Rule` has block(x, u, at): from the gradients x of kBlock elements to the updates u, with its
-// state at offset `at`; always_inline.
+// `Rule` has block(x, p, u, at): from the gradients x of kBlock elements and the parameters p to
+// the updates u, with its state at offset `at`; always_inline.
 template <class Rule>
 [[gnu::always_inline]] inline UpdateSums fused_chunk(const Rule& rule, const FusedChunk& chunk,
                                                      const StepScalars& scalars, const float* grad,
@@ -87,6 +88,8 @@ template <class Rule>
   const float norm = scalars.grad_norm, limit = scalars.clip_norm;
   const bool clip = limit > 0 && !(norm < limit);
   LaneSum params, updates;
+  grad += chunk.grad - chunk.begin;
+  param += chunk.data - chunk.begin;
   for (int64_t at = chunk.begin; at < chunk.end; at += kBlock) {
     alignas(64) Block x, u, p;
     const float* g = grad + at;
@@ -96,7 +99,7 @@ template <class Rule>
     } else {
       for (int64_t i = 0; i < kBlock; ++i) x[i] = g[i];
     }
-    rule.block(x, u, at);
+    rule.block(x, target, u, at);
     for (int64_t i = 0; i < kBlock; ++i) {
       u[i] = -((u[i] * lr * lr_mult + wd * target[i]) * schedule);
       p[i] = target[i] + u[i];
@@ -120,8 +123,12 @@ UpdateSums fused_update(const Rule& rule, const FlatParams& params,
   std::vector<FusedChunk> chunks;
   for (const UpdateRange& range : ranges) {
     for (int64_t begin = range.begin; begin < range.end; begin += kChunk) {
+      const int64_t from = begin - range.begin;
       chunks.push_back({.begin = begin,
                         .end = std::min(begin + kChunk, range.end),
+                        .data = range.data + from,
+                        .grad = range.grad + from,
+                        .counts = range.counts,
                         .lr_mult = range.lr_mult,
                         .weight_decay = range.weight_decay,
                         .schedule = scalars.schedules.at(static_cast<size_t>(range.schedule))});
@@ -139,9 +146,10 @@ UpdateSums fused_update(const Rule& rule, const FlatParams& params,
     }
   });
   UpdateSums total;
-  for (const UpdateSums& sum : sums) {
-    total.params += sum.params;
-    total.updates += sum.updates;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!chunks[i].counts) continue;
+    total.params += sums[i].params;
+    total.updates += sums[i].updates;
   }
   return total;
 }

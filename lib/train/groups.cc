@@ -156,13 +156,28 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
 
 std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params) {
   std::vector<UpdateRange> ranges;
-  for (size_t i = 0; i < groups.groups.size(); ++i) {
-    const auto [begin, end] = params.group_range(static_cast<int>(i));
-    ranges.push_back({.begin = begin,
-                      .end = end,
-                      .schedule = groups.groups[i].schedule,
-                      .lr_mult = groups.groups[i].lr_mult,
-                      .weight_decay = groups.groups[i].weight_decay});
+  int last = kFrozen;
+  for (const FlatParams::Own& own : params.owned()) {
+    const ParamGroups::Group& group = groups.groups.at(static_cast<size_t>(own.entry->group));
+    // Where nothing is shared out no sum goes over ranks.
+    const bool counts = own.entry->segment >= 0 || params.rank() == 0 || params.segments().empty();
+    const bool goes_on = last == own.entry->group && ranges.back().counts == counts &&
+                         ranges.back().end == own.state &&
+                         own.data - ranges.back().data == own.state - ranges.back().begin &&
+                         own.grad - ranges.back().grad == own.state - ranges.back().begin;
+    last = own.entry->group;
+    if (goes_on) {
+      ranges.back().end += own.count;
+      continue;
+    }
+    ranges.push_back({.begin = own.state,
+                      .end = own.state + own.count,
+                      .data = own.data,
+                      .grad = own.grad,
+                      .counts = counts,
+                      .schedule = group.schedule,
+                      .lr_mult = group.lr_mult,
+                      .weight_decay = group.weight_decay});
   }
   return ranges;
 }

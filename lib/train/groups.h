@@ -33,7 +33,7 @@ struct ParamGroups {
 ParamGroups read_groups(const Config& config, const std::vector<std::string>& names,
                         const RunLength& length);
 
-// The groups as ranges of the flat buffers.
+// The groups as ranges of the flat buffers: those that this rank updates.
 std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params);
 
 }  // namespace bv

@@ -9,7 +9,7 @@ namespace {
 
 struct FactorRule {
   float factor;
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const {
+  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
     for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
   }
 };
@@ -20,7 +20,7 @@ struct MomentumRule {
   float stored, momentum;  // coefficient of the stored trace (rounded as it is), and the exact one
   float factor;
 
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
+  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t at) const {
     T* t = trace + at;
     alignas(64) Block sum;
 #pragma GCC ivdep

@@ -2,7 +2,7 @@
 
 namespace bv {
 
-void Optimizer::allocate(const FlatParams& params) {
+void Optimizer::allocate(const FlatParams& params, dist::Group*) {
   for (Slot& slot : slots_) slot.flat = params.new_buffer(slot.dtype);
 }
 

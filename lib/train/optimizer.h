@@ -11,13 +11,17 @@
 #include <vector>
 
 #include "lib/config/registry.h"
+#include "lib/dist/group.h"
 #include "lib/train/params.h"
 
 namespace bv {
 
-// A range of the flat buffers whose parameters are updated alike.
+// A range of the flat buffers whose parameters are updated alike. Places are multiples of
+// FlatParams::kAlign.
 struct UpdateRange {
-  int64_t begin = 0, end = 0;  // multiples of FlatParams::kAlign
+  int64_t begin = 0, end = 0;  // in buffers of state
+  int64_t data = 0, grad = 0;  // where `begin` lies in params.data() and params.grads()
+  bool counts = true;          // in sums over ranks: what all update alike counts on one alone
   int schedule = 0;            // index into StepScalars::schedules
   float lr_mult = 1;
   float weight_decay = 0;  // wd times its multiplier
@@ -34,7 +38,7 @@ struct StepScalars {
   float ema_decay = 0;
 };
 
-// Sums of squares over the trainable parameters.
+// Sums of squares over this rank's ranges that count.
 struct UpdateSums {
   double params = 0;   // after the update
   double updates = 0;  // what was added to them
@@ -46,7 +50,7 @@ class Optimizer {
   static constexpr const char* kKind = "optimizer";
   virtual ~Optimizer() = default;
 
-  // State that is kept per parameter: a buffer with the layout of the trainable prefix.
+  // State that is kept per parameter: a buffer of FlatParams::state_size().
   struct Slot {
     std::string name;  // "mu", as in checkpoints: opt/mu/<parameter>
     at::ScalarType dtype = at::kFloat;
@@ -57,11 +61,12 @@ class Optimizer {
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
   virtual Named other_state() const { return {}; }
   // Gives every slot its zeroed buffer, and other state its memory; once, before the first update.
-  virtual void allocate(const FlatParams& params);
+  // `group` (null: of one) is there for rules that need a parameter's whole gradient.
+  virtual void allocate(const FlatParams& params, dist::Group* group = nullptr);
 
   // One step of the whole chain of section 6 on params.data(), from params.grads(): clip, this
   // optimizer's rule, * lr, * lr_mult, + weight_decay * p, * schedule, * -1, add. Where `ema` is
-  // given (a buffer of the trainable prefix), also ema = d * ema + (1 - d) * p.
+  // given (a buffer of state), also ema = d * ema + (1 - d) * p.
   virtual UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) = 0;
 

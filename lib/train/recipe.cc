@@ -85,11 +85,12 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group
   const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
   if (!has_model) mark_read({"model", "model_name", "init_head_bias"});
   if (has_model && has_task)
-    attempt(config, [&] { read_optimizer(meta); });
+    attempt(config, [&] { read_optimizer(); });
   else
-    attempt(config, [&] { read_step(config, NoModel(), length); });
+    attempt(config, [&] { read_step(config, NoModel(), length, group ? group->size() : 1); });
   mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults",
-             "grad_clip_norm", "grad_clip_per_example", "mixup", "bucket_mb",
+             "grad_clip_norm", "grad_clip_per_example", "mixup", "bucket_mb", "mesh",
+             "sharding_rules", "sharding_strategy", "mesh_allow_split_physical_axes",
              "ema"});  // where one of them failed, the rest is known
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
@@ -98,6 +99,10 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group
   if (problem_count(config) == 0) attempt(config, [&] { probe_shapes(); });
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
+  if (meta) return;
+  // Last, since a large model's takes its time.
+  step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
+                                     parameter_init(*model, seed, head_bias_));
 }
 
 void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
@@ -239,25 +244,45 @@ void Recipe::read_task() {
   task = Task::Registry::make(name, Config(), config.place("task"), env);
 }
 
-void Recipe::read_optimizer(bool meta) {
-  StepConfig options = read_step(config, *model, length);
+namespace {
+
+// How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
+// of that to sum them on one or to gather parameters.
+double passes_over_network(dist::Keep keep, bool frozen, const dist::Group* group) {
+  if (!group) return 0;
+  const double halves = frozen                      ? (keep == dist::Keep::fsdp ? 2 : 0)
+                        : keep == dist::Keep::fsdp  ? 3  // gathered twice, summed on one
+                        : keep == dist::Keep::zero1 ? 3  // summed on all, gathered
+                                                    : 2;
+  return halves * (group->size() - 1) / group->size();
+}
+
+}  // namespace
+
+void Recipe::read_optimizer() {
+  StepConfig options = read_step(config, *model, length, group ? group->size() : 1);
   if (group && options.mixup.p > 0 && !options.mixup.by_rank) {
     config.warn("mixup",
-                "mixup pairs examples over the whole batch, whatever the number of processes; "
+                "pairs examples over the whole batch, whatever the number of processes; "
                 "big_vision pairs within a device's part: mixup.scope: shard");
   }
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
-    state_bytes += 4 * count;
-    if (options.groups.group_of[i] == kFrozen) continue;
-    state_bytes += 4 * count + (options.ema_decay ? 4 * count : 0);
+    // Elements of this rank where a strategy of at least that much shares them out.
+    const auto own = [&](dist::Keep least) {
+      return options.keep[i] >= least && group ? count / group->size() : count;
+    };
+    state_bytes += 4 * own(dist::Keep::fsdp);
+    const bool frozen = options.groups.group_of[i] == kFrozen;
+    sent_bytes += 4 * count * passes_over_network(options.keep[i], frozen, group);
+    if (frozen) continue;
+    const double state = own(dist::Keep::zero1);
+    state_bytes += 4 * own(dist::Keep::zero2) + (options.ema_decay ? 4 * state : 0);
     for (const auto& slot : options.optimizer->slots())
-      state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * count;
+      state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * state;
   }
-  if (meta) return;
-  init_parameters(*model, seed, head_bias_);
-  step = std::make_unique<TrainStep>(*model, *task, std::move(options), seed, precision, group);
+  step_config_ = std::move(options);
 }
 
 void Recipe::read_evaluators() {
@@ -274,15 +299,12 @@ void Recipe::read_evaluators() {
 }
 
 // A name that the model doesn't know is found at once, not at the first evaluation.
-void Recipe::check_layers(const Config& keys, const EvalJob& job, Batch batch) const {
+void Recipe::check_layers(const Config& keys, const EvalJob& job, const Batch& batch,
+                          const ShapeCheck& shapes) const {
   const std::vector<std::string> layers = job.evaluator->layers();
   if (layers.empty()) return;
-  const bool meta = !step;
-  for (auto& [name, value] : batch) {
-    if (meta) value = at::empty(value.sizes(), value.options().device(at::kMeta));
-  }
   try {
-    bind_prediction(*task, job.pred, *model, precision)(batch, layers);
+    bind_prediction(*task, job.pred, shapes.model(), precision)(shapes.on_meta(batch), layers);
   } catch (const Error& error) {
     const std::string_view text = error.what();
     if (error.code() != Exit::usage || !text.starts_with("error: ")) throw;
@@ -305,7 +327,7 @@ void Recipe::probe_shapes() {
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
       shapes.prediction(*task, job.pred, batch, keys.place("pp_fn"));
-      check_layers(keys, job, std::move(batch));
+      check_layers(keys, job, batch, shapes);
     });
   }
 }

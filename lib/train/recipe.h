@@ -27,6 +27,8 @@ struct StartFrom {
 
 Precision read_precision(const Config& config);  // key `precision`
 
+class ShapeCheck;
+
 struct Recipe {
   // Builds everything. With meta = true the model has shapes but no memory. `group` (null: a group
   // of one) must outlive this. Throws all problems of the config together as one
@@ -51,6 +53,7 @@ struct Recipe {
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;  // null if meta
   double state_bytes = 0;           // parameters, gradients, optimizer state, averages
+  double sent_bytes = 0;            // by each rank in a step: gradients, gathered parameters
   std::vector<EvalJob> evals;
 
   std::optional<Every> log_training, ckpt, keep_ckpt;
@@ -66,15 +69,17 @@ struct Recipe {
   void read_length();
   void read_model(bool meta);
   void read_task();
-  void read_optimizer(bool meta);
+  void read_optimizer();
   void read_evaluators();
   void probe_shapes();
-  void check_layers(const Config& keys, const EvalJob& job, Batch batch) const;
+  void check_layers(const Config& keys, const EvalJob& job, const Batch& batch,
+                    const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;
   Example first_;  // after pp
   ModelEnv env_;
   std::optional<double> head_bias_;
+  StepConfig step_config_;  // until the step is made
 };
 
 }  // namespace bv

@@ -23,8 +23,10 @@ class ShapeCheck {
   void prediction(const Task& task, const std::string& pred, const Batch& batch,
                   const Place& place) const;
 
- private:
+  Model& model() const { return *model_; }
   Batch on_meta(const Batch& batch) const;
+
+ private:
   std::shared_ptr<Model> model_;
   ModelEnv env_;
   Precision precision_;

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -51,6 +52,40 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
+// How each parameter is shared out. Records problems with the config.
+std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
+                                     const StepConfig& step, int ranks) {
+  const dist::Sharding sharding(config, ranks);
+  std::vector<dist::Keep> keep;
+  std::string problem;
+  const auto named = named_parameters(model);
+  for (size_t i = 0; i < named.size(); ++i) {
+    const auto& [name, value] = named[i];
+    std::vector<std::string> slots;
+    if (step.optimizer && step.groups.group_of.at(i) != kFrozen) {
+      for (const Optimizer::Slot& slot : step.optimizer->slots()) slots.push_back(slot.name);
+    }
+    try {
+      keep.push_back(sharding.keep(name, 4 * value.numel(), slots));
+    } catch (const Error& error) {
+      if (problem.empty()) problem = error.what();
+    }
+  }
+  if (!problem.empty()) config.problem("sharding_strategy", problem);
+  const bool any = std::find(keep.begin(), keep.end(), dist::Keep::fsdp) != keep.end();
+  if (any && ranks > 1 && model.units().empty()) {
+    config.warn("sharding_strategy",
+                "this model is not made of units that are gathered one by one (a vit is without "
+                "'scan'): its sharded parameters are all there during a step");
+  }
+  return keep;
+}
+
+Sharing sharing(const StepConfig& config, const Model& model, const dist::Group* group) {
+  if (!group) return {};
+  return {group->rank(), group->size(), config.keep, model.units(), config.bucket_bytes};
+}
+
 // Averages start at the initial weights; a short memory at first lets them leave these soon.
 float ema_decay_at(double decay, int64_t count) {
   const auto t = static_cast<double>(count);
@@ -59,7 +94,7 @@ float ema_decay_at(double decay, int64_t count) {
 
 }  // namespace
 
-StepConfig read_step(const Config& config, const Model& model, const RunLength& length) {
+StepConfig read_step(const Config& config, const Model& model, const RunLength& length, int ranks) {
   StepConfig step;
   bool good = attempt(config, [&] {
     const auto name = config.get<std::string>("optax_name");
@@ -71,24 +106,33 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   step.clip_norm = read_clip_norm(config);
   step.mixup = read_mixup(config.section("mixup"));
   step.bucket_bytes = read_bucket_bytes(config);
+  if (good)
+    step.keep = read_sharing(config, model, step, ranks);
+  else
+    dist::Sharding(config, ranks);
   if (!good) throw_problems(config);
   return step;
 }
 
 TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed,
-                     Precision precision, dist::Group* group)
+                     Precision precision, dist::Group* group, std::function<void(size_t)> init)
     : model_(model),
       task_(task),
       config_(std::move(config)),
       seed_(seed),
       precision_(precision),
       group_(group && group->size() > 1 ? group : nullptr),
-      params_(model, config_.groups.group_of),
+      init_(std::move(init)),
+      params_(model, config_.groups.group_of, sharing(config_, model, group_), init_),
       ranges_(update_ranges(config_.groups, params_)),
       count_(at::zeros({}, at::kLong)),
       buffers_(named_buffers(model)) {
-  config_.optimizer->allocate(params_);
+  config_.optimizer->allocate(params_, group_);
   if (group_) buckets_ = std::make_unique<GradientBuckets>(params_, *group_, config_.bucket_bytes);
+  if (!params_.segments().empty()) {
+    units_ = std::make_unique<Units>(params_, *group_);
+    model_.hooks = units_.get();
+  }
   if (!config_.ema_decay) return;
   ema_ = params_.new_buffer(at::kFloat);
   for (const auto& [name, buffer] : buffers_) {
@@ -96,18 +140,54 @@ TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t
   }
 }
 
+TrainStep::~TrainStep() {
+  if (units_) model_.hooks = nullptr;
+}
+
 int64_t TrainStep::count() const { return *count_.const_data_ptr<int64_t>(); }
+
+std::vector<double> TrainStep::sum_over_ranks(std::vector<double> values, const char* what) const {
+  if (!units_) return values;
+  const at::Tensor tensor = at::from_blob(values.data(), {std::ssize(values)}, at::kDouble);
+  group_->all_reduce_sum(tensor, what).wait();
+  return values;
+}
 
 // The weights are final only now: they may have been initialised or loaded since construction.
 void TrainStep::start() {
   if (started_) return;
   started_ = true;
   const int64_t trainable = params_.trainable();
-  frozen_squares_ =
-      square_sum(params_.data().const_data_ptr<float>() + trainable, params_.size() - trainable);
+  const float* frozen = params_.data().const_data_ptr<float>() + trainable;
+  int64_t whole = params_.size() - trainable;  // of which ranks have parts at the end
+  bool parts = false;
+  for (const FlatParams::Segment& segment : params_.segments()) {
+    if (segment.trainable) continue;
+    parts = true;
+    whole = std::min(whole, segment.data - trainable);
+  }
+  frozen_squares_ = square_sum(frozen, whole);
+  if (parts) {
+    const double own = square_sum(frozen + whole, params_.size() - trainable - whole);
+    frozen_squares_ += sum_over_ranks({own}, "frozen parameters")[0];
+  }
   if (!config_.ema_decay || count() > 0) return;
-  ema_.copy_(params_.data().narrow(0, 0, trainable));
+  for (const UpdateRange& range : ranges_) {
+    const int64_t length = range.end - range.begin;
+    ema_.narrow(0, range.begin, length).copy_(params_.data().narrow(0, range.data, length));
+  }
   average_buffers(0.0F);
+}
+
+// The sum of squares of the whole batch's gradients.
+double TrainStep::squares(const at::Tensor& gradients) const {
+  const float* values = gradients.const_data_ptr<float>();
+  if (!units_) return square_sum(values, params_.trainable());
+  double sum = 0;
+  for (const UpdateRange& range : ranges_) {
+    if (range.counts) sum += square_sum(values + range.grad, range.end - range.begin);
+  }
+  return sum_over_ranks({sum}, "gradient norm")[0];
 }
 
 // Leaves the gradients of the whole batch in params_, and the sum of all ranks' words in `word`.
@@ -120,6 +200,7 @@ double TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   pass.step = step;
   pass.group = group_;
   if (group_) pass.first_example = group_->rank() * batch.at("image").size(0);
+  const UnitScope scope(model_, pass);
   const at::Tensor loss = task_.loss(model_, batch, pass);
   check(loss.is_cpu() && loss.scalar_type() == at::kFloat, "the loss must be float32 on the CPU");
   // On the CPU a value is read from memory, without an operator call.
@@ -137,7 +218,9 @@ double TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   std::copy(word.begin(), word.end(), values + 1);
   auto control = group_->all_reduce_sum(shared, "control word");
   buckets_->begin();
+  if (units_) units_->begin_gradients();
   loss.backward(at::full({}, share, at::kFloat));
+  if (units_) units_->finish_gradients();
   buckets_->finish();
   control.wait();
   std::copy(values + 1, values + 1 + word.size(), word.begin());
@@ -170,17 +253,19 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   StepScalars scalars = this->scalars();
   double grad_norm = 0;
   if (config_.clip_norm > 0 || measure) {
-    grad_norm = std::sqrt(square_sum(params_.grads().const_data_ptr<float>(), params_.trainable()));
+    grad_norm = std::sqrt(squares(params_.grads()));
     scalars.clip_norm = static_cast<float>(config_.clip_norm);
     scalars.grad_norm = static_cast<float>(grad_norm);
   }
-  const UpdateSums sums =
+  const UpdateSums own =
       config_.optimizer->update(params_, ranges_, scalars, config_.ema_decay ? &ema_ : nullptr);
+  if (units_) units_->spread();
   if (config_.ema_decay) average_buffers(scalars.ema_decay);
   ++*count_.mutable_data_ptr<int64_t>();
 
-  const double l2_updates = std::sqrt(sums.updates);
-  const double l2_params = std::sqrt(sums.params + frozen_squares_);
+  const std::vector<double> sums = sum_over_ranks({own.updates, own.params}, "norms");
+  const double l2_updates = std::sqrt(sums[0]);
+  const double l2_params = std::sqrt(sums[1] + frozen_squares_);
   note_finite("training_loss", loss);
   note_finite("l2_grads", grad_norm);
   note_finite("l2_updates", l2_updates);
@@ -211,47 +296,6 @@ void TrainStep::note_finite(const char* name, double value) {
   if (non_finite_.empty() && !std::isfinite(value)) non_finite_ = name;
 }
 
-// All that a checkpoint holds, by name: what is in use, or copies.
-TrainStep::Views TrainStep::views(bool copies) const {
-  const auto take = [&](const at::Tensor& tensor) { return copies ? tensor.clone() : tensor; };
-  Views all = params_.views(take(params_.data()), "params/");
-  const auto append = [&](const Views& more) { all.insert(all.end(), more.begin(), more.end()); };
-  all.emplace_back("opt/count", take(count_));
-  for (const Optimizer::Slot& slot : config_.optimizer->slots()) {
-    append(params_.views(take(slot.flat), "opt/" + slot.name + "/"));
-  }
-  for (const auto& [name, tensor] : config_.optimizer->other_state())
-    all.emplace_back("opt/" + name, take(tensor));
-  for (const auto& [name, buffer] : buffers_) all.emplace_back("buffers/" + name, take(buffer));
-  if (config_.ema_decay) append(params_.views(take(ema_), "ema/"));
-  for (const auto& [name, buffer] : ema_buffers_) all.emplace_back("ema/" + name, take(buffer));
-  return all;
-}
-
-NamedTensors TrainStep::state() {
-  start();
-  NamedTensors all;
-  for (auto& [name, tensor] : views(/*copies=*/true)) all.emplace(name, tensor);
-  return all;
-}
-
-void TrainStep::load_state(const NamedTensors& from, const std::string& origin) {
-  copy_in(views(/*copies=*/false), from, {"params/", "opt/", "buffers/", "ema/"}, origin);
-  started_ = false;
-}
-
-void TrainStep::share_state() {
-  if (!group_) return;
-  std::vector<at::Tensor> all = {params_.data(), count_};
-  for (const Optimizer::Slot& slot : config_.optimizer->slots()) all.push_back(slot.flat);
-  for (const auto& [name, tensor] : config_.optimizer->other_state()) all.push_back(tensor);
-  for (const auto& [name, buffer] : buffers_) all.push_back(buffer);
-  if (config_.ema_decay) all.push_back(ema_);
-  for (const auto& [name, buffer] : ema_buffers_) all.push_back(buffer);
-  for (const at::Tensor& tensor : all) group_->broadcast(tensor.detach(), 0, "state");
-  started_ = false;
-}
-
 std::unique_ptr<TrainStep::EmaScope> TrainStep::use_ema() {
   check(config_.ema_decay.has_value(), "no averaged weights are kept");
   start();
@@ -259,11 +303,14 @@ std::unique_ptr<TrainStep::EmaScope> TrainStep::use_ema() {
 }
 
 void TrainStep::swap_ema() {
-  float* weights = params_.data().mutable_data_ptr<float>();
-  float* average = ema_.mutable_data_ptr<float>();
-  at::parallel_for(0, params_.trainable(), kChunk, [&](int64_t begin, int64_t end) {
-    std::swap_ranges(weights + begin, weights + end, average + begin);
-  });
+  for (const UpdateRange& range : ranges_) {
+    float* weights = params_.data().mutable_data_ptr<float>() + range.data;
+    float* average = ema_.mutable_data_ptr<float>() + range.begin;
+    at::parallel_for(0, range.end - range.begin, kChunk, [&](int64_t begin, int64_t end) {
+      std::swap_ranges(weights + begin, weights + end, average + begin);
+    });
+  }
+  if (units_) units_->spread();
   const c10::AutoGradMode no_grad(false);
   for (auto& [name, average_of] : ema_buffers_) {
     const auto own = std::find_if(buffers_.begin(), buffers_.end(),

@@ -19,31 +19,37 @@
 #include "lib/train/mixup.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/params.h"
+#include "lib/train/state.h"
+#include "lib/train/units.h"
 
 namespace bv {
 
 // What the config says about the step: lr, lr_mults, wd, wd_mults, schedule, optax_name, optax,
-// grad_clip_norm, mixup, ema, bucket_mb.
+// grad_clip_norm, mixup, ema, bucket_mb, mesh, sharding_rules, sharding_strategy.
 struct StepConfig {
   ParamGroups groups;
   std::unique_ptr<Optimizer> optimizer;
   double clip_norm = 0;  // 0 = off
   MixupConfig mixup;
   std::optional<double> ema_decay;
-  int64_t bucket_bytes = 0;  // of gradients that are summed over ranks together
+  int64_t bucket_bytes = 0;      // of gradients that are summed over ranks together
+  std::vector<dist::Keep> keep;  // how ranks share each of named_parameters() out
 };
 // Records problems with the config; throws Error(Exit::usage) where it can't go on.
-StepConfig read_step(const Config& config, const Model& model, const RunLength& length);
+StepConfig read_step(const Config& config, const Model& model, const RunLength& length,
+                     int ranks = 1);
 
 // What ranks tell each other with every step, besides gradients: summed over ranks.
 using ControlWord = std::array<double, 4>;
 
 class TrainStep {
  public:
-  // Moves the parameters of `model` into flat buffers. Model and task must outlive this, and so
-  // must `group` (null: a group of one).
+  // Moves the parameters of `model` into flat buffers, their values made by init(i) where that is
+  // given (parameter_init()). Model and task must outlive this, and so must `group` (null: a group
+  // of one).
   TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision,
-            dist::Group* group = nullptr);
+            dist::Group* group = nullptr, std::function<void(size_t)> init = {});
+  ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
   // Step number `step` (from 1; the count of updates done must be step - 1). `batch` is this rank's
@@ -61,15 +67,30 @@ class TrainStep {
   int64_t count() const;  // updates done
   const FlatParams& params() const { return params_; }
 
+  // Whether ranks share some of the state out. Then state() and use_ema() are called by all ranks,
+  // and state() holds this rank's stretches beside what is whole, on rank 0.
+  bool sharded() const { return units_ != nullptr; }
+  // Bytes that this rank holds between steps.
+  struct Memory {
+    int64_t parameters = 0, gradients = 0, state = 0;  // state: optimizer's and averaged weights
+  };
+  Memory memory() const;
+
   // Copies of params/<path>, opt/count, opt/<slot>/<path>, buffers/<path> and ema/<path> (trainable
   // parameters and float32 buffers). Dense, but permuted in memory as the model's are: one fast
   // copy of each flat buffer now, transposing is left to whoever writes them.
-  NamedTensors state();
-  // All of state(), bit for bit; other names than those prefixes are not looked at. Writes nothing
-  // and throws Error(Exit::usage) at `origin` unless everything fits.
-  void load_state(const NamedTensors& from, const std::string& origin = "checkpoint");
-  // Gives all ranks rank 0's state.
-  void share_state();
+  NamedTensors state(PiecedTensors* pieced = nullptr);
+  // All of state(), bit for bit, whoever shared it out; other names than those prefixes are not
+  // looked at. Writes nothing and throws Error(Exit::usage) at `origin` unless everything fits.
+  void load_state(const NamedTensors& from, const std::string& origin = "checkpoint",
+                  const PiecedTensors& pieced = {});
+  // On one rank: all parameters are there, with their first values, until share_state().
+  void open_whole();
+  // Gives all ranks rank 0's state; what is shared out is taken from it where it did open_whole(),
+  // which all ranks must know, and else is each rank's own (made by init, or loaded).
+  void share_state(bool whole = false);
+  // Mean and standard deviation of each parameter, in the model's order; by all ranks.
+  std::vector<std::pair<double, double>> statistics();
 
   // The averaged weights in the model's place while the returned object lives. No step may run
   // meanwhile. Error(internal) without `ema`.
@@ -79,7 +100,9 @@ class TrainStep {
  private:
   using Views = std::vector<std::pair<std::string, at::Tensor>>;
   void start();
-  Views views(bool copies) const;
+  double squares(const at::Tensor& gradients) const;
+  std::vector<double> sum_over_ranks(std::vector<double> values, const char* what) const;
+  std::vector<StatePart> parts(bool copies) const;
   void swap_ema();
   void average_buffers(float decay);
   void note_finite(const char* name, double value);
@@ -92,11 +115,13 @@ class TrainStep {
   const uint64_t seed_;
   const Precision precision_;
   dist::Group* const group_;  // null in a group of one
+  const std::function<void(size_t)> init_;
   FlatParams params_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
+  std::unique_ptr<Units> units_;              // null where nothing is shared out
   std::vector<UpdateRange> ranges_;
   at::Tensor count_;   // () int64
-  at::Tensor ema_;     // (trainable) float32
+  at::Tensor ema_;     // a buffer of state, float32
   Views buffers_;      // the model's own
   Views ema_buffers_;  // averages of the float32 ones
   bool started_ = false;

@@ -1,17 +1,13 @@
 #include "lib/train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
-#include <ctime>
+#include <random>
 
 #include "lib/ckpt/crash_point.h"
-#include "lib/ckpt/weights_file.h"
 #include "lib/report/log.h"
-#include "lib/report/params_table.h"
 #include "lib/train/signals.h"
 #include "lib/train/start.h"
-#include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
@@ -31,21 +27,6 @@ class Paused {
   Chrono& chrono_;
 };
 
-std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 }  // namespace
 
 Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group)
@@ -59,10 +40,19 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist:
             if (!muted_) metrics_->measure(name, value);
           },
           nullptr, process_start()) {
-  if (workdir_ && leads()) checkpointer_ = std::make_unique<Checkpointer>(*workdir_);
+  open_checkpoints();
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::open_checkpoints() {
+  Writers writers;
+  if (recipe_.step->sharded()) {
+    const std::string id = fmt::format("{:08x}", std::random_device()());
+    writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
+  }
+  if (saves()) checkpointer_ = std::make_unique<Checkpointer>(*workdir_, std::move(writers));
+}
 
 Exit Trainer::run() {
   if (workdir_) log::open_file(workdir_->log(group_.rank()));
@@ -101,105 +91,6 @@ Exit Trainer::run() {
   return Exit::ok;
 }
 
-void Trainer::restore() {
-  if (workdir_) {
-    if (auto found = Checkpointer::latest(*workdir_)) {
-      load_everything(*found, "workdir");
-      resumed_here_ = true;
-      saved_step_ = first_step_;
-      return;
-    }
-  }
-  load_start();
-  if (start_ == "model_init") log::note("Initialize model from {}...", recipe_.start.model_init);
-  log::note("Logging parameter overview...");
-  log_parameters();
-}
-
-void Trainer::load_start() {
-  if (!start_.empty() || (workdir_ && !workdir_->ckpt_steps().empty())) return;
-  const StartFrom& from = recipe_.start;
-  if (!from.resume.empty() && is_checkpoint(from.resume)) {
-    load_everything(Checkpointer::load(from.resume), "resume");
-  } else if (!from.resume.empty()) {
-    load_weights(from.resume, *recipe_.model, {});
-    log::warn(
-        "resume: {} holds parameters only: the optimizer's state, the step and the clock start "
-        "afresh",
-        from.resume);
-    start_ = "resume";
-  } else if (!from.model_init.empty()) {
-    load_weights(from.model_init, *recipe_.model, from.dont_load, from.dont_load_place.text());
-    start_ = "model_init";
-  } else {
-    start_ = "scratch";
-  }
-}
-
-// Rank 0 has read where the run starts; the others are told.
-void Trainer::share_start() {
-  if (group_.size() == 1) return;
-  const nlohmann::json mine = {{"first_step", first_step_},
-                               {"resumed_here", resumed_here_},
-                               {"saved_step", saved_step_},
-                               {"start", start_},
-                               {"now", chrono_.now()},
-                               {"threads", recipe_.compute_threads},
-                               {"train_time", chrono_state_.accum_train_time},
-                               {"program_time", chrono_state_.accum_program_time},
-                               {"pause_time", chrono_state_.accum_pause_time},
-                               {"examples_seen", chrono_state_.accum_examples_seen}};
-  const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
-  first_step_ = step_ = shared.at("first_step");
-  resumed_here_ = shared.at("resumed_here");
-  saved_step_ = shared.at("saved_step");
-  start_ = shared.at("start");
-  shared_now_ = shared.at("now");
-  chrono_state_.accum_train_time = shared.at("train_time");
-  chrono_state_.accum_program_time = shared.at("program_time");
-  chrono_state_.accum_pause_time = shared.at("pause_time");
-  chrono_state_.accum_examples_seen = shared.at("examples_seen");
-  recipe_.compute_threads = shared.at("threads");
-  at::set_num_threads(recipe_.compute_threads);
-  recipe_.step->share_state();
-}
-
-void Trainer::log_parameters() const {
-  std::vector<ParamRow> rows;
-  std::map<std::string, const FlatParams::Entry*> entries;
-  for (const auto& entry : recipe_.step->params().entries()) entries[entry.name] = &entry;
-  for (const auto& [name, value] : named_parameters(*recipe_.model)) {  // in the model's order
-    const at::Tensor flat = value.detach().to(at::kDouble);
-    rows.push_back({name, value.sizes().vec(), flat.mean().item<double>(),
-                    flat.std(/*unbiased=*/false).item<double>(),
-                    entries.at(name)->group == kFrozen});
-  }
-  log::info("{}", params_table(rows));
-}
-
-void Trainer::load_everything(const Restored& from, const std::string& why) {
-  log::note("Resuming training from checkpoint {}...", from.folder);
-  recipe_.step->load_state(from.tensors, from.folder);
-  first_step_ = step_ = from.step;
-  start_ = why;
-  check_step(from, total_);
-  const auto& chrono = from.meta.at("chrono");
-  chrono_state_.accum_program_time = chrono.at("accum_program_time");
-  chrono_state_.accum_train_time = chrono.at("accum_train_time");
-  chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
-  chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
-  for (const auto& entry : from.meta.at("row"))
-    interrupted_row_.emplace_back(entry.at(0), entry.at(1));
-  const int threads = from.meta.at("compute_threads");
-  if (threads != recipe_.compute_threads) {
-    log::info(
-        "Computing with {} threads, as this run was started with (bitwise repeatable), not {}",
-        threads, recipe_.compute_threads);
-    recipe_.compute_threads = threads;
-    at::set_num_threads(threads);
-  }
-}
-
 void Trainer::open_metrics() {
   MetricWriter::Options options;
   if (workdir_ && leads()) {
@@ -218,26 +109,6 @@ void Trainer::open_metrics() {
   // Without keep_ckpt the last step is kept, as in the reference; also where no ckpt_* is given.
   keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_, 0}), total_, /*last=*/true,
                     /*first=*/false);
-}
-
-void Trainer::write_run_json(const std::string& start) const {
-  int64_t restarts = 0;
-  if (file_exists(workdir_->run_json())) {
-    const auto old = nlohmann::json::parse(read_file(workdir_->run_json()), nullptr, false);
-    if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
-  }
-  const nlohmann::json run = {
-      {"argv", options_.argv},
-      {"version", options_.tool_version},
-      {"host", host_name()},
-      {"pid", getpid()},
-      {"started", utc_now()},
-      {"start", start},
-      {"first_step", first_step_},
-      {"restarts", restarts},
-      {"compute_threads", recipe_.compute_threads},
-  };
-  write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }
 
 // The step-0 row (or, restarted from another run's last step, that step's): num_params and every
@@ -369,12 +240,12 @@ void Trainer::check_finite(int64_t step) const {
 void Trainer::save(int64_t step, bool keep) {
   check_finite(step);  // a non-finite state is never committed
   saved_step_ = step;
-  if (!leads()) return;
+  if (!saves()) return;
   const Paused paused(chrono_);
   const dist::Group::Phase phase(group_, "checkpoint");
   Snapshot snapshot;
   snapshot.step = step;
-  snapshot.tensors = recipe_.step->state();
+  snapshot.tensors = recipe_.step->state(&snapshot.pieced);
   nlohmann::json row = nlohmann::json::array();
   for (const auto& [name, value] : metrics_->row()) row.push_back({name, value});
   const Chrono::State& chrono = chrono_.state();
@@ -445,8 +316,8 @@ void Trainer::finish() {
   log::note("Done!\n{}", chrono_.note());
   metrics_->write_report();
   metrics_->close();
+  if (checkpointer_) checkpointer_->wait();
   if (!workdir_ || !leads()) return;
-  checkpointer_->wait();
   workdir_->write_done(total_);
   if (options_.cleanup) {
     const std::vector<std::string> left = workdir_->remove();

@@ -36,8 +36,12 @@ class Trainer {
 
  private:
   bool leads() const { return group_.rank() == 0; }
+  // All ranks write checkpoints where they have shared the state out, else rank 0 alone.
+  bool saves() const { return workdir_ && (leads() || recipe_.step->sharded()); }
+  void open_checkpoints();
   void restore();
   void share_start();
+  void share_state();
   void load_everything(const Restored& from, const std::string& why);
   void log_parameters() const;
   void open_metrics();
@@ -72,6 +76,7 @@ class Trainer {
   bool resumed_here_ = false;  // from this workdir's own checkpoint
   Row interrupted_row_;        // what the checkpoint's step had measured before it was saved
   std::string start_;          // "scratch", "workdir", "resume", "model_init"
+  std::string start_folder_;   // of the checkpoint that the run starts from; empty: none
   Chrono::State chrono_state_;
 
   std::unique_ptr<MetricWriter> metrics_;

@@ -105,4 +105,29 @@ TEST_CASE("--dry-run of a large model checks its file by shapes alone") {
   CHECK(finished.seconds < 5);
 }
 
+// vit S/16: 22,122,472 parameters, 4 bytes each, sent 2 * 63 / 64 times by a ring.
+TEST_CASE("--dry-run looks at a job of many processes without them") {
+  const std::string config = source_file("configs/big_vision/vit_s16_i1k.yaml");
+  const std::vector<std::string> args = {"--config", config, "--dry-run", "--synthetic"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), args.begin(), args.end());
+    return run(more);
+  };
+  const Finished finished = with({"--devices", "cuda:64"});
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  INFO(finished.out);
+  CHECK(finished.out.find("processes   64: each computes 16 examples and sends 166.1 MiB a step") !=
+        std::string::npos);
+  const Finished sharded = with({"--devices", "cuda:64", "--set", "sharding_strategy=zero2"});
+  INFO(sharded.out << sharded.err);
+  CHECK(sharded.code == 0);
+  CHECK(sharded.out.find("memory      87.7 MiB for") != std::string::npos);
+  CHECK(finished.out.find("memory      295.4 MiB for") != std::string::npos);
+  const Finished odd = with({"--devices", "cuda:48"});
+  CHECK(odd.code == 2);
+  CHECK(odd.err.find("Batch size (1024) must be divisible by device number (48)") !=
+        std::string::npos);
+}
+
 }  // namespace bv::test

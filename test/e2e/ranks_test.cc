@@ -128,7 +128,7 @@ TEST_CASE("one and two and four processes: the same rows and evaluations") {
     const std::string name = "r" + std::to_string(ranks);
     const Finished finished = f.train(name, ranks);
     check_close(one, repeatable_rows(f.dir / name), 1e-3);
-    CHECK(finished.err.find("mixup pairs") != std::string::npos);
+    CHECK(finished.err.find("mixup: pairs examples over the whole batch") != std::string::npos);
     // The first steps are as near as summation allows.
     const auto rows = repeatable_rows(f.dir / name);
     check_close({one.begin(), one.begin() + 3}, {rows.begin(), rows.begin() + 3}, 1e-6);

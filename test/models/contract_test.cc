@@ -58,9 +58,10 @@ int64_t count(const Model& model) {
 }
 
 TEST_CASE("the registered models") {
-  CHECK(Model::Registry::names() ==
-        std::vector<std::string>{"bit", "bit_paper", "cnn", "flexi_vit", "mlp_mixer",
-                                 "proj.flexi.vit", "resnet_cifar", "tiny", "vit"});  // README's tiny
+  CHECK(Model::Registry::names() == std::vector<std::string>{"bit", "bit_paper", "cnn", "flexi_vit",
+                                                             "mlp_mixer", "proj.flexi.vit",
+                                                             "resnet_cifar", "tiny",
+                                                             "vit"});  // README's tiny
 }
 
 TEST_CASE("each model gives logits and sends a gradient to every parameter") {

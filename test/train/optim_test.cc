@@ -392,7 +392,10 @@ TEST_CASE("the fused pass gives the same bits for any number of threads") {
       const FlatParams params(model, groups);
       const std::vector<UpdateRange> ranges = {
           {.begin = 0, .end = params.group_range(0).second, .weight_decay = 0.1F},
-          {.begin = params.group_range(1).first, .end = params.trainable()}};
+          {.begin = params.group_range(1).first,
+           .end = params.trainable(),
+           .data = params.group_range(1).first,
+           .grad = params.group_range(1).first}};
       const auto optimizer = make(c.name, c.optax);
       optimizer->allocate(params);
       for (int step = 0; step < 2; ++step) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "test/train/tiny.h"
 
@@ -56,6 +57,7 @@ TEST_CASE("parameters move into one aligned buffer with their values, shapes and
     CHECK(entry.parameter.strides() == layout.before.at(entry.name).strides());
     CHECK(entry.parameter.requires_grad() == (entry.group != kFrozen));
     CHECK(entry.parameter.grad().defined() == (entry.group != kFrozen));
+    CHECK_FALSE(entry.parameter.is_view());  // or its base would keep the model's own memory
     permuted = permuted || !entry.parameter.is_contiguous();
   }
   CHECK(permuted);  // or this test would not cover it
@@ -127,6 +129,66 @@ TEST_CASE("shapes alone: parameters on the meta device") {
   const FlatParams params(model, groups);
   CHECK(params.size() == 320);
   CHECK(params.data().is_meta());
+}
+
+TEST_CASE("what ranks share out they own once, with its values") {
+  using dist::Keep;
+  constexpr int kRanks = 3;
+  const std::vector<int> groups = {1, 0, 1, kFrozen};
+  for (const std::vector<Keep>& keep :
+       {std::vector<Keep>(4, Keep::zero1), std::vector<Keep>(4, Keep::zero2),
+        std::vector<Keep>(4, Keep::fsdp),
+        std::vector<Keep>{Keep::fsdp, Keep::replicated, Keep::zero1, Keep::fsdp}}) {
+    std::map<std::string, std::vector<int>> owners;  // of each element, how many
+    int64_t state = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      TinyModel model;
+      NamedTensors before;
+      for (const auto& [name, value] : named_parameters(model)) before[name] = value.clone();
+      const FlatParams params(model, groups, {rank, kRanks, keep, {"body/"}, 400});
+      state += params.state_size();
+      const at::Tensor buffer = params.new_buffer(at::kFloat);
+      for (const auto& own : params.owned()) {
+        CHECK(own.data % FlatParams::kAlign == 0);
+        CHECK(own.state + own.count <= params.state_size());
+        CHECK(own.grad + own.count <= params.grads().numel());
+        buffer.narrow(0, own.state, own.count).add_(1);
+        auto& counts = owners[own.entry->name];
+        counts.resize(own.entry->numel);
+        for (int64_t i = own.first; i < std::min(own.first + own.count, own.entry->numel); ++i)
+          counts[i] += own.entry->segment >= 0 || rank == 0;
+        // The parameter's memory from own.first on lies at own.data.
+        const at::Tensor& value = before.at(own.entry->name);
+        const int64_t n = std::min(own.count, own.entry->numel - own.first);
+        if (n > 0)
+          CHECK(params.data().narrow(0, own.data, n).equal(value.as_strided({n}, {1}, own.first)));
+      }
+      CHECK(buffer.max().item<float>() <= 1);  // nothing lies above something else
+    }
+    REQUIRE(owners.size() == 3);  // one is frozen
+    for (const auto& [name, counts] : owners) {
+      INFO(name);
+      CHECK(std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; }));
+    }
+  }
+}
+
+TEST_CASE("lent memory comes back below the same tensors") {
+  Loan loan(100, at::kCPU);
+  const at::Tensor view = loan.tensor().narrow(0, 10, 5);
+  CHECK_FALSE(loan.here());
+  for (int i = 1; i < 4; ++i) {
+    loan.take(/*zeroed=*/true);
+    CHECK(view.sum().item<float>() == 0);
+    loan.tensor().fill_(i);
+    CHECK(view.sum().item<float>() == 5.0F * static_cast<float>(i));
+    CHECK(Loan::bytes_now() == 400);
+    loan.give_back();
+    loan.give_back();
+    CHECK(loan.tensor().const_data_ptr() == nullptr);
+    CHECK(Loan::bytes_now() == 0);
+  }
+  CHECK(Loan::bytes_most() >= 400);
 }
 
 }  // namespace bv

@@ -7,14 +7,18 @@
 // its second moments as two means, v_row (without the largest dimension) and v_col (without the
 // second largest); others keep v. The first pass turns the gradients into directions, parameter by
 // parameter; the second is the fused one, with the momentum.
+//
+// Where ranks have parts of gradients only, each parameter's is put together for its first pass,
+// one parameter at a time. The second moments are on all ranks.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "lib/train/fused.h"
@@ -34,14 +38,17 @@ std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
 // Second moments of one parameter.
 struct Moments {
   std::string name;
-  at::Tensor grad;  // the parameter's place in the gradients
+  at::Tensor grad;  // the parameter's place in the gradients; undefined where it is not whole
+  std::vector<int64_t> shape, strides;
+  int64_t first = 0, count = 0;  // this rank's part of it, in elements
+  at::Tensor part;               // (count)
   bool factored = false;
   int64_t d0 = 0, d1 = 0;  // largest and second largest axis
   at::Tensor row, col;     // factored: means of squares over d0 and d1, kept as size 1
   at::Tensor v;            // otherwise: as the parameter
 
   // Squares are averaged with decay b2; grad becomes grad / sqrt(second moment).
-  void normalise(double b2, double eps) const {
+  void normalise(const at::Tensor& grad, double b2, double eps) const {
     const at::Tensor squares = grad * grad + eps;
     if (!factored) {
       v.mul_(b2).add_(squares, 1 - b2);
@@ -53,14 +60,16 @@ struct Moments {
     grad.mul_((row / at::mean(row, d1, /*keepdim=*/true)).rsqrt_()).mul_(col.rsqrt());
   }
   // grad / max(1, rms(grad) / threshold)
-  void clip(double threshold) const {
+  static void clip(const at::Tensor& grad, double threshold) {
     const double rms = std::sqrt((grad * grad).mean().item<double>());
     if (rms > threshold) grad.div_(rms / threshold);
   }
 };
 
 struct DirectionRule {
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const { u = x; }
+  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
+    u = x;
+  }
 };
 
 // e = momentum * e + (1 - momentum) * u, without bias correction.
@@ -69,7 +78,7 @@ struct AverageRule {
   T* average;
   float stored, rest;  // momentum (rounded as the average is), 1 - momentum
 
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t at) const {
+  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t at) const {
     T* e = average + at;
 #pragma GCC ivdep
     for (int64_t i = 0; i < kBlock; ++i) u[i] = rest * x[i] + stored * load(e[i]);
@@ -90,23 +99,23 @@ class ScaleByAdafactor : public Optimizer {
   explicit ScaleByAdafactor(const Config& config)
       : ScaleByAdafactor(config, read_momentum(config)) {}
 
-  void allocate(const FlatParams& params) override {
-    Optimizer::allocate(params);
-    const auto grads = params.views(params.grads(), "");
-    for (const auto& [name, grad] : grads) {
-      const at::IntArrayRef shape = grad.sizes();
-      Moments m;
-      m.name = name;
-      m.grad = grad;
-      if (shape.size() >= 2) std::tie(m.d0, m.d1) = largest_axes(shape);
-      m.factored = shape.size() >= 2 && shape[m.d1] >= min_dim_;
-      if (m.factored) {
-        std::vector<int64_t> row = shape.vec(), col = shape.vec();
-        row[m.d0] = col[m.d1] = 1;
-        m.row = at::zeros(row, grad.options());
-        m.col = at::zeros(col, grad.options());
-      } else {
-        m.v = at::zeros_like(grad);
+  void allocate(const FlatParams& params, dist::Group* group) override {
+    Optimizer::allocate(params, group);
+    group_ = group;
+    std::map<const FlatParams::Entry*, FlatParams::Stretch> places;
+    for (const auto& stretch : params.stretches(FlatParams::Space::grads))
+      places.emplace(stretch.entry, stretch);
+    for (const FlatParams::Entry& entry : params.entries()) {
+      if (entry.group == kFrozen) continue;
+      Moments m = moments_of(entry, params.grads().options());
+      const auto found = places.find(&entry);
+      if (found != places.end() && found->second.whole) {
+        m.grad = params.grads().as_strided(entry.shape, entry.strides,
+                                           params.grads().storage_offset() + found->second.at);
+      } else if (found != places.end()) {
+        m.first = found->second.first;
+        m.count = found->second.count;
+        m.part = params.grads().narrow(0, found->second.at, m.count);
       }
       moments_.push_back(std::move(m));
     }
@@ -129,16 +138,20 @@ class ScaleByAdafactor : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override {
     const double t = std::max<double>(1, static_cast<double>(scalars.count - decay_offset_ + 1));
     const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
-    const bool clip = scalars.clip_norm > 0 && !(scalars.grad_norm < scalars.clip_norm);
     // Each parameter by one thread: sums do not depend on the number of threads.
     at::parallel_for(0, std::ssize(moments_), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const Moments& m = moments_[i];
-        if (clip) m.grad.div_(scalars.grad_norm).mul_(scalars.clip_norm);
-        m.normalise(b2, eps_);
-        if (threshold_) m.clip(*threshold_);
+        if (moments_[i].grad.defined()) direct(moments_[i], moments_[i].grad, scalars, b2);
       }
     });
+    for (const Moments& m : moments_) {
+      if (m.grad.defined()) continue;
+      const at::Tensor flat = at::zeros({numel(m)}, params.grads().options());
+      if (m.count > 0) flat.narrow(0, m.first, m.count).copy_(m.part);
+      group_->all_reduce_sum(flat, "adafactor").wait();
+      direct(m, flat.as_strided(m.shape, m.strides), scalars, b2);
+      if (m.count > 0) at::Tensor(m.part).copy_(flat.narrow(0, m.first, m.count));
+    }
     StepScalars rest = scalars;
     rest.clip_norm = 0;
     if (momentum_ == 0) return fused_update(DirectionRule{}, params, ranges, rest, ema);
@@ -177,6 +190,39 @@ class ScaleByAdafactor : public Optimizer {
     need(eps_ >= 0, "eps", "must not be negative");
   }
 
+  Moments moments_of(const FlatParams::Entry& entry, const at::TensorOptions& options) const {
+    const std::vector<int64_t>& shape = entry.shape;
+    Moments m;
+    m.name = entry.name;
+    m.shape = shape;
+    m.strides = entry.strides;
+    if (shape.size() >= 2) std::tie(m.d0, m.d1) = largest_axes(shape);
+    m.factored = shape.size() >= 2 && shape[m.d1] >= min_dim_;
+    if (m.factored) {
+      std::vector<int64_t> row = shape, col = shape;
+      row[m.d0] = col[m.d1] = 1;
+      m.row = at::zeros(row, options);
+      m.col = at::zeros(col, options);
+    } else {
+      m.v = at::empty_strided(shape, entry.strides, options).zero_();
+    }
+    return m;
+  }
+  static int64_t numel(const Moments& m) {
+    int64_t elements = 1;
+    for (const int64_t size : m.shape) elements *= size;
+    return elements;
+  }
+  // From the gradient of a whole parameter to its direction, in place.
+  void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
+              double b2) const {
+    if (scalars.clip_norm > 0 && !(scalars.grad_norm < scalars.clip_norm))
+      grad.div_(scalars.grad_norm).mul_(scalars.clip_norm);
+    m.normalise(grad, b2, eps_);
+    if (threshold_) Moments::clip(grad, *threshold_);
+  }
+
+  dist::Group* group_ = nullptr;
   int64_t min_dim_;
   double decay_rate_;
   int64_t decay_offset_;

@@ -22,7 +22,7 @@ const Register<Optimizer, Sgd> registered("sgd");
 
 struct FactorRule {
   float factor;
-  [[gnu::always_inline]] void block(const Block& x, Block& u, int64_t) const {
+  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
     for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
   }
 };

@@ -1,0 +1,136 @@
+// The state of a TrainStep: what checkpoints hold, and how ranks come to it.
+#include <cmath>
+#include <map>
+
+#include "lib/train/step.h"
+
+namespace bv {
+
+// All that a checkpoint holds, by name: what is in use, or copies.
+std::vector<StatePart> TrainStep::parts(bool copies) const {
+  using Space = FlatParams::Space;
+  const auto take = [&](const at::Tensor& tensor) { return copies ? tensor.clone() : tensor; };
+  std::vector<StatePart> all;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    all.push_back({.name = name, .values = take(tensor)});
+  };
+  const auto add_flat = [&](Space space, const at::Tensor& tensor, const std::string& prefix) {
+    const at::Tensor flat = take(tensor);
+    for (const FlatParams::Stretch& stretch : params_.stretches(space)) {
+      const FlatParams::Entry& entry = *stretch.entry;
+      const at::Tensor values = stretch.whole ? flat.as_strided(entry.shape, entry.strides,
+                                                                flat.storage_offset() + stretch.at)
+                                              : flat.narrow(0, stretch.at, stretch.count);
+      all.push_back({.name = prefix + entry.name,
+                     .values = values,
+                     .whole = stretch.whole,
+                     .first = stretch.first,
+                     .shape = entry.shape,
+                     .strides = entry.strides});
+    }
+  };
+  add_flat(Space::data, params_.data(), "params/");
+  add("opt/count", count_);
+  for (const Optimizer::Slot& slot : config_.optimizer->slots())
+    add_flat(Space::state, slot.flat, "opt/" + slot.name + "/");
+  for (const auto& [name, tensor] : config_.optimizer->other_state()) add("opt/" + name, tensor);
+  for (const auto& [name, buffer] : buffers_) add("buffers/" + name, buffer);
+  if (config_.ema_decay) add_flat(Space::state, ema_, "ema/");
+  for (const auto& [name, buffer] : ema_buffers_) add("ema/" + name, buffer);
+  return all;
+}
+
+NamedTensors TrainStep::state(PiecedTensors* pieced) {
+  start();
+  check(pieced || !units_, "the state of a rank has pieces");
+  NamedTensors all;
+  for (StatePart& part : parts(/*copies=*/true)) {
+    if (part.whole) {
+      if (!units_ || group_->rank() == 0) all.emplace(part.name, part.values);
+      continue;
+    }
+    PiecedTensor& tensor = (*pieced)[part.name];
+    tensor = {part.shape, part.strides, part.values.scalar_type()};
+    if (part.values.numel() > 0) tensor.pieces.push_back({part.first, part.values});
+  }
+  return all;
+}
+
+void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
+                           const PiecedTensors& pieced) {
+  copy_in(parts(/*copies=*/false), from, pieced, {"params/", "opt/", "buffers/", "ema/"}, origin);
+  started_ = false;
+}
+
+void TrainStep::open_whole() {
+  if (!units_) return;
+  for (FlatParams::Segment& segment : params_.segments()) {
+    if (segment.keep == dist::Keep::fsdp) segment.parameters.take(/*zeroed=*/true);
+  }
+  check(init_ != nullptr, "parameters that nobody initialises");
+  for (size_t i = 0; i < config_.keep.size(); ++i) init_(i);
+}
+
+void TrainStep::share_state(bool whole) {
+  if (!group_) return;
+  // As it lies in memory, permuted or not.
+  const auto broadcast = [&](const at::Tensor& tensor) {
+    group_->broadcast(tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset()), 0,
+                      "state");
+  };
+  started_ = false;
+  for (const at::Tensor& range : params_.everywhere()) broadcast(range);
+  broadcast(count_);
+  if (!units_) {
+    for (const Optimizer::Slot& slot : config_.optimizer->slots()) broadcast(slot.flat);
+    if (config_.ema_decay) broadcast(ema_);
+  }
+  for (const auto& [name, tensor] : config_.optimizer->other_state()) broadcast(tensor);
+  for (const auto& [name, buffer] : buffers_) broadcast(buffer);
+  for (const auto& [name, buffer] : ema_buffers_) broadcast(buffer);
+  for (FlatParams::Segment& segment : params_.segments()) {
+    if (!whole || segment.keep != dist::Keep::fsdp) continue;
+    Loan& parameters = segment.parameters;
+    if (!parameters.here()) parameters.take(/*zeroed=*/false);
+    broadcast(parameters.tensor());
+    params_.data()
+        .narrow(0, segment.data, segment.part)
+        .copy_(parameters.tensor().narrow(0, group_->rank() * segment.part, segment.part));
+    parameters.give_back();
+  }
+}
+
+TrainStep::Memory TrainStep::memory() const {
+  const auto bytes = [](const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); };
+  Memory memory;
+  memory.parameters = bytes(params_.data());
+  memory.gradients = bytes(params_.grads());
+  for (const Optimizer::Slot& slot : config_.optimizer->slots()) memory.state += bytes(slot.flat);
+  for (const auto& [name, tensor] : config_.optimizer->other_state()) memory.state += bytes(tensor);
+  if (config_.ema_decay) memory.state += bytes(ema_);
+  return memory;
+}
+
+std::vector<std::pair<double, double>> TrainStep::statistics() {
+  const auto named = named_parameters(model_);
+  std::map<std::string, size_t> place;
+  for (size_t i = 0; i < named.size(); ++i) place[named[i].first] = 2 * i;
+  std::vector<double> sums(2 * named.size());
+  for (const FlatParams::Stretch& stretch : params_.stretches(FlatParams::Space::data)) {
+    if (stretch.count == 0 || (stretch.whole && group_ && group_->rank() > 0)) continue;
+    const at::Tensor values = params_.data().narrow(0, stretch.at, stretch.count).to(at::kDouble);
+    double* sum = &sums[place.at(stretch.entry->name)];
+    sum[0] = values.sum().item<double>();
+    sum[1] = values.square().sum().item<double>();
+  }
+  if (units_) sums = sum_over_ranks(std::move(sums), "parameter overview");
+  std::vector<std::pair<double, double>> all;
+  for (size_t i = 0; i < named.size(); ++i) {
+    const auto n = static_cast<double>(named[i].second.numel());
+    const double mean = sums[2 * i] / n;
+    all.emplace_back(mean, std::sqrt(std::max(sums[2 * i + 1] / n - mean * mean, 0.0)));
+  }
+  return all;
+}
+
+}  // namespace bv

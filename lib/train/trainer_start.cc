@@ -1,0 +1,180 @@
+// Where a run starts: its workdir, another run, a weights file or scratch. Rank 0 reads it, the
+// others are told.
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "lib/ckpt/weights_file.h"
+#include "lib/report/log.h"
+#include "lib/report/params_table.h"
+#include "lib/train/start.h"
+#include "lib/train/trainer.h"
+#include "lib/train/weights.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+std::string host_name() {
+  char name[256] = "unknown";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace
+
+void Trainer::restore() {
+  if (workdir_) {
+    if (auto found = Checkpointer::latest(*workdir_, Pieces::apart)) {
+      load_everything(*found, "workdir");
+      resumed_here_ = true;
+      saved_step_ = first_step_;
+      return;
+    }
+  }
+  load_start();
+  if (start_ == "model_init") log::note("Initialize model from {}...", recipe_.start.model_init);
+  if (recipe_.step->sharded()) return;  // share_start() does it
+  log::note("Logging parameter overview...");
+  log_parameters();
+}
+
+void Trainer::load_start() {
+  if (!start_.empty() || (workdir_ && !workdir_->ckpt_steps().empty())) return;
+  const StartFrom& from = recipe_.start;
+  if (!from.resume.empty() && is_checkpoint(from.resume)) {
+    load_everything(Checkpointer::load(from.resume, Pieces::apart), "resume");
+  } else if (!from.resume.empty()) {
+    recipe_.step->open_whole();
+    load_weights(from.resume, *recipe_.model, {});
+    log::warn(
+        "resume: {} holds parameters only: the optimizer's state, the step and the clock start "
+        "afresh",
+        from.resume);
+    start_ = "resume";
+  } else if (!from.model_init.empty()) {
+    recipe_.step->open_whole();
+    load_weights(from.model_init, *recipe_.model, from.dont_load, from.dont_load_place.text());
+    start_ = "model_init";
+  } else {
+    start_ = "scratch";
+  }
+}
+
+// Rank 0 has read where the run starts; the others are told.
+void Trainer::share_start() {
+  if (group_.size() == 1) return;
+  const nlohmann::json mine = {{"first_step", first_step_},
+                               {"resumed_here", resumed_here_},
+                               {"saved_step", saved_step_},
+                               {"start", start_},
+                               {"folder", start_folder_},
+                               {"now", chrono_.now()},
+                               {"threads", recipe_.compute_threads},
+                               {"train_time", chrono_state_.accum_train_time},
+                               {"program_time", chrono_state_.accum_program_time},
+                               {"pause_time", chrono_state_.accum_pause_time},
+                               {"examples_seen", chrono_state_.accum_examples_seen}};
+  const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
+  first_step_ = step_ = shared.at("first_step");
+  resumed_here_ = shared.at("resumed_here");
+  saved_step_ = shared.at("saved_step");
+  start_ = shared.at("start");
+  start_folder_ = shared.at("folder");
+  shared_now_ = shared.at("now");
+  chrono_state_.accum_train_time = shared.at("train_time");
+  chrono_state_.accum_program_time = shared.at("program_time");
+  chrono_state_.accum_pause_time = shared.at("pause_time");
+  chrono_state_.accum_examples_seen = shared.at("examples_seen");
+  recipe_.compute_threads = shared.at("threads");
+  at::set_num_threads(recipe_.compute_threads);
+  share_state();
+  const TrainStep::Memory memory = recipe_.step->memory();
+  log::info("This rank holds {} of parameters, {} of gradients, {} of optimizer state and averages",
+            human_bytes(static_cast<double>(memory.parameters)),
+            human_bytes(static_cast<double>(memory.gradients)),
+            human_bytes(static_cast<double>(memory.state)));
+}
+
+void Trainer::share_state() {
+  TrainStep& step = *recipe_.step;
+  if (!step.sharded()) return step.share_state();
+  if (start_folder_.empty()) {
+    step.share_state(/*whole=*/start_ != "scratch");
+    if (leads()) log::note("Logging parameter overview...");
+    log_parameters();
+  } else if (!leads()) {  // each rank reads what it has, nobody all of it
+    const Restored from = Checkpointer::reopen(start_folder_);
+    step.load_state(from.tensors, from.folder, from.pieced);
+  }
+}
+
+void Trainer::log_parameters() const {
+  std::vector<ParamRow> rows;
+  std::map<std::string, const FlatParams::Entry*> entries;
+  for (const auto& entry : recipe_.step->params().entries()) entries[entry.name] = &entry;
+  const auto statistics = recipe_.step->statistics();
+  for (const auto& [name, value] : named_parameters(*recipe_.model)) {  // in the model's order
+    const auto [mean, deviation] = statistics.at(rows.size());
+    rows.push_back(
+        {name, value.sizes().vec(), mean, deviation, entries.at(name)->group == kFrozen});
+  }
+  if (leads()) log::info("{}", params_table(rows));
+}
+
+void Trainer::load_everything(const Restored& from, const std::string& why) {
+  log::note("Resuming training from checkpoint {}...", from.folder);
+  recipe_.step->load_state(from.tensors, from.folder, from.pieced);
+  start_folder_ = from.folder;
+  first_step_ = step_ = from.step;
+  start_ = why;
+  check_step(from, total_);
+  const auto& chrono = from.meta.at("chrono");
+  chrono_state_.accum_program_time = chrono.at("accum_program_time");
+  chrono_state_.accum_train_time = chrono.at("accum_train_time");
+  chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
+  chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
+  for (const auto& entry : from.meta.at("row"))
+    interrupted_row_.emplace_back(entry.at(0), entry.at(1));
+  const int threads = from.meta.at("compute_threads");
+  if (threads != recipe_.compute_threads) {
+    log::info(
+        "Computing with {} threads, as this run was started with (bitwise repeatable), not {}",
+        threads, recipe_.compute_threads);
+    recipe_.compute_threads = threads;
+    at::set_num_threads(threads);
+  }
+}
+
+void Trainer::write_run_json(const std::string& start) const {
+  int64_t restarts = 0;
+  if (file_exists(workdir_->run_json())) {
+    const auto old = nlohmann::json::parse(read_file(workdir_->run_json()), nullptr, false);
+    if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
+  }
+  const nlohmann::json run = {
+      {"argv", options_.argv},
+      {"version", options_.tool_version},
+      {"host", host_name()},
+      {"pid", getpid()},
+      {"started", utc_now()},
+      {"start", start},
+      {"first_step", first_step_},
+      {"restarts", restarts},
+      {"compute_threads", recipe_.compute_threads},
+  };
+  write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
+}
+
+}  // namespace bv

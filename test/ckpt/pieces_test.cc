@@ -1,0 +1,185 @@
+// Tensors in pieces, and checkpoints that several ranks write together.
+#include "lib/ckpt/pieces.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <random>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "test/ckpt/support.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// (3, 4, 5) whose elements are their places in memory, which lies as (5, 3, 4).
+at::Tensor permuted() { return at::arange(60, at::kFloat).view({5, 3, 4}).permute({1, 2, 0}); }
+
+PiecedTensor cut(const at::Tensor& whole, const std::vector<int64_t>& bounds) {
+  PiecedTensor tensor{whole.sizes().vec(), whole.strides().vec(), whole.scalar_type()};
+  const at::Tensor flat = whole.as_strided({whole.numel()}, {1}, 0);
+  for (size_t i = 0; i + 1 < bounds.size(); ++i)
+    tensor.pieces.push_back({bounds[i], flat.narrow(0, bounds[i], bounds[i + 1] - bounds[i])});
+  return tensor;
+}
+
+// What rank r of 2 saves at `step`: the first 20 elements lie with rank 0.
+Snapshot state_of(int rank, int64_t step) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  if (rank == 0) {
+    snapshot.tensors["opt/count"] = at::full({}, step, at::kLong);
+    snapshot.meta = {{"step_too", step}};
+  }
+  PiecedTensor all = cut(permuted() + static_cast<double>(step), {0, 20, 60});
+  all.pieces = {all.pieces.at(rank)};
+  snapshot.pieced["params/kernel"] = all;
+  PiecedTensor there = cut(at::ones({7}, at::kBFloat16), {0, 7});
+  if (rank == 0) there.pieces.clear();  // rank 0 has none of it
+  snapshot.pieced["opt/mu/bias"] = there;
+  return snapshot;
+}
+
+Writers writers(int rank, double patience = 20) { return {rank, 2, "5a", patience}; }
+
+void save(const Workdir& workdir, int64_t step) {
+  Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
+  first.save(state_of(0, step), true);
+  second.save(state_of(1, step), true);
+  second.wait();
+  first.wait();
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& item : fs::directory_iterator(folder)) names.push_back(item.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("pieces: names, and strides that lie densely") {
+  CHECK(piece_name("params/a", 640) == "params/a@640");
+  CHECK(parse_piece_name("params/a@640") == std::pair<std::string, int64_t>("params/a", 640));
+  for (const char* none : {"params/a", "params/a@", "params/a@-1", "params/a@1x", "@"})
+    CHECK(parse_piece_name(none).first.empty());
+  CHECK(dense_strides({3, 4, 5}, {4, 1, 12}));
+  CHECK(dense_strides({}, {}));
+  CHECK(dense_strides({2, 1, 3}, {3, 77, 1}));  // one index: any stride
+  CHECK_FALSE(dense_strides({3, 4, 5}, {4, 1, 13}));
+  CHECK_FALSE(dense_strides({3, 4}, {1, 1}));
+  CHECK_FALSE(dense_strides({3, 4}, {4}));
+  CHECK_FALSE(dense_strides({3, -4}, {4, 1}));
+  CHECK_FALSE(dense_strides({0, 4}, {4, 1}));
+  CHECK_FALSE(dense_strides({int64_t{1} << 40, int64_t{1} << 40}, {1, int64_t{1} << 40}));
+}
+
+TEST_CASE("pieces: any stretch of any cut, of whatever strides") {
+  std::mt19937 random(4);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+  const at::Tensor whole = permuted();
+  const std::vector<int64_t> strides = whole.strides().vec();
+  const at::Tensor flat = at::arange(60, at::kFloat);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int64_t> bounds = {0, 60, below(60), below(60)};
+    std::sort(bounds.begin(), bounds.end());
+    const PiecedTensor tensor = cut(whole, bounds);
+    CHECK(assemble(tensor).equal(whole));
+    CHECK(assemble(tensor).strides() == whole.strides());
+    const int64_t first = below(60), count = 1 + below(60 - first);
+    const at::Tensor expected = flat.narrow(0, first, count);
+    at::Tensor out = at::zeros({count});
+    copy_stretch(out, first, strides, tensor);
+    CHECK(out.equal(expected));
+    copy_stretch(out.zero_(), first, strides, whole.contiguous());
+    CHECK(out.equal(expected));
+    // A file of another build, whose memory has another order.
+    copy_stretch(out.zero_(), first, strides, cut(whole.contiguous(), bounds));
+    CHECK(out.equal(expected));
+  }
+}
+
+TEST_CASE("pieces: two writers, one checkpoint") {
+  const TempFolder folder;
+  const Workdir workdir(folder / "run");
+  make_folders(folder / "run/ckpt/step-5.0b.tmp");  // of a killed save, of another start
+  save(workdir, 5);
+  CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(names_in(folder / "run/ckpt/step-5") ==
+        std::vector<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
+                                 "state-00001-of-00002.safetensors"});
+  const Restored together = *Checkpointer::latest(workdir);
+  CHECK(together.meta == nlohmann::json{{"step_too", 5}});
+  CHECK(together.pieced.empty());
+  CHECK(together.tensors.size() == 3);
+  CHECK(together.tensors.at("params/kernel").equal(permuted() + 5));
+  CHECK(together.tensors.at("opt/mu/bias").equal(at::ones({7}, at::kBFloat16)));
+  for (const Restored& apart : {*Checkpointer::latest(workdir, Pieces::apart),
+                                Checkpointer::reopen(folder / "run/ckpt/step-5")}) {
+    CHECK(apart.tensors.size() == 1);
+    REQUIRE(apart.pieced.size() == 2);
+    CHECK(apart.pieced.at("params/kernel").pieces.size() == 2);
+    CHECK(assemble(apart.pieced.at("params/kernel")).equal(permuted() + 5));
+  }
+}
+
+TEST_CASE("pieces: a rank that does not write its part ends the save with its name") {
+  const TempFolder folder;
+  const Workdir workdir(folder / "run");
+  save(workdir, 5);
+  Checkpointer alone(workdir, writers(0, /*patience=*/0.1));
+  alone.save(state_of(0, 6), false);
+  CHECK(error_of([&] { alone.wait(); }, Exit::storage) ==
+        folder / "run/ckpt/step-6.5a.tmp" +
+            ": error: rank 1 has not written its part of the checkpoint within 0.1 s (do all ranks "
+            "see the same workdir?)");
+  CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(Checkpointer::latest(workdir)->step == 5);
+}
+
+TEST_CASE("pieces: what does not make a whole is refused") {
+  const TempFolder folder;
+  const Workdir workdir(folder / "run");
+  const auto with = [&](const std::function<void(Snapshot&)>& spoil) {
+    Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
+    Snapshot other = state_of(1, 5);
+    spoil(other);
+    first.save(state_of(0, 5), false);
+    second.save(std::move(other), false);
+    second.wait();
+    first.wait();
+    return error_of([&] { Checkpointer::load(folder / "run/ckpt/step-5"); });
+  };
+  const std::string line =
+      folder / "run/ckpt/step-5" + ": error: the pieces of 'params/kernel' do not make a whole";
+  const auto piece = [](Snapshot& s) -> Piece& { return s.pieced["params/kernel"].pieces[0]; };
+  CHECK(with([](Snapshot&) {}) == "");
+  CHECK(with([&](Snapshot& s) { s.pieced["params/kernel"].pieces.clear(); }) == line);
+  CHECK(with([&](Snapshot& s) { piece(s).first = 19; }) == line);
+  CHECK(with([&](Snapshot& s) { piece(s).values = at::ones({41}); }) == line);
+  CHECK(with([&](Snapshot& s) { piece(s).values = at::ones({40, 1}); }) == line);
+  CHECK(with([&](Snapshot& s) { piece(s).values = at::ones({40}, at::kDouble); }) == line);
+}
+
+TEST_CASE("pieces: a manifest with strides that fit no shape is refused") {
+  const TempFolder folder;
+  make_folders(folder / "c");
+  Manifest manifest;
+  manifest.meta = nlohmann::json::object();
+  manifest.pieced["params/a"] = {{3, 4}, {4, 1}};
+  write_file_atomically(folder / "c/manifest.json", manifest.text());
+  CHECK(read_manifest(folder / "c").pieced.at("params/a").strides == std::vector<int64_t>{4, 1});
+  manifest.pieced["params/a"].strides = {5, 1};
+  write_file_atomically(folder / "c/manifest.json", manifest.text());
+  CHECK(error_of([&] { read_manifest(folder / "c"); }) ==
+        "manifest.json: 'params/a' has strides that do not fit its shape");
+}
+
+}  // namespace bv

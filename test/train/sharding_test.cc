@@ -1,0 +1,217 @@
+// Every optimizer under every strategy does what `replicate` does: four real processes, each of
+// them this program again as a worker, train small models with each.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "lib/dist/address.h"
+#include "lib/dist/group.h"
+#include "test/train/tiny.h"
+
+namespace bv {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int64_t kSteps = 3;
+
+const char* const kVit = "width: 32, depth: 3, num_heads: 2, mlp_dim: 64, patch_size: [4, 4]";
+
+struct Case {
+  const char* model;
+  std::string keys;
+  std::string optimizer;
+  double tolerance = 1e-3;  // of a tensor, relative to its largest element
+};
+
+// The optimizers with all their state, and a model for each way through the units.
+std::vector<Case> cases() {
+  const std::string vit = kVit;
+  std::vector<Case> all;
+  for (const char* optimizer :
+       {"optax_name: scale_by_adam", "optax_name: scale_by_adam\noptax: {mu_dtype: bfloat16}",
+        "optax_name: adam", "optax_name: adamw\noptax: {weight_decay: 0.1}",
+        "optax_name: momentum_hp", "optax_name: trace\noptax: {decay: 0.9, nesterov: true}",
+        "optax_name: sgd", "optax_name: identity", "optax_name: scale\noptax: {step_size: 0.5}",
+        "optax_name: scale_by_adafactor\noptax: {min_dim_size_to_factor: 8}",
+        "optax_name: scale_by_adafactor\noptax: {momentum: null, clipping_threshold: 0.5}"}) {
+    all.push_back({"vit", vit, optimizer});
+  }
+  const std::string adam = "optax_name: scale_by_adam";
+  all.push_back({"vit", vit + ", scan: true", adam});
+  all.push_back({"vit", vit + ", remat_policy: nothing_saveable, dropout: 0.2", adam});
+  all.push_back({"vit", vit + ", dtype_mm: bfloat16, pool_type: map", adam,
+                 /*tolerance=*/0.1});  // a difference of 1e-7 can round to the next bfloat16
+  all.push_back({"cnn", "widths: [8, 8], dense: 32", adam});
+  all.push_back({"mlp_mixer",
+                 "patch_size: [4, 4], hidden_dim: 32, num_blocks: 2, tokens_mlp_dim: 16, "
+                 "channels_mlp_dim: 48",
+                 adam});
+  all.push_back({"bit", "depth: [1, 1], width: 0.5", adam});
+  all.push_back({"bit_paper", "depth: [1, 1], width: 0.5", adam});
+  all.push_back({"resnet_cifar", "width: 16, norm: batch", adam});
+  return all;
+}
+
+const std::vector<std::string> kStrategies = {
+    "zero1", "zero2", "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.002)']]",
+    // Blocks are sharded, of the rest only the optimizer's state is, and a kernel is whole.
+    "[['.*/head/kernel', replicate], ['.*(encoderblock_|MixerBlock_|block).*', 'fsdp(\"data\", "
+    "0)'], "
+    "['opt/.*', 'fsdp(\"data\", 0)']]"};
+
+// Two groups with different factors, frozen parameters: some of the first block, one outside, and
+// biases whose gradients are nothing but rounding noise, as a norm or a softmax takes them out.
+std::string yaml_of(const Case& c, const std::string& strategy) {
+  return c.optimizer + "\nsharding_strategy: " + strategy + R"(
+lr: 0.01
+wd: 0.001
+grad_clip_norm: 0.7
+ema: {decay: 0.5}
+bucket_mb: 0.005
+lr_mults: [['.*/bias', 2.0]]
+schedule: [['.*(encoderblock_0|MixerBlock_0|block1/unit1|Conv_0)/.*(bias|kernel)', null], ['.*pos_embedding', null], ['.*(key|token_mixing/Dense_1)/bias', null], ['.*', {decay_type: cosine}]]
+)";
+}
+
+Batch batch_of(int64_t step, int rank) {
+  Rng rng(7, Purpose::synthetic, static_cast<uint64_t>(step * kRanks + rank));
+  at::Tensor image = at::zeros({2, 16, 16, 3}), labels = at::zeros({2, 5});
+  for (int64_t i = 0; i < image.numel(); ++i)
+    image.mutable_data_ptr<float>()[i] = static_cast<float>(rng.uniform(-1, 1));
+  for (int64_t i = 0; i < 2; ++i) labels.mutable_data_ptr<float>()[i * 5 + rng.below(5)] = 1;
+  return {{"image", image}, {"labels", labels}};
+}
+
+struct Run {
+  Run(const Case& c, const std::string& strategy, dist::Group& group) : task(softmax_task()) {
+    const Config keys = parse_config("model: {" + std::string(c.keys) + "}", "m.yaml");
+    model = Model::Registry::make(c.model, keys.section("model"), {}, ModelEnv{5, 16, 16, 3});
+    throw_problems(keys);
+    const Config config = parse_config(yaml_of(c, strategy), "t.yaml");
+    const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
+    StepConfig step_config = read_step(config, *model, length, group.size());
+    config.done();
+    throw_problems(config);
+    step = std::make_unique<TrainStep>(*model, *task, std::move(step_config), 3, Precision::float32,
+                                       &group, parameter_init(*model, 3, std::nullopt));
+    step->share_state();
+    for (int64_t i = 1; i <= kSteps; ++i) {
+      step->run(i, batch_of(i, group.rank()), true);
+      rows.push_back(step->measurements(i));
+    }
+    logits = forward(group.rank());
+    const auto averaged = step->use_ema();
+    ema_logits = forward(group.rank());
+  }
+  at::Tensor forward(int rank) const {
+    const c10::AutoGradMode no_grad(false);
+    Pass pass;
+    const UnitScope scope(*model, pass);
+    return model->forward(batch_of(0, rank).at("image"), pass).clone();
+  }
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<TrainStep> step;
+  std::vector<std::vector<std::pair<std::string, double>>> rows;
+  at::Tensor logits, ema_logits;
+};
+
+// Sums over ranks are added in another order, by some 1e-7 of themselves.
+void check_near(const std::string& name, const at::Tensor& a, const at::Tensor& b,
+                double tolerance) {
+  const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
+  const double scale = std::max(x.abs().max().item<double>(), 1e-3);
+  // bfloat16 state may round the other way.
+  if (a.scalar_type() == at::kBFloat16) tolerance = std::max(tolerance, 1e-2);
+  const double off = (x - y).abs().max().item<double>() / scale;
+  if (!(off < tolerance)) {
+    INFO(name);
+    CHECK(off < tolerance);
+  }
+}
+
+void check_same(Run& whole, Run& shared, const NamedTensors& expected, int rank, double tolerance) {
+  for (size_t i = 0; i < whole.rows.size(); ++i) {
+    for (size_t k = 0; k < whole.rows[i].size(); ++k) {
+      INFO("step " << i + 1 << " " << whole.rows[i][k].first);
+      CHECK(shared.rows[i][k].second == Approx(whole.rows[i][k].second).epsilon(1e-4).margin(1e-6));
+    }
+  }
+  check_near("logits", whole.logits, shared.logits, tolerance);
+  check_near("averaged logits", whole.ema_logits, shared.ema_logits, tolerance);
+  PiecedTensors pieced;
+  const NamedTensors own = shared.step->state(&pieced);
+  CHECK(pieced.size() > 3);
+  CHECK((rank > 0 ? own.empty() : own.size() + pieced.size() == expected.size()));
+  for (const auto& [name, tensor] : own) check_near(name, expected.at(name), tensor, tolerance);
+  for (const auto& [name, tensor] : pieced) {
+    CHECK(at::IntArrayRef(tensor.shape) == expected.at(name).sizes());
+    for (const Piece& piece : tensor.pieces) {
+      at::Tensor there = piece.values.clone();
+      copy_stretch(there, piece.first, tensor.strides, expected.at(name));
+      check_near(name, there, piece.values, tolerance);
+    }
+  }
+  CHECK(Loan::bytes_now() == 0);
+  // Second moments of adafactor are not shared out.
+  CHECK(shared.step->memory().state < whole.step->memory().state * 2 / 3);
+}
+
+int free_port() {
+  const dist::Listener listener = dist::listen_at("127.0.0.1", 0);
+  close(listener.fd);
+  return listener.port;
+}
+
+}  // namespace
+
+// A rank: run by the test below, in a process of its own.
+TEST_CASE("sharding worker", "[.]") {
+  const dist::EnvironmentMap environment = dist::environment_map();
+  const auto group =
+      dist::Group::join(dist::find_place({}, environment), dist::group_options(environment));
+  REQUIRE(group->size() == kRanks);
+  for (const Case& c : cases()) {
+    Run whole(c, "replicate", *group);
+    CHECK_FALSE(whole.step->sharded());
+    const NamedTensors expected = whole.step->state();
+    for (const std::string& strategy : kStrategies) {
+      INFO(c.model << " {" << c.keys << "} " << c.optimizer << ", " << strategy);
+      Run shared(c, strategy, *group);
+      CHECK(shared.step->sharded());
+      check_same(whole, shared, expected, group->rank(), c.tolerance);
+    }
+  }
+  group->finish();
+}
+
+TEST_CASE("every optimizer and model under every sharding strategy matches replicate") {
+  const std::string port = std::to_string(free_port());
+  std::vector<int> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.push_back(fork());
+    if (ranks.back() != 0) continue;
+    for (const auto& [name, value] : std::vector<std::pair<const char*, std::string>>{
+             {"RANK", std::to_string(rank)},
+             {"WORLD_SIZE", std::to_string(kRanks)},
+             {"LOCAL_RANK", std::to_string(rank)},
+             {"LOCAL_WORLD_SIZE", std::to_string(kRanks)},
+             {"MASTER_ADDR", "127.0.0.1"},
+             {"MASTER_PORT", port},
+             {"OMP_NUM_THREADS", "1"}})
+      setenv(name, value.c_str(), 1);
+    execl("/proc/self/exe", "test_train", "sharding worker", nullptr);
+    _exit(127);
+  }
+  for (const int pid : ranks) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+}
+
+}  // namespace bv
