@@ -113,7 +113,8 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
 }
 
 void add_launch(CLI::App& app, Arguments& out) {
-  app.add_option("--devices", out.devices, "cpu or auto")->envname("BVTRAIN_DEVICES");
+  app.add_option("--devices", out.devices, "auto, cpu, or cpu:N for N processes on this host")
+      ->envname("BVTRAIN_DEVICES");
   app.add_option("--launcher", out.launcher,
                  "who started the ranks: auto, none, self, env (torchrun), slurm, mpi")
       ->envname("BVTRAIN_LAUNCHER");

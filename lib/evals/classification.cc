@@ -52,6 +52,7 @@ class WrongExamples {
 
   // Of all ranks.
   void gather(dist::Group* group) {
+    if (!group) return;
     const at::Tensor own = at::zeros({std::ssize(entries_), 4}, at::kDouble);
     const at::Tensor ids = at::zeros({std::ssize(entries_)}, at::kLong);
     for (size_t i = 0; i < entries_.size(); ++i) {
@@ -152,13 +153,13 @@ class Classification : public Evaluator {
       }
       classes = logits.size(1);
       if (!sums) sums.emplace(classes);
-      accumulate(batch, logits, labels, *sums, wrong);
+      accumulate(batch, logits, labels, *sums, context.report ? &wrong : nullptr);
     });
     check(sums.has_value(), "evaluator '{}' saw no batch", name_);
     for (const at::Tensor& sum :
          {sums->weight, sums->correct1, sums->correct5, sums->loss, sums->confusion})
       sum_over_ranks(context.group, sum);
-    wrong.gather(context.group);
+    if (context.report) wrong.gather(context.group);
     const double weight = sums->weight.item<double>();
     emit("prec@1", sums->correct1.item<double>() / weight);
     if (classes > 5) emit("prec@5", sums->correct5.item<double>() / weight);
@@ -168,7 +169,7 @@ class Classification : public Evaluator {
 
  private:
   void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
-                  Sums& sums, WrongExamples& wrong) const {
+                  Sums& sums, WrongExamples* wrong) const {
     const at::Tensor mask = batch.at("_mask");                                  // (n) bool
     const at::Tensor truth = labels.argmax(1);                                  // (n)
     const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
@@ -185,8 +186,10 @@ class Classification : public Evaluator {
       sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble),
                                      sums.confusion.numel());
     }
-    const at::Tensor confidence = logits.softmax(1).amax(1);
-    wrong.add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
+    if (wrong) {
+      const at::Tensor confidence = logits.softmax(1).amax(1);
+      wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
+    }
   }
 
   EvalDetails details(int64_t step, int64_t classes, const Sums& sums, WrongExamples& wrong) {

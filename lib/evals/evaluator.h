@@ -35,9 +35,11 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
 // What an evaluator gets when it runs.
 struct EvalContext {
   int64_t step = 0;
-  std::string workdir;                       // empty: the run writes nothing
-  Predict predict;                           // `pred`
-  std::function<void(EvalDetails)> details;  // for the report; may be empty
+  std::string workdir;  // empty: the run writes nothing
+  Predict predict;      // `pred`
+  bool report = false;  // the run has one: details are worth collecting
+  std::function<void(EvalDetails)>
+      details;  // takes them; empty without a report, and but on rank 0
   // Called by all ranks alike, once a batch: throws on a signal.
   std::function<void()> poll;
   dist::Group* group = nullptr;  // as in EvalEnv

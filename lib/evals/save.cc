@@ -128,8 +128,8 @@ class Save : public Evaluator {
     const at::Tensor places = at::cat(ids);
     for (const auto& [name, column] : columns)
       arrays[name] = gather_rows(context.group, column.rows.narrow(0, 0, rows), places);
-    if (context.group && context.group->rank() > 0) return;
-    rows = context.group ? arrays.begin()->second.size(0) : rows;
+    if (context.group && context.group->rank() > 0) return;  // which has them all, like every rank
+    if (!arrays.empty()) rows = arrays.begin()->second.size(0);
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();
     if (!folder.empty()) make_folders(folder);

@@ -277,6 +277,7 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     const int64_t all = group_.all_max(std::array{code}, "evaluation").at(0);
     if (all != 0) throw Stopped{static_cast<Exit>(all)};
   };
+  context.report = workdir_ != nullptr;
   if (workdir_ && leads())
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();

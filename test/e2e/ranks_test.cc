@@ -6,12 +6,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
-#include "lib/util/file.h"
 #include "test/e2e/binary.h"
 
 namespace bv::test {

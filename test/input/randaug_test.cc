@@ -1,6 +1,5 @@
 // randaug: each operation against the golden results and against plain forms of reference section
 // 12.7, and how they are drawn.
-#include <chrono>
 
 #include "lib/ckpt/npz.h"
 #include "lib/input/image/rand_augment.h"
@@ -288,22 +287,5 @@ TEST_CASE("randaug applies its layers one after the other") {
     Rng rng(7, Purpose::augment, index);
     CHECK(same_bits(run_pp("randaug(1, 15)", {{"image", image}}, index).at("image"),
                     augmented(image, draw_augmentation(30, 40, rng), 15)));
-  }
-}
-
-TEST_CASE("randaug's time on images of 224x224", "[.][speed]") {
-  at::Tensor image = noise({224, 224, 3}, at::kByte);
-  for (size_t op = 0; op < kAugmentationNames.size(); ++op) {
-    const AugmentationDraw draw = {static_cast<Augmentation>(op), false, 100, 100};
-    double best = 1e9;
-    for (int repeat = 0; repeat < 30; ++repeat) {
-      at::Tensor copy = image.clone();
-      const auto begin = std::chrono::steady_clock::now();
-      augment({copy.mutable_data_ptr<uint8_t>(), 224, 224}, draw, 9);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      best = std::min(best, took.count() * 1e3);
-    }
-    WARN(fmt::format("{:12} {:.3f} ms", kAugmentationNames[op], best));
-    CHECK(best < 2);
   }
 }
