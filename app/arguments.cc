@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "lib/util/text.h"
 
@@ -11,9 +13,10 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Exit codes: 0 finished (or already finished), 2 bad usage, config or data, 3 data errors during
-the run, 4 diverged, 5 storage failed, 6 out of memory, 75 stopped early with a checkpoint,
-130/143 stopped by SIGINT/SIGTERM after saving. A run that was stopped goes on when the same
-command is given again. Every option may also come from the environment as BVTRAIN_<OPTION>.)";
+the run, 4 diverged, 5 storage failed, 6 out of memory, 7 another process of the run failed,
+75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving. A run that was
+stopped goes on when the same command is given again. Every option may also come from the
+environment as BVTRAIN_<OPTION>.)";
 
 Override split_override(const std::string& text, const std::string& flag) {
   const size_t equals = text.find('=');
@@ -46,6 +49,14 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
+// Whether the program, or a verb that was given, has this option.
+bool knows(const CLI::App& app, const std::string& name) {
+  if (app.get_option_no_throw(name) != nullptr) return true;
+  const auto verbs = app.get_subcommands();
+  return std::any_of(verbs.begin(), verbs.end(),
+                     [&](const CLI::App* verb) { return knows(*verb, name); });
+}
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                           const std::vector<std::string>& args) {
   std::vector<std::string> known;
@@ -53,11 +64,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   for (const std::string& arg : args) {
     const std::string name = arg.substr(0, arg.find('='));
     if (!name.starts_with("--") || name == "--") continue;
-    bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    for (const CLI::App* sub : app.get_subcommands())
-      is_known |= sub->get_option_no_throw(name) != nullptr;
     const std::string near = nearest(name, known);
-    if (!is_known) {
+    if (!knows(app, name)) {
       return fmt::format("unknown option '{}'{}; see --help", name,
                          near.empty() ? "" : " (did you mean '" + near + "'?)");
     }
@@ -96,14 +104,17 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   predict
       ->add_option("--input", out.inputs,
                    "images: files, folders, or an npz with the array `image`")
-      ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  predict->add_option("--eval", out.eval,
+                      "in place of --input: the data and pp_fn of this evaluator of the config");
+  predict->add_option("--first", out.first, "only so many examples")->check(CLI::Range(1, 1 << 30));
   predict->add_option("--pp", out.pp, "preprocessing; default: that of the first evaluator");
   predict->add_option(
       "--outputs", out.outputs,
       "for *.npz: logits, image (after preprocessing), activations by path; joined by ','");
-  predict->add_option("--output", out.output, "*.npz, or *.jsonl for the most probable classes")
-      ->required();
+  predict->add_option("--output", out.output,
+                      "*.npz, or *.jsonl for the most probable classes; default: the most probable "
+                      "class of each example is printed, beside its label where that is known");
   predict->add_option("--top", out.top, "for *.jsonl: how many classes")
       ->check(CLI::PositiveNumber);
   predict->add_option("--batch-size", out.batch_size, "images at a time")
@@ -112,8 +123,75 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   return predict;
 }
 
+// Of `bench` and `bench scaling`; the first is --config, which may come from the environment.
+std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
+                                     std::vector<std::string>& sets) {
+  return {bench.add_option("--config", out.config, "YAML file")->envname("BVTRAIN_CONFIG"),
+          bench.add_option("--set", sets, "KEY=VALUE")
+              ->allow_extra_args(false)
+              ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+          bench.add_flag("--synthetic", out.synthetic, "generated data")};
+}
+
+CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* scaling = bench.add_subcommand(
+      "scaling", "predict steps of many processes with a config's model (docs/scaling.md)");
+  add_config(*scaling, out, sets);
+  Arguments::Scaling& given = out.scaling;
+  scaling->add_option("--processes", given.processes, "how many: 8,16,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  scaling->add_option("--examples", given.examples, "of one process; default: the batch divided")
+      ->check(CLI::Range(1, 1 << 20));
+  const auto add = [&](const char* name, double& value, const char* help) {
+    return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
+  };
+  add("--compute-ms", given.compute_ms,
+      "forward and backward on one device: of --examples, or of the whole batch");
+  add("--tflops", given.tflops, "in place of it: what a device sustains, in 10^12 a second");
+  add("--update-ms", given.update_ms, "the optimizer's pass over all parameters");
+  add("--bandwidth-gb", given.bandwidth_gb, "10^9 bytes a second of a process inside a host")
+      ->required();
+  add("--latency-us", given.latency_us, "of a message inside a host")->required();
+  add("--network-gb", given.network_gb, "of a process's share of the network between hosts");
+  add("--network-us", given.network_us, "of a message between hosts");
+  scaling->add_option("--per-host", given.per_host, "processes of a host")
+      ->check(CLI::Range(1, 65536));
+  scaling
+      ->add_option("--cores", given.cores,
+                   "the processes of a host share so many cores; default: a device each")
+      ->check(CLI::Range(1, 65536));
+  return scaling;
+}
+
+CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure loader, step and both together for a config");
+  std::vector<CLI::Option*> own = add_config(*bench, out, sets);
+  own.erase(own.begin());
+  own.push_back(bench->add_option("--seconds", out.seconds, "time for each measurement"));
+  CLI::Option* devices = bench
+                             ->add_option("--devices", out.devices,
+                                          "auto, cpu, cuda or cuda:N, of which one is measured")
+                             ->envname("BVTRAIN_DEVICES");
+  CLI::App* scaling = add_scaling(*bench, out, sets);
+  if (std::getenv("BVTRAIN_DEVICES") == nullptr) scaling->excludes(devices);
+  CLI::App* collectives = bench->add_subcommand(
+      "collectives", "measure the collectives between the processes of --devices");
+  collectives->add_option("--devices", out.devices, "cpu:N")->envname("BVTRAIN_DEVICES");
+  collectives->add_option("--most-mb", out.most_mb, "the largest size, in MiB")
+      ->check(CLI::Range(1, 4096));
+  // What stands before the name of a part and means nothing to it.
+  for (CLI::App* part : {scaling, collectives}) {
+    for (CLI::Option* option : own) part->excludes(option);
+  }
+  bench->require_subcommand(0, 1);
+  return bench;
+}
+
 void add_launch(CLI::App& app, Arguments& out) {
-  app.add_option("--devices", out.devices, "auto, cpu, or cpu:N for N processes on this host")
+  app.add_option("--devices", out.devices,
+                 "auto, cpu, cpu:N for N processes on this host, cuda, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
   app.add_option("--launcher", out.launcher,
                  "who started the ranks: auto, none, self, env (torchrun), slurm, mpi")
@@ -168,14 +246,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   app.add_flag("--version", out.version, "print versions");
 
   CLI::App* exporter = add_export(app, out, sets);
-  CLI::App* bench =
-      app.add_subcommand("bench", "measure loader, step and both together for a config");
-  bench->add_option("--config", out.config, "YAML file")->required()->envname("BVTRAIN_CONFIG");
-  bench->add_option("--set", sets, "KEY=VALUE")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  bench->add_option("--seconds", out.seconds, "time for each measurement");
-  bench->add_flag("--synthetic", out.synthetic, "generated data");
+  CLI::App* bench = add_bench(app, out, sets);
   CLI::App* predict = add_predict(app, out, sets);
   app.require_subcommand(0, 1);
 
@@ -185,6 +256,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   } catch (const CLI::CallForHelp&) {
     const CLI::App* about = &app;
     for (const CLI::App* sub : {exporter, predict, bench}) about = sub->parsed() ? sub : about;
+    for (const CLI::App* sub : bench->get_subcommands()) about = sub;
     std::fputs(about->help().c_str(), stdout);
     return false;
   } catch (const CLI::ParseError& error) {
@@ -193,6 +265,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   if (exporter->parsed()) out.verb = Arguments::Verb::export_weights;
   if (predict->parsed()) out.verb = Arguments::Verb::predict;
   if (bench->parsed()) out.verb = Arguments::Verb::bench;
+  for (const CLI::App* part : bench->get_subcommands()) out.bench = part->get_name();
   for (const std::string& text : sets) out.overrides.push_back(split_override(text, "--set"));
   out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
   if (dry->count() > 0) {

@@ -26,12 +26,22 @@ struct Arguments {
   std::string list;                    // --list KIND
   std::string format = "npz", output;  // export
   std::string image_size;
-  double seconds = 5;  // bench: per measurement
+  double seconds = 5;    // bench: per measurement
+  std::string bench;     // "", "collectives", "scaling"
+  int64_t most_mb = 64;  // bench collectives: the largest size
+  // bench scaling: of one device, of the links inside a host and between hosts.
+  struct Scaling {
+    std::vector<int64_t> processes = {1, 8, 16, 32, 64, 128, 256, 512, 1024};
+    int64_t examples = 0;                              // of one process; 0: batch_size divided
+    double compute_ms = 0, tflops = 0, update_ms = 0;  // 0: not given
+    double bandwidth_gb = 0, latency_us = 0, network_gb = 0, network_us = 0;
+    int per_host = 8, cores = 0;
+  } scaling;
   // predict
   std::vector<std::string> inputs;
   std::optional<std::string> pp;
-  std::string outputs = "logits";
-  int64_t batch_size = 64, top = 5;
+  std::string outputs = "logits", eval;
+  int64_t batch_size = 64, top = 5, first = 0;
   bool ema = false;
 };
 

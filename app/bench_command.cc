@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/bench.h"
 #include "app/commands.h"
+#include "lib/dist/cuda.h"
+#include "lib/dist/devices.h"
 #include "lib/report/clock.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
@@ -45,7 +48,16 @@ void print(const char* what, const Rate& rate) {
 }  // namespace
 
 Exit bench_command(const Arguments& arguments) {
-  Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic);
+  if (arguments.bench == "collectives") return bench_collectives(arguments);
+  if (arguments.config.empty()) throw Error(Exit::usage, "bvtrain bench", "no --config given");
+  if (arguments.bench == "scaling") return bench_scaling(arguments);
+  const dist::Devices devices = dist::resolve_devices(dist::parse_devices(arguments.devices));
+  if (devices.kind == dist::Devices::Kind::cpu && devices.count > 1)
+    throw Error(Exit::usage, "--devices " + devices.text, "bench measures one process");
+  const c10::Device device = dist::own_device(devices, 0);
+  if (!device.is_cpu()) dist::use_cuda(device.index());
+  Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
+                /*meta=*/false, /*group=*/nullptr, device);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);
   const int64_t batch_size = recipe.length.batch_size;
   std::printf(

@@ -1,25 +1,52 @@
 #include "app/launch.h"
 
+#include <numeric>
+
 #include "lib/dist/group.h"
 #include "lib/dist/launcher.h"
 
 namespace bv {
+namespace {
 
-dist::Place find_place(const Arguments& arguments) {
+dist::PlaceOptions place_options(const Arguments& arguments, const dist::Devices& devices) {
   dist::PlaceOptions options;
   options.launcher = arguments.launcher;
-  options.devices = dist::parse_devices(arguments.devices);
+  options.devices = devices;
   options.nnodes = arguments.nnodes;
   options.node_rank = arguments.node_rank;
   options.rendezvous = arguments.rendezvous;
-  const dist::Place place = dist::find_place(options, dist::environment_map());
+  return options;
+}
+
+// What a number of ranks must divide: the size of every batch, of training and of evaluators.
+int64_t common_batch_size(const Config& config) {
+  const auto training = config.section("input").get<int64_t>("batch_size", 0);
+  const auto usual = config.get<int64_t>("batch_size_eval", training);
+  int64_t common = training;
+  for (const auto& [name, evaluator] : config.section("evals").items())
+    common = std::gcd(common, evaluator.get<int64_t>("batch_size", usual));
+  return common;
+}
+
+}  // namespace
+
+void check_launch_flags(const Arguments& arguments) {
+  dist::check_options(place_options(arguments, dist::parse_devices(arguments.devices)));
+  if (arguments.elastic.empty()) return;
+  dist::LaunchOptions unused;
+  dist::parse_elastic(arguments.elastic, unused);
+  if (arguments.max_restarts == 0)
+    throw Error(Exit::usage, "--elastic " + arguments.elastic, "needs --max-restarts N");
+}
+
+dist::Place find_place(const Arguments& arguments, const dist::Devices& devices) {
+  const dist::Place place =
+      dist::find_place(place_options(arguments, devices), dist::environment_map());
   const bool ours = place.launches || place.store_host == dist::StoreHost::launcher;
   if (!ours && arguments.max_restarts > 0)
     throw Error(
         Exit::usage, fmt::format("--max-restarts {}", arguments.max_restarts),
         "only ranks that bvtrain starts itself (--devices cpu:N, --nnodes) are started again");
-  if (!arguments.elastic.empty() && arguments.max_restarts == 0)
-    throw Error(Exit::usage, "--elastic " + arguments.elastic, "needs --max-restarts N");
   return place;
 }
 
@@ -28,9 +55,11 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const dist::
   options.place = place;
   options.argv = arguments.argv;
   options.max_restarts = arguments.max_restarts;
-  options.batch_size = config.section("input").get<int64_t>("batch_size", 0);
+  if (!arguments.elastic.empty()) {
+    dist::parse_elastic(arguments.elastic, options);
+    options.batch_size = common_batch_size(config);
+  }
   options.startup = dist::group_options(dist::environment_map()).bounds.startup;
-  if (!arguments.elastic.empty()) dist::parse_elastic(arguments.elastic, options);
   return static_cast<Exit>(dist::launch(options));
 }
 

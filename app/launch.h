@@ -6,9 +6,13 @@
 
 namespace bv {
 
-// Where this process stands, from the flags and the environment. Throws Error(Exit::usage) for a
-// launch environment that contradicts itself or the flags.
-dist::Place find_place(const Arguments& arguments);
+// For every use of a config: throws Error(Exit::usage) for flags that are wrong on any host and
+// under any launcher.
+void check_launch_flags(const Arguments& arguments);
+
+// Where this process stands, from the flags and the environment; `devices` are resolved. Throws
+// Error(Exit::usage) for a launch environment that contradicts itself or the flags.
+dist::Place find_place(const Arguments& arguments, const dist::Devices& devices);
 
 // The launcher's role (place.launches): starts this program once a rank with the same arguments and
 // returns the exit code of the whole.

@@ -1,22 +1,20 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/failure.h"
 #include "app/launch.h"
+#include "lib/dist/cuda.h"
 #include "lib/dist/group.h"
+#include "lib/dist/store.h"
 #include "lib/report/log.h"
 #include "lib/train/dry_run.h"
+#include "lib/train/signals.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer.h"
 #include "lib/util/rng.h"
 
 namespace bv {
 namespace {
-
-void refuse_cuda(const Arguments& arguments) {
-  if (!arguments.devices.starts_with("cuda")) return;
-  throw Error(Exit::usage, "--devices " + arguments.devices,
-              "this build trains on CPUs only; expected cpu, cpu:N or auto");
-}
 
 // Of the run that --dry-run looks at. Without the devices at hand, cuda:64 means 64 of them there.
 int pretended_ranks(const Arguments& arguments) {
@@ -28,13 +26,18 @@ int pretended_ranks(const Arguments& arguments) {
 
 // Ranks that start from different files would train different models together.
 void check_ranks(dist::Group& group, const Recipe& recipe) {
-  dist::check_agreement(group, {{"version", BV_VERSION},
-                                {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
-                                {"training examples", std::to_string(recipe.length.data_size)}});
+  dist::check_agreement(group,
+                        {{"version", BV_VERSION},
+                         {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
+                         {"training examples", std::to_string(recipe.length.data_size)},
+                         // What `auto` means depends on the processor.
+                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 
-// Rank 0 takes the workdir. Returns whether the run in it is finished already, to all ranks.
+// Rank 0 takes the workdir, and may read large files for that. Returns whether the run in it is
+// finished already, to all ranks.
 bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, dist::Group& group) {
+  const dist::Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
     trainer.load_start();
@@ -45,8 +48,10 @@ bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, dist::Group
   return group.all_max(std::array{finished}, "workdir").at(0) != 0;
 }
 
-Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, dist::Group& group) {
-  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group.size() > 1 ? &group : nullptr);
+Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, dist::Group& group,
+           c10::Device device) {
+  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group.size() > 1 ? &group : nullptr,
+                device);
   if (group.rank() == 0) {
     for (const std::string& line : warnings(config)) log::warn("{}", line);
   }
@@ -54,22 +59,48 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, d
   const bool writes = !arguments.workdir.empty();
   Trainer trainer(recipe, writes ? &workdir : nullptr,
                   {arguments.argv, BV_VERSION, arguments.cleanup}, group);
-  if (!writes) {
-    if (group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
-  } else if (claim(workdir, trainer, recipe, group)) {
-    return Exit::ok;
+  try {
+    if (writes && claim(workdir, trainer, recipe, group)) return Exit::ok;
+    if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
+    return trainer.run();
+  } catch (const Stopped&) {
+    throw;
+  } catch (...) {
+    // A rank ends here, before anything is destroyed: that may wait, for a checkpoint being written
+    // or for the other ranks.
+    if (group.size() > 1) {
+      trainer.keep_rows();
+      fail(failure_at_hand());
+    }
+    throw;
   }
-  return trainer.run();
+}
+
+std::shared_ptr<dist::Group> join_group(const dist::Place& place, c10::Device device) {
+  dist::GroupOptions options = dist::group_options(dist::environment_map());
+  if (!device.is_cpu()) options.cuda = device.index();
+  options.stop = [] { return stop_requested() != Exit::ok; };
+  try {
+    return dist::Group::join(place, options);
+  } catch (const dist::Interrupted&) {
+    log::info("Stopped by a signal; nothing was saved");
+    log::flush();
+    dist::leave_group(stop_requested(), "stopped by a signal");
+    throw Stopped{stop_requested()};
+  }
 }
 
 Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir) {
-  const dist::Place place = find_place(arguments);
+  const dist::Devices devices = dist::resolve_devices(dist::parse_devices(arguments.devices));
+  const dist::Place place = find_place(arguments, devices);
   if (place.launches) return launch_ranks(arguments, config, place);
-  if (place.size == 1) return train(arguments, config, workdir, *dist::Group::alone());
+  const c10::Device device = dist::own_device(devices, place.local_rank);
+  if (!device.is_cpu()) dist::use_cuda(device.index());
+  if (place.size == 1) return train(arguments, config, workdir, *dist::Group::alone(), device);
   log::set_rank(place.rank);
-  const auto group = dist::Group::join(place, dist::group_options(dist::environment_map()));
+  const auto group = join_group(place, device);
   if (place.rank == 0) log::info("{}", describe(place));
-  const Exit code = train(arguments, config, workdir, *group);
+  const Exit code = train(arguments, config, workdir, *group, device);
   group->finish();
   return code;
 }
@@ -83,7 +114,7 @@ Exit train_command(const Arguments& arguments) {
         "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
   }
   const bool trains = arguments.dry_run == DryRun::no && !arguments.explain;
-  if (trains) refuse_cuda(arguments);
+  check_launch_flags(arguments);
   Workdir workdir(arguments.workdir);
   if (trains && !arguments.workdir.empty()) workdir.check_writable();
 

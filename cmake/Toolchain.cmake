@@ -12,9 +12,9 @@ if(BV_MOLD)
 endif()
 
 # -fPIC for executables too: the precompiled header is shared, and must be built alike.
-add_compile_options(-fPIC -Wall -Wextra -Wno-unused-parameter -fno-math-errno)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Wno-unused-parameter;-fno-math-errno>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fpch-preprocess)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
 
 set(BVTRAIN_SANITIZE "" CACHE STRING "address or thread: builds with that sanitizer")

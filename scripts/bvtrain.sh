@@ -12,7 +12,8 @@ if [[ ! -e $binary || ! -e $root/build/built ||
   mkdir -p "$root/build" && touch "$started"
   bv_install_packages
   bv_fetch_libtorch
-  bv_build bvtrain
+  bv_fetch_cuda
+  bv_build bvtrain $(bv_cuda_target)
   mv "$started" "$root/build/built"
 fi
 exec "$binary" "$@"

@@ -40,25 +40,20 @@ bv_install_packages() {
   rm -f "$log"
 }
 
-# The torch wheel from PyPI is the LibTorch; libtorch_cpu also needs two small CUDA libraries.
-bv_fetch_libtorch() {
-  [[ -e $bv_libtorch/.complete ]] && return
-  echo "bvtrain set-up: fetching LibTorch 2.11.0 (546 MB) into $bv_libtorch" >&2
-  local work
-  mkdir -p "$bv_cache"
-  work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
-  cat >"$work/requirements.txt" <<'REQUIREMENTS'
-torch==2.11.0 --hash=sha256:7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a
-nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548
-nvidia-cuda-cupti==13.0.85 --hash=sha256:4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8
-REQUIREMENTS
+# bv_fetch_wheels FOLDER SPACE: downloads and unpacks the wheels that standard input names, with
+# their SHA-256, into FOLDER/unpacked.
+bv_fetch_wheels() {
+  local work=$1 platforms=(--platform=manylinux2014_x86_64)
+  platforms+=(--platform=manylinux_2_{28,27,25,18,17,12,5}_x86_64)
+  cat >"$work/requirements.txt"
   if ! python3 -m pip download -q --no-deps --only-binary=:all: --require-hashes \
-      --python-version 3.11 --implementation cp --platform manylinux_2_28_x86_64 \
-      --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+      --python-version 3.11 --implementation cp "${platforms[@]}" \
       -d "$work" -r "$work/requirements.txt" >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log" >&2
+    local wheels
+    wheels=$(cut -d' ' -f1 "$work/requirements.txt" | paste -sd, | sed 's/,/, /g')
     rm -rf "$work"
-    bv_fail "could not fetch the wheels torch==2.11.0, nvidia-cuda-runtime==13.0.96, nvidia-cuda-cupti==13.0.85 from PyPI"
+    bv_fail "could not fetch the wheels $wheels from PyPI"
   fi
   if ! python3 - "$work" <<'UNPACK'
 import glob, sys, zipfile
@@ -71,12 +66,54 @@ for wheel in glob.glob(work + "/*.whl"):
 UNPACK
   then
     rm -rf "$work"
-    bv_fail "could not unpack LibTorch below $bv_cache (1.2 GB are needed)"
+    bv_fail "could not unpack the wheels below $bv_cache ($2 are needed)"
   fi
+}
+
+# The torch wheel from PyPI is the LibTorch; libtorch_cpu also needs two small CUDA libraries.
+bv_fetch_libtorch() {
+  [[ -e $bv_libtorch/.complete ]] && return
+  echo "bvtrain set-up: fetching LibTorch 2.11.0 (546 MB) into $bv_libtorch" >&2
+  local work
+  mkdir -p "$bv_cache"
+  work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
+  bv_fetch_wheels "$work" "1.2 GB" <<'REQUIREMENTS'
+torch==2.11.0 --hash=sha256:7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a
+nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548
+nvidia-cuda-cupti==13.0.85 --hash=sha256:4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8
+REQUIREMENTS
   touch "$work/unpacked/.complete"
   rm -rf "$bv_libtorch"
   mv -T "$work/unpacked" "$bv_libtorch"
   rm -rf "$work"
+}
+
+# Where there is NVIDIA's driver, or BVTRAIN_CUDA=1: the libraries that the CUDA half of the wheel
+# needs, beside it. BVTRAIN_CUDA=0 does without.
+bv_fetch_cuda() {
+  [[ -e $bv_libtorch/.cuda ]] && return
+  [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]] || return 0
+  echo "bvtrain set-up: fetching CUDA's libraries (1.6 GB) into $bv_libtorch" >&2
+  local work
+  work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
+  bv_fetch_wheels "$work" "4 GB" <<'REQUIREMENTS'
+nvidia-cublas==13.1.0.3 --hash=sha256:ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171
+nvidia-cuda-nvrtc==13.0.88 --hash=sha256:ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575
+nvidia-cudnn-cu13==9.19.0.56 --hash=sha256:d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf
+nvidia-cufft==12.0.0.61 --hash=sha256:6c44f692dce8fd5ffd3e3df134b6cdb9c2f72d99cf40b62c32dde45eea9ddad3
+nvidia-cufile==1.15.1.6 --hash=sha256:08a3ecefae5a01c7f5117351c64f17c7c62efa5fffdbe24fc7d298da19cd0b44
+nvidia-curand==10.4.0.35 --hash=sha256:1aee33a5da6e1db083fe2b90082def8915f30f3248d5896bcec36a579d941bfc
+nvidia-cusolver==12.0.4.66 --hash=sha256:0a759da5dea5c0ea10fd307de75cdeb59e7ea4fcb8add0924859b944babf1112
+nvidia-cusparse==12.6.3.3 --hash=sha256:2b3c89c88d01ee0e477cb7f82ef60a11a4bcd57b6b87c33f789350b59759360b
+nvidia-cusparselt-cu13==0.8.0 --hash=sha256:25e30a8a7323935d4ad0340b95a0b69926eee755767e8e0b1cf8dd85b197d3fd
+nvidia-nccl-cu13==2.28.9 --hash=sha256:e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42
+nvidia-nvjitlink==13.0.88 --hash=sha256:13a74f429e23b921c1109976abefacc69835f2f433ebd323d3946e11d804e47b
+nvidia-nvshmem-cu13==3.4.5 --hash=sha256:290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80
+nvidia-nvtx==13.0.85 --hash=sha256:4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4
+REQUIREMENTS
+  cp -r "$work/unpacked/." "$bv_libtorch/"
+  rm -rf "$work"
+  touch "$bv_libtorch/.cuda"
 }
 
 # bv_build TARGET...: configures build/release where needed and builds.
@@ -92,4 +129,12 @@ bv_build() {
     grep -E -A12 'FAILED|error' "$log" | head -n 40 >&2
     bv_fail "the build failed (whole log: $log)"
   fi
+}
+
+# The CUDA plug-in, where nvcc is found (cmake/Cuda.cmake) and a GPU may be: training on CPUs needs
+# none of it.
+bv_cuda_target() {
+  [[ -e $bv_libtorch/.cuda ]] || return 0
+  PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc >/dev/null && echo bvtrain_cuda
+  return 0
 }

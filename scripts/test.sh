@@ -7,6 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/setup.sh"
 bv_install_packages
 bv_fetch_libtorch
+bv_fetch_cuda
 
 # Event files are read back by TensorBoard itself.
 python=$root/build/venv/bin/python

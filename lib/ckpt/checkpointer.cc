@@ -22,6 +22,7 @@
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/report/log.h"
+#include "lib/report/trace.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -96,7 +97,8 @@ void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep
   Manifest manifest{snapshot.step, keep, {write_shard(folder, snapshot, writers)}, snapshot.meta};
   if (writers.rank > 0) {
     manifest.meta = nlohmann::json::object();
-    write_file_atomically(folder + "/" + part_name(writers.rank), manifest.text());
+    // The last touch: rank 0 may rename the folder from now on. A part need not outlive a crash.
+    write_file_atomically(folder + "/" + part_name(writers.rank), manifest.text(), /*sync=*/false);
     return;
   }
   for (int r = 1; r < writers.ranks; ++r)
@@ -341,6 +343,7 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
                                // The future holds this lambda until the next wait(); the tensors
                                // must not live that long.
                                const Snapshot owned = std::move(snapshot);
+                               const trace::Span span("checkpoint written");
                                impl->save(owned, keep);
                              });
 }

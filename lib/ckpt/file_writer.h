@@ -25,6 +25,7 @@ class FileWriter {
   void write(std::string_view text) { write(text.data(), text.size()); }
   void finish();  // writes the rest, fsync, close
 
+  const std::string& file() const { return file_; }
   uint64_t bytes() const { return bytes_; }                              // written so far
   const std::vector<uint64_t>& checksums() const { return checksums_; }  // after finish()
 

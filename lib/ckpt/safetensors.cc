@@ -84,7 +84,7 @@ void write_safetensors(FileWriter& out, const NamedTensors& tensors,
     position = entry.end += position;
   }
 
-  out.write(safetensors_header(entries, metadata));
+  out.write(safetensors_header(entries, metadata, out.file()));
   for (const SafetensorsEntry& entry : entries) {
     const at::Tensor dense = tensors.at(entry.name).detach().contiguous();
     out.write(dense.const_data_ptr(), dense.nbytes());

@@ -1,7 +1,8 @@
 // safetensors files: 8-byte little-endian header length, JSON header, data. Written in order of
 // element size (largest first) and name, so that every tensor is aligned to its elements, the data
-// beginning at a multiple of 64 bytes; read by mmap, with every length and offset checked (header
-// at most 100 MB, no overlaps, no holes, exact file length).
+// beginning at a multiple of 64 bytes; read by mmap, with every length and offset checked (no
+// overlaps, no holes, exact file length). Headers above 8 MiB (kMaxSafetensorsHeader) are neither
+// written nor read.
 #pragma once
 
 #include <map>

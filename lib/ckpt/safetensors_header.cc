@@ -20,8 +20,6 @@ static_assert(std::endian::native == std::endian::little,
               "the data of safetensors is little-endian");
 
 constexpr uint64_t kLengthBytes = 8;
-// The format's own limit is 100 MB; this is room for 80,000 tensors, parsed in a tenth of a second.
-constexpr uint64_t kMaxHeaderBytes = 8 << 20;
 constexpr uint64_t kAlignment = 64;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -182,10 +180,10 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
   }
   uint64_t length = 0;
   std::memcpy(&length, content.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes) {
+  if (length > kMaxSafetensorsHeader) {
     throw error_at(0, fmt::format("header length {} is above the limit of {} bytes (is this a "
                                   "safetensors file?)",
-                                  length, kMaxHeaderBytes));
+                                  length, kMaxSafetensorsHeader));
   }
   if (length > content.size() - kLengthBytes) {
     throw error_at(0, fmt::format("header length {} does not fit in a file of {} bytes", length,
@@ -228,7 +226,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
 }
 
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
-                               const std::map<std::string, std::string>& metadata) {
+                               const std::map<std::string, std::string>& metadata,
+                               const std::string& file) {
   const auto quote = [](const std::string& text) { return nlohmann::json(text).dump(); };
   std::string json = "{";
   if (!metadata.empty()) {
@@ -244,6 +243,11 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
   json.resize(
       (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment - kLengthBytes, ' ');
   const uint64_t length = json.size();
+  if (length > kMaxSafetensorsHeader) {
+    throw Error(Exit::storage, file,
+                fmt::format("{} tensors need a header of {} bytes, which is above the limit of {}",
+                            entries.size(), length, kMaxSafetensorsHeader));
+  }
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + json;
 }
 

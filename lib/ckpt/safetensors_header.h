@@ -10,6 +10,10 @@
 
 namespace bv {
 
+// The longest JSON of a header that is read or written, in bytes. The format's own limit is 100 MB;
+// this is room for 80,000 tensors, parsed in a tenth of a second.
+inline constexpr uint64_t kMaxSafetensorsHeader = 8 << 20;
+
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  // one of the ten names below
@@ -31,8 +35,10 @@ uint64_t safetensors_element_bytes(const std::string& dtype);
 SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
                                            const std::string& file);
 
-// Length and JSON, padded with blanks so that the data begins at a multiple of 64 bytes.
+// Length and JSON, padded with blanks so that the data begins at a multiple of 64 bytes. Throws
+// Error(Exit::storage) at `file` where the JSON is longer than kMaxSafetensorsHeader.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
-                               const std::map<std::string, std::string>& metadata);
+                               const std::map<std::string, std::string>& metadata,
+                               const std::string& file);
 
 }  // namespace bv

@@ -186,7 +186,7 @@ std::vector<std::string> Workdir::remove() {
   // .lock last: until then nobody else can claim the folder.
   for (const std::string& path :
        {done(), ckpt_root(), config(), run_json(), metrics(), tensorboard(), dir_ + "/log",
-        report(), learning_curve(), lock()}) {
+        dir_ + "/trace", report(), learning_curve(), lock()}) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

@@ -1,7 +1,7 @@
 // Every file name of a workdir, and the lock that makes it one run's.
 //
-//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log report.html learning_curve.svg .lock
-//   DONE ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
+//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log trace/rank-<r>.json report.html
+//   learning_curve.svg .lock DONE ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,9 @@ class Workdir {
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string log(int rank) const { return dir_ + "/log/rank-" + std::to_string(rank) + ".log"; }
+  std::string trace(int rank) const {
+    return dir_ + "/trace/rank-" + std::to_string(rank) + ".json";
+  }
   std::string report() const { return dir_ + "/report.html"; }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
   std::string lock() const { return dir_ + "/.lock"; }

@@ -24,6 +24,8 @@
 namespace bv::dist {
 namespace {
 
+constexpr double kAskAgain = 0.1;  // seconds between two looks whether to go on waiting
+
 struct Socket {
   explicit Socket(int fd) : fd(fd) {}
   ~Socket() {
@@ -186,7 +188,8 @@ Listener listen_at(const std::string& address, int port) {
   return {socket.release(), ntohs(network)};
 }
 
-bool await_listener(const std::string& address, int port, double seconds) {
+bool await_listener(const std::string& address, int port, double seconds,
+                    const std::function<bool()>& stop) {
   using Clock = std::chrono::steady_clock;
   const auto left = [end = Clock::now() + std::chrono::duration<double>(seconds)] {
     return std::chrono::duration<double>(end - Clock::now()).count();
@@ -196,7 +199,11 @@ bool await_listener(const std::string& address, int port, double seconds) {
   if (!list) return false;
   for (double pause = 0.02; left() > 0; pause = std::min(1.0, pause * 1.5)) {
     if (connects(*list, static_cast<int>(std::min(left(), 3.0) * 1000))) return true;
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(left(), 0.0, pause)));
+    for (double rest = pause; rest > 0 && left() > 0; rest -= kAskAgain) {
+      if (stop && stop()) return false;
+      const double nap = std::min({rest, left(), kAskAgain});
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(nap, 0.0)));
+    }
   }
   return false;
 }

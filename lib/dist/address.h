@@ -1,6 +1,7 @@
 // Names, addresses and sockets of the rendezvous. POSIX only, no c10d.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace bv::dist {
@@ -25,7 +26,9 @@ struct Listener {
 // Throws Error(Exit::usage): "10.0.0.1:29500: error: cannot listen: Address already in use; ...".
 Listener listen_at(const std::string& address, int port);
 
-// Waits until something listens at address:port, at most `seconds`. False if nothing did.
-bool await_listener(const std::string& address, int port, double seconds);
+// Waits until something listens at address:port, at most `seconds` and until `stop` says so. False
+// if nothing did.
+bool await_listener(const std::string& address, int port, double seconds,
+                    const std::function<bool()>& stop = {});
 
 }  // namespace bv::dist

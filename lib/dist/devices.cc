@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "lib/dist/cuda.h"
+#include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -55,6 +57,57 @@ Devices parse_devices(std::string_view text) {
     fail("expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all");
   }
   return devices;
+}
+
+namespace {
+
+std::string option(const Devices& devices) { return "--devices " + devices.text; }
+
+void check_index(const Devices& devices, int index, int count) {
+  if (index < count) return;
+  throw Error(Exit::usage, option(devices),
+              fmt::format("there is no device {}: this process sees {} CUDA device{}", index, count,
+                          count == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+Devices resolve_devices(Devices devices) {
+  const std::string where = option(devices);
+  if (devices.kind == Devices::Kind::automatic) {
+    devices.kind = Devices::Kind::cpu;
+    if (!has_cuda_driver()) return devices;
+    try {
+      open_cuda(where);
+      devices.count = count_cuda(where);
+      devices.kind = Devices::Kind::cuda;
+      devices.all = true;
+    } catch (const Error& error) {
+      log::warn("{}; training on CPUs", error.what());
+    }
+    return devices;
+  }
+  if (devices.kind != Devices::Kind::cuda) return devices;
+  open_cuda(where);
+  const int count = count_cuda(where);
+  if (devices.all) devices.count = count;
+  for (const int index : devices.indices) check_index(devices, index, count);
+  return devices;
+}
+
+c10::Device own_device(const Devices& devices, int local_rank) {
+  if (devices.kind != Devices::Kind::cuda) return c10::kCPU;
+  const int count = count_cuda(option(devices));
+  int index = count == 1 && devices.indices.empty() ? 0 : local_rank;
+  if (!devices.indices.empty()) {
+    if (local_rank >= std::ssize(devices.indices))
+      throw Error(Exit::usage, option(devices),
+                  fmt::format("names {} devices, and this is process {} of the host",
+                              devices.indices.size(), local_rank));
+    index = devices.indices[static_cast<size_t>(local_rank)];
+  }
+  check_index(devices, index, count);
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
 }  // namespace bv::dist

@@ -1,5 +1,6 @@
 #include "lib/dist/group.h"
 
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <csignal>
@@ -8,8 +9,12 @@
 #include <thread>
 
 #include "lib/dist/address.h"
+#include "lib/dist/cuda.h"
+#include "lib/dist/nccl_impl.h"
+#include "lib/dist/open_files.h"
 #include "lib/dist/store_impl.h"
 #include "lib/dist/watch.h"
+#include "lib/report/trace.h"
 
 namespace bv::dist {
 namespace {
@@ -45,6 +50,16 @@ void await_count(Store& store, const std::string& key, int size) {
     std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
 }
 
+// Records when the collective is through, which one of Gloo's threads knows first. NCCL's work
+// counts as done when it is queued on the device: nothing is said of that.
+void trace_end(c10d::Work& work, const char* what, int64_t begun) {
+  const auto future = work.getFuture();
+  if (!future->devices().empty()) return;
+  future->addCallback([name = std::string(what), begun](c10::ivalue::Future&) {
+    trace::add(name, begun, /*apart=*/true);
+  });
+}
+
 void check_flat(const at::Tensor& tensor, const char* what) {
   check(tensor.defined() && tensor.is_contiguous(), "{}: a collective needs a contiguous tensor",
         what);
@@ -58,10 +73,20 @@ struct Group::Impl {
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<Store> store;
-  c10::intrusive_ptr<c10d::Backend> backend;
+  c10::intrusive_ptr<c10d::Backend> cpu, cuda;  // Gloo; NCCL where ranks have CUDA devices
   int64_t collectives = 0;
   double bytes = 0;
 
+  c10d::Backend& of(const at::Tensor& tensor) {
+    check(tensor.is_cpu() || cuda, "a collective of tensors on {}", tensor.device().str());
+    return tensor.is_cpu() ? *cpu : *cuda;
+  }
+
+  void close() {
+    if (cuda) cuda->shutdown();
+    cuda.reset();
+    cpu.reset();
+  }
   // Counts and names a collective, and starts it.
   Pending begin(const char* what, double bytes_sent, const std::function<WorkPointer()>& start,
                 std::function<void()> finish = {}, bool by_all = true);
@@ -98,11 +123,13 @@ void Group::Pending::wait() {
   const auto state = std::move(state_);
   Watch& watch = *state->group->watch;
   watch.await_begin();
+  trace::Span span("wait for ", state->what);
   try {
     state->work->wait();
   } catch (const std::exception& error) {
     watch.failed(state->number, state->what, error.what());
   }
+  span.end();
   watch.await_end(state->by_all ? state->number : 0);
   if (state->finish) state->finish();
 }
@@ -113,8 +140,11 @@ Group::Pending Group::Impl::begin(const char* what, double bytes_sent,
   ++collectives;
   bytes += bytes_sent;
   const int64_t number = watch->begin(what);
+  const int64_t begun = trace::on() ? trace::now() : 0;
+  WorkPointer work = start();
+  if (begun > 0) trace_end(*work, what, begun);
   return Pending(std::make_unique<Pending::State>(
-      Pending::State{this, start(), number, what, by_all, std::move(finish)}));
+      Pending::State{this, std::move(work), number, what, by_all, std::move(finish)}));
 }
 
 Group::Group(int rank, int size, std::shared_ptr<Impl> impl)
@@ -128,8 +158,9 @@ std::shared_ptr<Group> Group::pretend(int size) {
 }
 
 std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& options) {
-  if (place.size == 1) return alone();
+  if (place.size == 1 && !options.even_alone) return alone();
   check(live_group() == nullptr, "a process joins one group");
+  check_open_files(place.size);
   // A peer that is gone is an error of the call, not a signal.
   struct sigaction broken_pipe {};
   if (::sigaction(SIGPIPE, nullptr, &broken_pipe) == 0 && broken_pipe.sa_handler == SIG_DFL)
@@ -141,9 +172,9 @@ std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& optio
   const std::string address =
       resolve(place.address, place.nodes > 1, "the run's store " + place.address);
   if (place.hosts_store) impl->server = std::make_unique<StoreServer>(address, place.port);
-  impl->watch = std::make_unique<Watch>(place, address, options.bounds);
+  impl->watch = std::make_unique<Watch>(place, address, options.bounds, options.stop);
   live_group() = impl;
-  impl->watch->await_all();
+  if (!impl->watch->await_all(options.stop)) throw Interrupted{};
   impl->store = std::make_unique<Store>(address, place.port, place.token, startup);
 
   const auto gloo = c10d::ProcessGroupGloo::Options::create(
@@ -155,8 +186,12 @@ std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& optio
   const int64_t number = impl->watch->begin("connect");
   impl->watch->await_begin();
   try {
-    impl->backend = c10::make_intrusive<c10d::ProcessGroupGloo>(impl->store->impl().keys,
-                                                                place.rank, place.size, gloo);
+    const auto& keys = impl->store->impl().keys;
+    impl->cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, gloo);
+    if (options.cuda >= 0) {
+      auto* const make = reinterpret_cast<MakeNccl*>(cuda_symbol("bvtrain_cuda_nccl"));
+      make(keys, place.rank, place.size, options.cuda, impl->cuda);
+    }
   } catch (const std::exception& error) {
     impl->watch->failed(number, "connect", error.what());
   }
@@ -170,7 +205,7 @@ Group::Pending Group::all_reduce_sum(at::Tensor tensor, const char* what) {
   const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
   return impl_->begin(what, sent, [&] {
     std::vector<at::Tensor> tensors{tensor};
-    return impl_->backend->allreduce(tensors, patient<c10d::AllreduceOptions>());
+    return impl_->of(tensor).allreduce(tensors, patient<c10d::AllreduceOptions>());
   });
 }
 
@@ -183,6 +218,13 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
     output.view(-1).copy_(input.view(-1));
     return {};
   }
+  if (!input.is_cpu()) {
+    const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
+    return impl_->begin(what, sent, [&] {
+      at::Tensor to = output.view(-1), from = input.view(-1);
+      return impl_->of(input)._reduce_scatter_base(to, from, patient<c10d::ReduceScatterOptions>());
+    });
+  }
   // (size, part): row r is rank r's contribution to this rank's part.
   const at::Tensor rows = at::empty({size_, output.numel()}, output.options());
   const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
@@ -191,8 +233,7 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
       [&] {
         at::Tensor to = rows.view(-1), from = input.view(-1);
         std::vector<int64_t> equal;
-        return impl_->backend->alltoall_base(to, from, equal, equal,
-                                             patient<c10d::AllToAllOptions>());
+        return impl_->cpu->alltoall_base(to, from, equal, equal, patient<c10d::AllToAllOptions>());
       },
       [rows, output, input] {
         const at::Tensor sum = output.view(-1);
@@ -213,7 +254,7 @@ Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char
   const double sent = static_cast<double>(size_ - 1) * static_cast<double>(input.nbytes());
   return impl_->begin(what, sent, [&] {
     at::Tensor to = output.view(-1), from = input.view(-1);
-    return impl_->backend->_allgather_base(to, from, patient<c10d::AllgatherOptions>());
+    return impl_->of(output)._allgather_base(to, from, patient<c10d::AllgatherOptions>());
   });
 }
 
@@ -228,7 +269,7 @@ void Group::broadcast(at::Tensor tensor, int root, const char* what) {
             auto broadcast = patient<c10d::BroadcastOptions>();
             broadcast.rootRank = root;
             std::vector<at::Tensor> tensors{tensor};
-            return impl_->backend->broadcast(tensors, broadcast);
+            return impl_->of(tensor).broadcast(tensors, broadcast);
           },
           {}, /*by_all=*/false)
       .wait();
@@ -246,7 +287,7 @@ std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char*
                 auto reduce = patient<c10d::AllreduceOptions>();
                 reduce.reduceOp = c10d::ReduceOp::MAX;
                 std::vector<at::Tensor> tensors{tensor};
-                return impl_->backend->allreduce(tensors, reduce);
+                return impl_->cpu->allreduce(tensors, reduce);
               })
       .wait();
   return largest;
@@ -283,11 +324,11 @@ void Group::note_step(int64_t step) {
 }
 
 Group::Phase::Phase(Group& group, const std::string& name) : group_(group) {
-  if (group_.impl_) group_.impl_->watch->phase(name);
+  if (group_.impl_) outer_ = group_.impl_->watch->phase(name);
 }
 
 Group::Phase::~Phase() {
-  if (group_.impl_) group_.impl_->watch->phase("");
+  if (group_.impl_) group_.impl_->watch->phase(outer_);
 }
 
 int64_t Group::collectives() const { return impl_ ? impl_->collectives : 0; }
@@ -302,14 +343,14 @@ void Group::finish() {
   try {
     // Nobody closes a connection while another still reads the barrier's last message from it.
     await_count(*impl->store, "passed", size_);
-    impl->backend.reset();
+    impl->close();
     // The store goes last: nobody waits any more but its host, for those that leave after it.
     if (impl->server)
       await_count(*impl->store, "gone", size_);
     else
       impl->store->add("gone", 1);
   } catch (const std::exception&) {
-    impl->backend.reset();  // the store's host left first: nothing is lost any more
+    impl->close();  // the store's host left first: nothing is lost any more
   }
   impl->store.reset();
   impl->watch.reset();

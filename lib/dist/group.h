@@ -1,4 +1,5 @@
-// The ranks of a run and their collectives. The only thing of this room that most code knows.
+// The ranks of a run and their collectives, by Gloo on the CPU and by NCCL on CUDA. The only thing
+// of this room that most code knows.
 //
 // A group of one is the identity: it opens nothing, sends nothing and counts nothing, so that no
 // caller asks for the size. All ranks call the same collectives in the same order, from one thread.
@@ -9,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +27,10 @@ struct GroupOptions {
   Bounds bounds;
   // Gloo's threads: as many collectives run at the same time.
   int threads = 2;
+  // Asked while the ranks come together: whether this process is to end.
+  std::function<bool()> stop = {};
+  int cuda = -1;            // this rank's CUDA device, if it has one: its tensors go by NCCL
+  bool even_alone = false;  // a group of one opens, too: to try the backends
 };
 // BVTRAIN_STARTUP_TIMEOUT, BVTRAIN_STEP_TIMEOUT, BVTRAIN_SILENCE, BVTRAIN_HEARTBEAT and
 // BVTRAIN_PHASE_TIMEOUT, in seconds. Throws Error(Exit::usage) naming the variable.
@@ -39,13 +45,15 @@ class Group {
   // not be asked for a collective.
   static std::shared_ptr<Group> pretend(int size);
   // Waits for all ranks. One group a process. Throws Error(Exit::usage) for an address that can't
-  // be bound or resolved, Error(Exit::peer) where no store answers in time.
+  // be bound or resolved, Error(Exit::peer) where no store answers in time; Interrupted
+  // (lib/dist/store.h) where options.stop() says so.
   static std::shared_ptr<Group> join(const Place& place, const GroupOptions& options);
   ~Group();
   Group(const Group&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  bool open() const { return impl_ != nullptr; }  // calls collectives
 
   // A collective under way. Its tensors must not be touched before wait(). Movable; what is not
   // waited for goes on by itself.
@@ -57,7 +65,9 @@ class Group {
     Pending(Pending&&) noexcept;
     Pending& operator=(Pending&&) noexcept;
     ~Pending();
-    void wait();  // at once if there is nothing to wait for; a second call returns
+    // At once if there is nothing to wait for; a second call returns. On CUDA it is the current
+    // stream that waits.
+    void wait();
 
    private:
     std::unique_ptr<State> state_;
@@ -82,8 +92,8 @@ class Group {
 
   // A training step ended: for heartbeats, time-outs and the warning about slow ranks.
   void note_step(int64_t step);
-  // A long phase ("checkpoint", "evaluation") in which this rank may keep others waiting longer
-  // than a step may; it ends with the object.
+  // A long phase ("start", "checkpoint", "evaluation") in which this rank may keep others waiting
+  // longer than a step may; it ends with the object, and goes back to the one around it.
   class [[nodiscard]] Phase {
    public:
     Phase(Group& group, const std::string& name);
@@ -92,6 +102,7 @@ class Group {
 
    private:
     Group& group_;
+    std::string outer_;
   };
 
   int64_t collectives() const;  // begun so far; 0 in a group of one

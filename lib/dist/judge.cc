@@ -15,6 +15,10 @@ constexpr size_t kSteps = 64;
 // A dead process may have said why it ends, or its launcher may know: both are told in less.
 constexpr double kDeadGrace = 1.0;  // seconds
 
+bool is_long(const Beat& beat) {
+  return !beat.phase.empty() && beat.phase != kEnding && beat.phase != kEnded;
+}
+
 // 2.34, 61.5, 3601
 std::string seconds_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
@@ -40,6 +44,7 @@ Judge::Judge(int rank, int size, const Bounds& bounds, std::function<bool(const 
 void Judge::see(int rank, const Beat& beat, double now) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   if (!peer.beat || peer.beat->counter != beat.counter) peer.changed = now;
+  if (!peer.beat || peer.beat->begun != beat.begun) peer.rose = now;
   // Behind a checkpoint it has as much time for the next collective as behind a step.
   if (peer.beat && peer.beat->phase != beat.phase) peer.behind = -1;
   peer.beat = beat;
@@ -48,7 +53,7 @@ void Judge::see(int rank, const Beat& beat, double now) {
 
 void Judge::forgive(double now) {
   for (Peer& peer : peers_) {
-    if (peer.beat) peer.changed = now;
+    if (peer.beat) peer.changed = peer.rose = now;
     peer.dead = peer.behind = -1;
   }
 }
@@ -115,21 +120,33 @@ std::optional<Accusation> Judge::late(const Beat& mine, double waiting, double n
       peer.behind = now;
       peer.begun = beat.begun;
     }
-    const double limit = beat.phase.empty() ? time_out() : std::max(time_out(), bounds_.phase);
+    const double limit = is_long(beat) ? std::max(time_out(), bounds_.phase) : time_out();
     if (now - peer.behind > limit) {
-      const std::string phase = beat.phase.empty() ? "" : fmt::format(" in '{}'", beat.phase);
+      const std::string phase = is_long(beat) ? fmt::format(" in '{}'", beat.phase) : "";
       return Accusation{static_cast<int>(r),
                         fmt::format("is alive{} but kept the others waiting for {} s", phase,
                                     seconds_text(now - peer.behind))};
     }
   }
-  // All are there and yet it does not end: messages get lost.
-  if (!somebody_behind && waiting >= 0 && now - waiting > time_out() + 2 * bounds_.heartbeat) {
-    return Accusation{-1, fmt::format("collective {} ({}) was joined by all ranks but did not end "
-                                      "in {} s: does the network lose packets?",
-                                      mine.begun, mine.what, seconds_text(now - waiting))};
+  return somebody_behind || waiting < 0 ? std::nullopt : lost(mine, waiting, now);
+}
+
+// All are there and yet it does not end: messages get lost. Known only to who sees all ranks.
+std::optional<Accusation> Judge::lost(const Beat& mine, double waiting, double now) const {
+  double since = waiting;
+  bool in_phase = is_long(mine);
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    const Peer& peer = peers_[r];
+    if (static_cast<int>(r) == rank_) continue;
+    if (!peer.beat) return std::nullopt;
+    since = std::max(since, peer.rose);
+    in_phase |= is_long(*peer.beat);
   }
-  return std::nullopt;
+  const double limit = in_phase ? std::max(time_out(), bounds_.phase) : time_out();
+  if (now - since <= limit + 2 * bounds_.heartbeat) return std::nullopt;
+  return Accusation{-1, fmt::format("collective {} ({}) was joined by all ranks but did not end in "
+                                    "{} s: does the network lose packets?",
+                                    mine.begun, mine.what, seconds_text(now - since))};
 }
 
 const Beat& Judge::latest(int rank, const Beat& mine) const {

@@ -20,8 +20,8 @@ struct Bounds {
   double silence = 20;      // without a beat: dead or stopped
   double least_step = 60;   // the time-out of a collective is the larger of this ...
   double step_factor = 20;  // ... and so many median steps
-  double phase = 3600;    // a declared long phase (checkpoint, evaluation) may keep others waiting
-  double slow_ratio = 2;  // a rank that computes longer than so many medians is warned about
+  double phase = 3600;      // a long phase (start, checkpoint, evaluation) may keep others waiting
+  double slow_ratio = 2;    // a rank that computes longer than so many medians is warned about
 };
 
 struct Accusation {
@@ -70,13 +70,15 @@ class Judge {
     double changed = -1;        // when its counter last rose, by the reader's clock
     double dead = -1;           // since when it is known to be dead
     double behind = -1;         // since when it lags behind a collective that others began
-    int64_t begun = 0;          // at that time
+    double rose = -1;           // when it was first seen to have begun its newest collective
+    int64_t begun = 0;          // when it fell behind
     int slow_beats = 0;         // in a row
     int64_t slow_counter = -1;  // of the newest of them
     bool warned = false;
   };
   std::optional<Accusation> dead_or_silent(const Beat& mine, double now);
   std::optional<Accusation> late(const Beat& mine, double waiting, double now);
+  std::optional<Accusation> lost(const Beat& mine, double waiting, double now) const;
   const Beat& latest(int rank, const Beat& mine) const;
   std::string missing(int64_t begun, int64_t newest) const;
   int64_t last_step(const Beat& culprit, int64_t begun) const;

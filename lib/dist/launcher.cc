@@ -17,6 +17,7 @@
 #include "lib/dist/address.h"
 #include "lib/dist/leave.h"
 #include "lib/dist/nodes.h"
+#include "lib/dist/open_files.h"
 #include "lib/dist/rank_process.h"
 #include "lib/dist/store.h"
 #include "lib/dist/watch.h"
@@ -28,6 +29,8 @@ namespace {
 
 constexpr double kCulpritGrace = 1;  // seconds an accused rank gets to end by itself
 constexpr double kStoreAnswers = 5;  // seconds; the launcher can't go on without its store
+constexpr double kStoreSilent = 30;  // the same while all is well: ranks give up a store in 20
+constexpr double kLook = 2, kLookSoon = 0.5;  // seconds between two looks for an accusation
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -55,6 +58,10 @@ class Launcher {
   int run();
 
  private:
+  Store connect(const std::string& token);
+  bool interrupted();
+  int run_generations();
+  void check_size(const std::vector<int>& sizes) const;
   void start_ranks(const std::vector<int>& sizes);
   Outcome await_ranks(Store& store);
   void handle_signals();
@@ -96,10 +103,18 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
     server_ = std::make_unique<StoreServer>(address_, port_);
     port_ = server_->port();
   }
-  const Alarm alarm(options.startup + kStoreAnswers,
+}
+
+// A connection to the run's store. Throws Interrupted where a signal came first.
+Store Launcher::connect(const std::string& token) {
+  const Alarm alarm(options_.startup + kStoreAnswers,
                     fmt::format("[dist] the store at {}:{} does not answer", address_, port_));
-  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes,
-                                   Store(address_, port_, token_, options.startup));
+  return {address_, port_, token, options_.startup, [this] { return interrupted(); }};
+}
+
+bool Launcher::interrupted() {
+  handle_signals();
+  return told_to_stop_;
 }
 
 Launcher::~Launcher() {
@@ -190,13 +205,14 @@ void Launcher::reap(Store& store) {
   }
 }
 
-// A stopped rank does not end by itself when all others have given it up.
+// A stopped rank does not end by itself when all others have given it up, be they all elsewhere.
 void Launcher::end_accused(Store& store) {
   std::optional<Accusation> accused;
   try {
-    const Alarm alarm(kStoreAnswers, "[dist] the launcher's store does not answer");
+    const Alarm alarm(kStoreSilent, "[dist] the launcher's store does not answer");
     if (store.has({kVerdictKey})) accused = Accusation::parse(store.get(kVerdictKey));
   } catch (const std::exception&) {
+    if (failed_at_ < 0) failed_at_ = now();  // no rank goes on without the store
     return;
   }
   if (!accused) return;
@@ -244,14 +260,17 @@ Outcome Launcher::await_ranks(Store& store) {
     for (RankProcess& process : ranks_) pass_output(process);
     reap(store);
     if (failed_at_ >= 0 && now() - failed_at_ > options_.grace) kill_rest();
-    if (now() - looked > 0.5 && failed_at_ >= 0) {
+    const bool soon = failed_at_ >= 0 || accused_at_ >= 0;
+    if (now() - looked > (soon ? kLookSoon : kLook)) {
       looked = now();
       end_accused(store);
     }
   }
   print_held();
   Outcome outcome;
-  outcome.code = code_;
+  const bool ended_here =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.by_us; });
+  outcome.code = code_ == 0 && ended_here ? static_cast<int>(Exit::peer) : code_;
   for (const RankProcess& process : ranks_) {
     const bool failed = process.code != 0 && process.code != static_cast<int>(Exit::peer);
     if (failed || process.by_us) outcome.culprits.insert(process.local_rank);
@@ -264,22 +283,40 @@ int Launcher::next_size(const Outcome& outcome, const std::vector<int>& sizes) {
   const int code =
       told_to_stop_ && outcome.code != 0 ? static_cast<int>(Exit::sigterm) : outcome.code;
   const int failed = static_cast<int>(outcome.culprits.size());
-  const Alarm alarm(3 * kNodesAnswer, "[dist] the other nodes' launchers do not answer");
+  const Alarm alarm(3 * options_.answer, "[dist] the other nodes' launchers do not answer");
   const std::vector<int> next = nodes_->next(generation_, code, failed, sizes, options_);
   return next.empty() ? -1 : next.at(static_cast<size_t>(place_.node));
 }
 
+// What is wrong with the number of ranks, once it is known.
+void Launcher::check_size(const std::vector<int>& sizes) const {
+  const int ranks = std::accumulate(sizes.begin(), sizes.end(), 0);
+  check_open_files(ranks);
+  const int least = options_.least_ranks, most = options_.most_ranks;
+  if (least > 0 && (ranks < least || ranks > most))
+    throw Error(Exit::usage, fmt::format("--elastic {}:{}", least, most),
+                fmt::format("the run starts with {} ranks", ranks));
+}
+
 int Launcher::run() {
+  try {
+    return run_generations();
+  } catch (const Interrupted&) {
+    return code_;
+  }
+}
+
+int Launcher::run_generations() {
+  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes, connect(token_));
   int size = place_.local_size;
   while (true) {
     code_ = 0;
-    const std::vector<int> sizes = nodes_->sizes(generation_, size, options_.startup, [&] {
-      handle_signals();
-      return told_to_stop_;
-    });
+    const std::vector<int> sizes =
+        nodes_->sizes(generation_, size, options_.startup, [this] { return interrupted(); });
     if (sizes.empty()) return code_;  // a signal came first
+    if (generation_ == 0) check_size(sizes);
     failed_at_ = accused_at_ = -1;
-    Store store(address_, port_, fmt::format("{}.{}", token_, generation_), options_.startup);
+    Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kVerdictKey, "", kNoVerdict);
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);

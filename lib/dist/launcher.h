@@ -17,6 +17,7 @@ struct LaunchOptions {
   int least_ranks = 0, most_ranks = 0;  // --elastic min:max; 0: a restart has as many ranks
   int64_t batch_size = 0;  // an elastic restart takes a number of ranks that divides it
   double startup = 600;    // seconds for all nodes to come
+  double answer = 45;      // seconds for all nodes to say how a generation ended
   double grace = 10;       // seconds for the other ranks to end by themselves after a failure
 };
 
@@ -25,7 +26,8 @@ void parse_elastic(const std::string& text, LaunchOptions& options);
 
 // Returns the process's exit code: 0, or the code of the rank that failed first (128 + signal for
 // one that was killed); a rank's 7 only where no other code tells more. Blocks this thread's
-// signals and waits for them. Throws Error(Exit::usage, peer, memory) before any rank was started.
+// signals and waits for them, from the first moment on. Throws Error(Exit::usage, peer, memory)
+// before any rank was started.
 int launch(const LaunchOptions& options);
 
 }  // namespace bv::dist

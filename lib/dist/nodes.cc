@@ -4,8 +4,10 @@
 #include <charconv>
 #include <chrono>
 #include <numeric>
+#include <random>
 #include <thread>
 
+#include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -75,10 +77,24 @@ bool Nodes::await(const std::string& key, double seconds) {
   return true;
 }
 
+// A command given twice, or with another host's --node-rank, must not join the run.
+void Nodes::claim(int mine) {
+  std::random_device random;
+  const std::string own = fmt::format("{} {:08x}{:08x}", mine, random(), random());
+  if (store_.exchange(key(0, "size", node_), "", own) == own) return;
+  throw Error(
+      Exit::usage, fmt::format("--node-rank {}", node_),
+      fmt::format("node {} is there already: was this command given twice, or on two hosts?",
+                  node_));
+}
+
 std::vector<int> Nodes::sizes(int generation, int mine, double seconds,
                               const std::function<bool()>& stop) {
   if (count_ == 1) return {mine};
-  store_.set(key(generation, "size", node_), std::to_string(mine));
+  if (generation == 0)
+    claim(mine);
+  else
+    store_.set(key(generation, "size", node_), std::to_string(mine));
   std::vector<int> sizes;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (int node = 0; node < count_; ++node) {
@@ -99,14 +115,16 @@ std::vector<int> Nodes::sizes(int generation, int mine, double seconds,
 // On node 0: from how the generation ended everywhere. A node that does not say so is gone.
 std::vector<int> Nodes::decide(int generation, const std::vector<int>& sizes,
                                const LaunchOptions& options) {
-  const auto end = Clock::now() + std::chrono::duration<double>(kNodesAnswer);
+  const auto end = Clock::now() + std::chrono::duration<double>(options.answer);
   bool again = generation < options.max_restarts, any = false;
   std::vector<int> failed;
   for (int node = 0; node < count_; ++node) {
     const std::string name = key(generation, "end", node);
     const double left = std::chrono::duration<double>(end - Clock::now()).count();
+    const bool answered = await(name, left);
+    if (!answered) log::warn("node {} did not answer; not starting again", node);
     const std::vector<int> said =
-        numbers(await(name, left) ? store_.get(name) : "2 0", static_cast<int>(Exit::usage));
+        numbers(answered ? store_.get(name) : "2 0", static_cast<int>(Exit::usage));
     any |= said.at(0) != 0;
     again &= said.at(0) == 0 || may_restart(said.at(0));
     failed.push_back(said.at(1));
@@ -135,7 +153,7 @@ std::vector<int> Nodes::next(int generation, int code, int failed, const std::ve
         next.push_back(std::to_string(size));
       store_.set(decision, next.empty() ? "stop" : join(next, " "));
     }
-    const std::string text = await(decision, 1.5 * kNodesAnswer) ? store_.get(decision) : "stop";
+    const std::string text = await(decision, 1.5 * options.answer) ? store_.get(decision) : "stop";
     store_.add(read, 1);
     const auto end = Clock::now() + std::chrono::duration<double>(kLastWords);
     while (node_ == 0 && store_.add(read, 0) < count_ && Clock::now() < end)

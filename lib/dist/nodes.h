@@ -10,8 +10,6 @@
 
 namespace bv::dist {
 
-constexpr double kNodesAnswer = 45;  // seconds for all nodes to say how a generation ended
-
 // An end that all ranks come to together, with none of them to blame: 0, 75, 130, 143.
 bool orderly(int code);
 // Whether the group may start again after `code`: not after an orderly end, 2 (usage) or 4
@@ -29,16 +27,18 @@ class Nodes {
   Nodes(int node, int count, Store store) : node_(node), count_(count), store_(std::move(store)) {}
 
   // Ranks of each node in this generation, once all have said theirs. `stop` is asked meanwhile;
-  // empty if it says so. Throws Error(Exit::peer) naming a node that did not come in time.
+  // empty if it says so. Throws Error(Exit::peer) naming a node that did not come in time,
+  // Error(Exit::usage) where another launcher has this node's place.
   std::vector<int> sizes(int generation, int mine, double seconds,
                          const std::function<bool()>& stop);
   // After `generation` ended with `code` here and `failed` ranks of this node failed of themselves:
-  // the ranks of each node in the next one, or nothing to stop. Waits for all nodes, kNodesAnswer
-  // at most.
+  // the ranks of each node in the next one, or nothing to stop. Waits for all nodes,
+  // options.answer at most; a node that does not answer is gone for good.
   std::vector<int> next(int generation, int code, int failed, const std::vector<int>& sizes,
                         const LaunchOptions& options);
 
  private:
+  void claim(int mine);
   std::vector<int> decide(int generation, const std::vector<int>& sizes,
                           const LaunchOptions& options);
   bool await(const std::string& key, double seconds);

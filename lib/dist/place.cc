@@ -41,7 +41,8 @@ std::optional<Place> outside_place(const PlaceOptions& options, const Environmen
 // With a launcher outside, every process is one rank: --devices can only repeat how many it
 // started here.
 void check_outside_flags(const Place& place, const PlaceOptions& options) {
-  if (options.devices.count > 1 && options.devices.count != place.local_size)
+  if (options.devices.count > 1 && options.devices.count != place.local_size &&
+      options.devices.text != "auto")
     throw Error(Exit::usage, "--devices " + options.devices.text,
                 fmt::format("{} started {} process{} on this host, one a device; leave the number "
                             "out, or give --launcher none",
@@ -55,20 +56,13 @@ void check_outside_flags(const Place& place, const PlaceOptions& options) {
 
 Place own_place(const PlaceOptions& options, const Environment& environment) {
   Place place;
-  place.local_size = options.devices.count;
-  if (options.nnodes < 1 || options.nnodes > kMostRanks)
-    throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
-                fmt::format("expected a number from 1 to {}", kMostRanks));
+  const bool alone = options.launcher == "none" && options.devices.text == "auto";
+  place.local_size = alone ? 1 : options.devices.count;
   place.nodes = options.nnodes;
-  if (options.nnodes == 1) {
-    if (options.node_rank > 0)
-      throw Error(Exit::usage, fmt::format("--node-rank {}", options.node_rank),
-                  "must be below --nnodes, which is 1");
-  } else {
+  if (options.nnodes > 1) {
     if (options.node_rank < 0)
       throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
                   "needs --node-rank R (0 on the host of --rendezvous)");
-    check_rank("--node-rank", options.node_rank, "--nnodes", options.nnodes);
     if (options.rendezvous.empty())
       throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
                   "needs --rendezvous HOST:PORT, where HOST is node 0");
@@ -77,7 +71,7 @@ Place own_place(const PlaceOptions& options, const Environment& environment) {
   const bool wants_ranks = place.local_size > 1 || place.nodes > 1;
   if (options.launcher == "none" && wants_ranks)
     throw Error(Exit::usage, "--launcher none",
-                "runs one process; it does not go with --devices cpu:N or --nnodes");
+                "runs one process; it does not go with --devices for several or --nnodes");
   if (!wants_ranks) return place;
   place.launches = true;
   place.found_by = place.nodes > 1 ? "rendezvous" : "self";
@@ -101,11 +95,23 @@ EnvironmentMap environment_map() {
   return map;
 }
 
-Place find_place(const PlaceOptions& options, const EnvironmentMap& map) {
+void check_options(const PlaceOptions& options) {
   static const std::vector<std::string> known = {"auto", "none", "self", "env", "slurm", "mpi"};
   if (std::find(known.begin(), known.end(), options.launcher) == known.end())
     throw Error(Exit::usage, "--launcher " + options.launcher,
                 "expected auto, none, self, env, slurm or mpi");
+  if (options.nnodes < 1 || options.nnodes > kMostRanks)
+    throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
+                fmt::format("expected a number from 1 to {}", kMostRanks));
+  if (options.nnodes == 1 && options.node_rank > 0)
+    throw Error(Exit::usage, fmt::format("--node-rank {}", options.node_rank),
+                "must be below --nnodes, which is 1");
+  check_rank("--node-rank", options.node_rank, "--nnodes", options.nnodes);
+  if (!options.rendezvous.empty()) parse_host_port(options.rendezvous, "--rendezvous");
+}
+
+Place find_place(const PlaceOptions& options, const EnvironmentMap& map) {
+  check_options(options);
   const Environment environment(map);
   // A rank of our own launcher keeps its place whatever else the environment holds.
   if (auto place = place_of_own_launcher(environment)) return *place;

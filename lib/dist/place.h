@@ -19,6 +19,9 @@ struct PlaceOptions {
   std::string rendezvous;         // --rendezvous host:port; "": not given
 };
 
+// Throws Error(Exit::usage) for what is wrong with the flags whatever the environment holds.
+void check_options(const PlaceOptions& options);
+
 // Who answers at address:port.
 enum class StoreHost { rank0, launcher, torchrun };
 

@@ -59,9 +59,12 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   _exit(127);
 }
 
+// "error: ...", "vit.yaml:12:7: error: ...", "[input] ..." (lib/util/error.h).
 bool is_error_line(const std::string& line) {
-  return line.starts_with("[dist] ") || line.starts_with("error: ") ||
-         line.find(": error: ") != std::string::npos;
+  const size_t room = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.", 1);
+  const bool of_room = line.starts_with("[") && room != std::string::npos && room > 1 &&
+                       line.compare(room, 2, "] ") == 0;
+  return of_room || line.starts_with("error: ") || line.find(": error: ") != std::string::npos;
 }
 
 void pass_line(RankProcess& process, std::string line) {

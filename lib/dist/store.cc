@@ -46,15 +46,18 @@ StoreServer::StoreServer(const std::string& address, int port) : impl_(std::make
 
 StoreServer::~StoreServer() = default;
 
-Store::Store(const std::string& address, int port, const std::string& token, double seconds)
+Store::Store(const std::string& address, int port, const std::string& token, double seconds,
+             const std::function<bool()>& stop)
     : impl_(std::make_unique<Impl>()) {
   hush_c10d();
   const std::string where = fmt::format("{}:{}", address, port);
-  if (!await_listener(address, port, seconds))
+  if (!await_listener(address, port, seconds, stop)) {
+    if (stop && stop()) throw Interrupted{};
     throw Error(Exit::peer, where,
                 fmt::format("no store of a run answers there within {:g} s: is rank 0's host up, "
                             "and may this host reach the port?",
                             seconds));
+  }
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,13 +26,18 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
+// Thrown where a process that waits for others is asked to end (GroupOptions::stop).
+struct Interrupted {};
+
 // One connection, for one thread at a time; keys lie under "<token>/". Every call may throw
 // std::exception when the server is gone, and may block for as long as a stopped server takes:
 // whoever must not wait has a second thread look after it (Watch).
 class Store {
  public:
-  // Waits up to `seconds` for the server. Throws Error(Exit::peer).
-  Store(const std::string& address, int port, const std::string& token, double seconds);
+  // Waits up to `seconds` for the server. Throws Error(Exit::peer), or Interrupted where `stop`,
+  // asked meanwhile, says so.
+  Store(const std::string& address, int port, const std::string& token, double seconds,
+        const std::function<bool()>& stop = {});
   Store(Store&&) noexcept;
   ~Store();
 

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "lib/dist/leave.h"
 #include "lib/dist/step_clock.h"
@@ -19,9 +20,12 @@ namespace {
 // one thread, and what one rank finds all learn by the verdict.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
-constexpr double kAnswer = 2;    // seconds a store may take to greet
-constexpr double kLinger = 2.5;  // heartbeats
-constexpr int kMostListed = 8;   // missing ranks in a message
+constexpr double kAnswer = 2;      // seconds a store may take to greet
+constexpr double kLinger = 2.5;    // heartbeats
+constexpr double kAskAgain = 0.1;  // seconds between two looks whether to go on waiting
+constexpr int kMostListed = 8;     // missing ranks in a message
+constexpr const char* kEndedWith = "ended with exit code";
+constexpr double kSameError = 1;  // seconds for this rank to find what another one ended with
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -41,7 +45,8 @@ std::vector<int> watched_ranks(int rank, int size) {
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
 struct Watch::Impl {
-  Impl(const Place& place, const std::string& address, const Bounds& bounds)
+  Impl(const Place& place, const std::string& address, const Bounds& bounds,
+       const std::function<bool()>& stop)
       : place(place),
         bounds(bounds),
         where(fmt::format("{}:{}", address, place.port)),
@@ -53,7 +58,7 @@ struct Watch::Impl {
                       fmt::format("[dist] the store at {} accepts connections but "
                                   "does not answer: is it a store of a run?",
                                   where));
-    store = std::make_unique<Store>(address, place.port, place.token, bounds.startup);
+    store = std::make_unique<Store>(address, place.port, place.token, bounds.startup, stop);
     store->exchange(kVerdictKey, "", kNoVerdict);
   }
 
@@ -81,13 +86,14 @@ struct Watch::Impl {
   void first_round(double started);
   void read_beats();
   void linger() const;
-  [[noreturn]] void leave(const Accusation& accusation);
+  void leave(const Accusation& accusation);
   [[noreturn]] void store_lost(const std::string& why);
   std::vector<std::string> keys() const;
 };
 
-Watch::Watch(const Place& place, const std::string& address, const Bounds& bounds)
-    : impl_(std::make_unique<Impl>(place, address, bounds)) {
+Watch::Watch(const Place& place, const std::string& address, const Bounds& bounds,
+             const std::function<bool()>& stop)
+    : impl_(std::make_unique<Impl>(place, address, bounds, stop)) {
   impl_->last_answer = now();
   impl_->talker = std::thread([this] { impl_->talk(); });
   impl_->sentinel = std::thread([this] { impl_->look(); });
@@ -106,10 +112,16 @@ void Watch::Impl::linger() const {
   if (place.hosts_store) std::this_thread::sleep_for(seconds(kLinger * bounds.heartbeat));
 }
 
+// Returns only where this process is about to end with an error of its own.
 void Watch::Impl::leave(const Accusation& accusation) {
   std::string line;
   {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
+    // A wrong config, or a loss that is not a number, is found by all ranks within moments: each
+    // ends with that, not with the news that another one did.
+    if (accusation.cause.starts_with(kEndedWith) && accusation.rank != place.rank)
+      changed.wait_for(lock, seconds(kSameError), [&] { return !confession.empty(); });
+    if (!confession.empty()) return;
     line = judge.line(accusation, mine);
     if (accusation.rank == place.rank)
       line = fmt::format(
@@ -282,9 +294,11 @@ void Watch::Impl::look() {
   }
 }
 
-void Watch::await_all() {
+bool Watch::await_all(const std::function<bool()>& stop) {
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return impl_->all_here; });
+  while (!impl_->changed.wait_for(lock, seconds(kAskAgain), [&] { return impl_->all_here; }))
+    if (stop && stop()) return false;
+  return true;
 }
 
 int64_t Watch::begin(const char* what) {
@@ -315,12 +329,13 @@ void Watch::note_step(int64_t step) {
   impl_->mine.own_time = impl_->clock.own_time();
 }
 
-void Watch::phase(const std::string& name) {
+std::string Watch::phase(const std::string& name) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->mine.phase = name;
+  std::string before = std::exchange(impl_->mine.phase, name);
   impl_->clock.skip();  // the step around it tells nothing of steps
   impl_->hurry = true;
   impl_->changed.notify_all();
+  return before;
 }
 
 void Watch::failed(int64_t number, const char* what, const std::string& message) {

@@ -3,6 +3,7 @@
 // lost, every process ends with exit code 7 and one line on stderr and in its log.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,20 +21,22 @@ std::string beat_key(int rank);
 // that the first gets answers (a stopped store blocks its clients).
 class Watch {
  public:
-  Watch(const Place& place, const std::string& address, const Bounds& bounds);
+  // Waits for the store; throws as it does.
+  Watch(const Place& place, const std::string& address, const Bounds& bounds,
+        const std::function<bool()>& stop = {});
   ~Watch();  // as stop()
   Watch(const Watch&) = delete;
 
   // Returns when all ranks have sent a beat; exits (7) after Bounds::startup, naming who is
-  // missing.
-  void await_all();
+  // missing. False where `stop` said so first.
+  bool await_all(const std::function<bool()>& stop);
 
-  int64_t begin(const char* what);      // a collective begins; its number
-  void await_begin();                   // the main thread waits for one
-  void await_end(int64_t joined);       // ... no more; the newest that all ranks are proved to have
-                                        // joined, 0 for nothing new
-  void note_step(int64_t step);         // a step ended
-  void phase(const std::string& name);  // "" ends a long phase
+  int64_t begin(const char* what);  // a collective begins; its number
+  void await_begin();               // the main thread waits for one
+  void await_end(int64_t joined);   // ... no more; the newest that all ranks are proved to have
+                                    // joined, 0 for nothing new
+  void note_step(int64_t step);     // a step ended
+  std::string phase(const std::string& name);  // "" ends a long phase; the one before
   // A collective of number `number` threw: waits until it is known who is to blame, and exits (7).
   [[noreturn]] void failed(int64_t number, const char* what, const std::string& message);
   // Tells the others that this process ends, and why. Best effort, for a second; the

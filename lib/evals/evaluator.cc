@@ -25,6 +25,15 @@ std::string names_in(const std::map<std::string, at::Tensor>& tensors) {
               fmt::format("the model has no output '{}'; it has: {}", layer, names_in(outputs)));
 }
 
+// The batch on the device of the model's parameters.
+Batch beside(const Model& model, const Batch& batch) {
+  if (model.parameters().empty()) return batch;
+  const c10::Device device = model.parameters().front().value.device();
+  Batch moved;
+  for (const auto& [name, value] : batch) moved[name] = value.to(device);
+  return moved;
+}
+
 const at::Tensor& need_feature(const Batch& batch, const std::string& key,
                                const std::string& evaluator, std::string_view hint) {
   const auto found = batch.find(key);
@@ -49,16 +58,19 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
           pass.wanted = &layers;
         }
         const UnitScope scope(model, pass);
-        Outputs outputs = task.predict(pred, model, batch, pass);
+        const Batch input = beside(model, batch);
+        Outputs outputs = task.predict(pred, model, input, pass);
         for (const std::string& layer : layers) {
           if (outputs.contains(layer)) continue;
           if (!features.contains(layer)) {
             pass.wanted = nullptr;  // once more, to find out what there is
-            task.predict(pred, model, batch, pass);
+            task.predict(pred, model, input, pass);
             refuse_layer(layer, outputs, features);
           }
           outputs[layer] = features.at(layer);
         }
+        for (auto& [name, value] : outputs)
+          if (!value.is_meta()) value = value.cpu();
         return outputs;
       };
 }
@@ -152,7 +164,6 @@ void EvalInput::for_each(const EvalContext& context,
   data();
   if (!loader_) loader_ = std::make_unique<Loader>(data_, pp_, options_);
   loader_->seek(0);
-  const int64_t errors_before = loader_->errors();
   int64_t seen = 0;
   for (int64_t b = 0; b < loader_->batches_per_pass(); ++b) {
     if (context.poll) context.poll();
@@ -164,7 +175,7 @@ void EvalInput::for_each(const EvalContext& context,
   const at::Tensor counts = at::zeros({2}, at::kLong);
   auto* count = counts.mutable_data_ptr<int64_t>();
   count[0] = seen;
-  count[1] = loader_->errors() - errors_before;
+  count[1] = loader_->failed_rows();
   sum_over_ranks(context.group, counts);
   check(count[0] == data_->size() - count[1], "evaluation saw {} examples instead of {}", count[0],
         data_->size() - count[1]);

@@ -25,9 +25,10 @@ struct EvalEnv {
   dist::Group* group = nullptr;  // each rank evaluates its part of every batch; null: there is one
 };
 
-// A prediction function bound to a model, without gradients. Gives the function's outputs and
-// beside them the named activations `layers` of the model ("pre_logits", "encoder/block00/+sa").
-// Throws Error(Exit::usage) naming what there is where a layer is not among them.
+// A prediction function bound to a model, without gradients, from and to the CPU wherever the model
+// is. Gives the function's outputs and beside them the named activations `layers` of the model
+// ("pre_logits", "encoder/block00/+sa"). Throws Error(Exit::usage) naming what there is where a
+// layer is not among them.
 using Predict = std::function<Outputs(const Batch& batch, const std::vector<std::string>& layers)>;
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
                         Precision precision);

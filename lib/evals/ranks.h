@@ -14,5 +14,7 @@ void sum_over_ranks(dist::Group* group, const at::Tensor& tensor);
 // rows: (k, ...) of any type, ids: (k) int64, their places in the data, all different over ranks; k
 // differs from rank to rank. Returns all ranks' rows in ascending order of ids, on every rank.
 at::Tensor gather_rows(dist::Group* group, const at::Tensor& rows, const at::Tensor& ids);
+// The same on rank 0 alone; undefined on the others, which hold one rank's rows at a time.
+at::Tensor gather_rows_on_first(dist::Group* group, const at::Tensor& rows, const at::Tensor& ids);
 
 }  // namespace bv

@@ -126,9 +126,11 @@ class Save : public Evaluator {
     });
     NamedTensors arrays;
     const at::Tensor places = at::cat(ids);
-    for (const auto& [name, column] : columns)
-      arrays[name] = gather_rows(context.group, column.rows.narrow(0, 0, rows), places);
-    if (context.group && context.group->rank() > 0) return;  // which has them all, like every rank
+    for (auto& [name, column] : columns) {
+      arrays[name] = gather_rows_on_first(context.group, column.rows.narrow(0, 0, rows), places);
+      column.rows = at::Tensor();
+    }
+    if (context.group && context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();

@@ -32,8 +32,9 @@ bool is_encoded(const at::Tensor& bytes) {
 
 }  // namespace
 
-BatchRing::BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation)
-    : batches_(batches) {
+BatchRing::BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation,
+                     bool pinned)
+    : pinned_(pinned), batches_(batches) {
   for (const auto& [name, value] : form) {
     if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
     add(name, value.scalar_type(), value.sizes(), batch_size, features_);
@@ -50,7 +51,7 @@ void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayR
   Feature feature{name, dtype, shape.vec(), 0, {}};
   for (Batch& batch : batches_) {
     try {
-      const at::Tensor tensor = at::empty(whole, dtype);
+      const at::Tensor tensor = at::empty(whole, at::TensorOptions(dtype).pinned_memory(pinned_));
       feature.row_bytes = tensor.nbytes() / static_cast<size_t>(batch_size);
       feature.base.push_back(static_cast<char*>(tensor.data_ptr()));
       batch[name] = tensor;

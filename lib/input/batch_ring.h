@@ -16,8 +16,9 @@ class BatchRing {
  public:
   // Every batch gets the features of `form` (one example) with a leading dimension batch_size. With
   // `evaluation` also `_mask` (bool) and `_id` (int64), unless `form` has them. Contents are
-  // undefined until written. Throws Error(Exit::memory).
-  BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation);
+  // undefined until written. `pinned` is for CUDA. Throws Error(Exit::memory).
+  BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation,
+            bool pinned = false);
 
   const Batch& batch(int64_t slot) const { return batches_[slot]; }
 
@@ -44,6 +45,7 @@ class BatchRing {
   void copy(int64_t slot, int64_t row, int64_t count, bool stacked, const Example& example);
   std::string remedy(const Feature& feature, const at::Tensor& value) const;
 
+  const bool pinned_;
   std::vector<Batch> batches_;
   std::vector<Feature> features_;     // in the order of an Example
   std::vector<Feature> mask_and_id_;  // empty, or one or both, as the ring's own

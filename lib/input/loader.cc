@@ -123,6 +123,7 @@ struct Loader::Impl {
   int64_t coming = 0;  // the batch that next() returns
   bool holds = false;  // it still has the one before
   std::set<int64_t> failed;
+  int64_t pass_failures = 0;  // since seek()
   std::optional<Error> error;
   double waited = 0;
 };
@@ -164,7 +165,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
 void Loader::Impl::start() {
   if (!ring) {
     ring.emplace(find_form(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
-                 options.evaluation);
+                 options.evaluation, options.pinned);
   }
   for (Slot& each : slots) {
     each.open = chunks;
@@ -235,6 +236,7 @@ void Loader::Impl::settle(std::vector<Failure>& failures) {
     return std::tie(a.row, a.attempt) < std::tie(b.row, b.attempt);
   });
   for (const Failure& failure : failures) {
+    pass_failures += !failure.fatal;
     if (!failure.fatal && failed.insert(failure.index).second) {
       const int64_t count = std::ssize(failed);
       if (count <= std::min(options.error_budget, kMaxWarnings)) {
@@ -391,6 +393,7 @@ void Loader::seek(int64_t batch) {
   check(batch >= 0 && batch <= impl_->last, "loader: seek to batch {} of {}", batch, impl_->last);
   impl_->stop();
   impl_->coming = batch;
+  impl_->pass_failures = 0;
   impl_->error.reset();
 }
 
@@ -399,6 +402,8 @@ const Batch& Loader::next() { return impl_->next(); }
 double Loader::wait_seconds() const { return impl_->waited; }
 
 int64_t Loader::errors() const { return std::ssize(impl_->failed); }
+const std::set<int64_t>& Loader::failed() const { return impl_->failed; }
+int64_t Loader::failed_rows() const { return impl_->pass_failures; }
 
 int64_t read_error_budget(const Config& config) {
   if (config.is_bool("skip_errors"))

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "lib/input/op.h"
@@ -34,6 +35,7 @@ struct LoaderOptions {
   // Of `ranks` equal parts of every batch, this loader makes number `rank`. batch_size is of the
   // whole, a multiple of `ranks`.
   int rank = 0, ranks = 1;
+  bool pinned = false;  // batches lie in pages that a CUDA device reads while the CPU goes on
 };
 
 // The key `skip_errors`: how many failing examples to put up with; true (the seeds' form) is any
@@ -56,6 +58,10 @@ class Loader {
   const Batch& next();
   double wait_seconds() const;  // spent in next(), in total
   int64_t errors() const;       // different examples that failed in the batches handed out so far
+  const std::set<int64_t>& failed() const;  // their indices
+  // In an evaluation: rows of the batches handed out since seek() that were left out. An example
+  // that fails in every pass is one of errors(), but a row of each.
+  int64_t failed_rows() const;
 
   // One example after pp, computed in this thread: for shapes, --dry-run. It is the first that does
   // not fail, if no more than `error_budget` do, else Error(Exit::usage) for the first; what a

@@ -7,9 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/var_mean.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "lib/model/simd.h"
 
@@ -315,16 +317,21 @@ bool batch_norm_fits(const at::Tensor& x, bool max_pool) {
 }
 
 BatchStatistics batch_statistics(const at::Tensor& x, dist::Group* group) {
-  const at::Tensor sums =
-      x.scalar_type() == at::kFloat ? moments_of<float>(x) : moments_of<BFloat16>(x);
   const auto rows = static_cast<double>(x.numel() / x.size(1));
-  const at::Tensor offset = sums[0] / rows;
-  const at::Tensor mean = offset + x.select(0, 0).select(1, 0).select(1, 0);
-  const at::Tensor var = (sums[1] / rows - offset.square()).clamp_min(0);
+  at::Tensor mean, var;  // (c) float64
+  if (batch_norm_fits(x, /*max_pool=*/false)) {
+    const at::Tensor sums =
+        x.scalar_type() == at::kFloat ? moments_of<float>(x) : moments_of<BFloat16>(x);
+    const at::Tensor offset = sums[0] / rows;
+    mean = offset + x.select(0, 0).select(1, 0).select(1, 0);
+    var = (sums[1] / rows - offset.square()).clamp_min(0);
+  } else {
+    std::tie(var, mean) = at::var_mean(x.to(at::kDouble), {0, 2, 3}, /*unbiased=*/false);
+  }
   if (!group || group->size() == 1) return {mean.to(at::kFloat), var.to(at::kFloat), rows};
   // Equal parts: the mean of means, and of variances plus the means' own variance.
   const at::Tensor own = at::stack({mean, var});
-  const at::Tensor parts = at::empty({group->size(), 2, x.size(1)}, at::kDouble);
+  const at::Tensor parts = at::empty({group->size(), 2, x.size(1)}, own.options());
   group->all_gather(parts, own, "batch norm").wait();
   const at::Tensor means = parts.select(1, 0), centre = means.mean(0);
   const at::Tensor spread = (means - centre).square().mean(0) + parts.select(1, 1).mean(0);

@@ -17,8 +17,8 @@ struct BatchStatistics {
 // multiple of 16; for a max pool h and w even.
 bool batch_norm_fits(const at::Tensor& x, bool max_pool);
 
-// Computed in float32 pieces added up in double precision, in an order that does not depend on the
-// number of threads.
+// Of any x (n, c, h, w). What the kernels take is computed in float32 pieces added up in double
+// precision, in an order that does not depend on the number of threads.
 BatchStatistics batch_statistics(const at::Tensor& x, dist::Group* group = nullptr);
 
 // relu((x - mean) / sqrt(var + eps) * scale + bias), then where asked a max pool of 2x2, in one
@@ -26,5 +26,11 @@ BatchStatistics batch_statistics(const at::Tensor& x, dist::Group* group = nullp
 // statistics.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                            const BatchStatistics& statistics, double eps, bool max_pool);
+
+// (x - mean) / sqrt(var + eps) * scale + bias in x's type, for any float x (n, c, h, w) on any
+// device; gradients as above.
+at::Tensor batch_norm_over_ranks(const at::Tensor& x, const at::Tensor& scale,
+                                 const at::Tensor& bias, const BatchStatistics& statistics,
+                                 double eps);
 
 }  // namespace bv

@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "lib/dist/cuda.h"
+#include "lib/model/dropout_mask.h"
 #include "lib/util/error.h"
 #include "lib/util/rng.h"
 
@@ -16,29 +18,31 @@ namespace {
 
 // A mask of 0 and 1 / (1 - rate), row-major, of x's shape, dtype and device.
 at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int count) {
-  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions(at::kFloat).device(at::kCPU));
-  float* out = mask.data_ptr<float>();
+  const at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kFloat));
   const int64_t n = mask.numel();
   // Elements are counted in the whole batch, of which x may be a rank's part.
   const int64_t offset = n == 0 ? 0 : pass.first_example * (n / x.size(0)), end_of = offset + n;
   check(end_of <= int64_t{1} << 34, "dropout of {} elements", end_of);  // 32-bit count of 4 each
-  const auto kept = static_cast<float>(1.0 / (1.0 - rate));
-  const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));  // drops draws below
-  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed),
-                                       static_cast<uint32_t>(pass.seed >> 32)};
-  const auto purpose = static_cast<uint32_t>(Purpose::dropout) | static_cast<uint32_t>(count) << 8;
   const auto step = static_cast<uint64_t>(pass.step);
-  at::parallel_for(offset / 4, (end_of + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const auto bits = philox({static_cast<uint32_t>(block), purpose, static_cast<uint32_t>(step),
-                                static_cast<uint32_t>(step >> 32)},
-                               key);
-      for (int64_t i = std::max(4 * block, offset); i < std::min(4 * block + 4, end_of); ++i) {
-        out[i - offset] = bits[i % 4] < threshold ? 0.0f : kept;
-      }
-    }
-  });
-  return mask.to(x.options());
+  const DropoutMask draw = {
+      .offset = offset,
+      .end = end_of,
+      .threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32)),
+      .kept = static_cast<float>(1.0 / (1.0 - rate)),
+      .counter = {static_cast<uint32_t>(Purpose::dropout) | static_cast<uint32_t>(count) << 8,
+                  static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
+      .key = {static_cast<uint32_t>(pass.seed), static_cast<uint32_t>(pass.seed >> 32)}};
+  float* out = mask.data_ptr<float>();
+  if (x.is_cpu()) {
+    at::parallel_for(draw.first_block(), draw.last_block(), 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) draw.fill(block, out);
+    });
+  } else {
+    static auto* const fill =
+        reinterpret_cast<FillDropoutMask*>(dist::cuda_symbol("bvtrain_cuda_dropout"));
+    fill(draw, out, dist::cuda_stream(x.device()));
+  }
+  return mask.to(x.scalar_type());
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ float inverse_erf(float x) {
 // Fills `parameter` with map(u), u uniform in (-1, 1) with 24 bits, symmetric, never 0 or +-1.
 template <class Map>
 void draw(at::Tensor& parameter, uint64_t key, const Map& map) {
-  const at::Tensor values = at::empty(parameter.sizes(), parameter.options());  // row-major
+  const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);  // row-major, on the CPU
   float* out = values.data_ptr<float>();
   const int64_t n = values.numel();
   const std::array<uint32_t, 2> words = {static_cast<uint32_t>(key),

@@ -103,29 +103,30 @@ BatchNorm BatchNorm::add(Layer& owner, const std::string& name, int64_t channels
   return norm;
 }
 
+BatchStatistics BatchNorm::training_statistics(const at::Tensor& x, const Pass& pass) const {
+  // Running statistics are no part of the graph: with it they would keep every step's alive.
+  const at::NoGradGuard no_grad;
+  const BatchStatistics statistics = batch_statistics(x, pass.group);
+  const double rows = statistics.rows;
+  at::Tensor running_mean = mean, running_var = var;
+  running_mean.lerp_(statistics.mean, 1 - kMomentum);
+  running_var.lerp_(statistics.var * (rows / std::max(1.0, rows - 1)), 1 - kMomentum);
+  return statistics;
+}
+
 at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass) const {
   // batch_norm_relu's gradient is that of training.
   if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
     BatchStatistics statistics = {mean, var, static_cast<double>(x.numel() / x.size(1))};
-    if (pass.train) {
-      // Running statistics are no part of the graph: with it they would keep every step's alive.
-      const at::NoGradGuard no_grad;
-      statistics = batch_statistics(x, pass.group);
-      const double rows = statistics.rows;
-      at::Tensor running_mean = mean, running_var = var;
-      running_mean.lerp_(statistics.mean, 1 - kMomentum);
-      running_var.lerp_(statistics.var * (rows / std::max(1.0, rows - 1)), 1 - kMomentum);
-    }
+    if (pass.train) statistics = training_statistics(x, pass);
     return batch_norm_relu(x, scale, bias, statistics, kEps, max_pool);
   }
-  if (pass.train && pass.group && pass.group->size() > 1) {
-    throw Error(Exit::usage, "",
-                "norm: batch over several processes needs a multiple of 16 channels and even image "
-                "sizes; use norm: group");
-  }
-  const at::Tensor y = at::relu(at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum,
-                                               kEps, /*cudnn_enabled=*/false));
-  return max_pool ? at::max_pool2d(y, 2) : y;
+  const bool over_ranks = pass.train && pass.group && pass.group->size() > 1;
+  const at::Tensor y =
+      over_ranks ? batch_norm_over_ranks(x, scale, bias, training_statistics(x, pass), kEps)
+                 : at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum, kEps,
+                                  /*cudnn_enabled=*/true);
+  return max_pool ? at::max_pool2d(at::relu(y), 2) : at::relu(y);
 }
 
 GroupNorm GroupNorm::add(Layer& owner, const std::string& name, int64_t channels, int64_t groups) {

@@ -20,6 +20,8 @@
 
 namespace bv {
 
+struct BatchStatistics;
+
 // x in the type that matmuls and convolutions compute in.
 at::Tensor to_compute(const at::Tensor& x, const Pass& pass);
 
@@ -67,6 +69,9 @@ struct BatchNorm {
   static constexpr double kEps = 1e-5, kMomentum = 0.9;
   static BatchNorm add(Layer& owner, const std::string& name, int64_t channels);
   at::Tensor relu(const at::Tensor& x, bool max_pool, const Pass& pass) const;
+
+ private:
+  BatchStatistics training_statistics(const at::Tensor& x, const Pass& pass) const;
 };
 
 // Normalisation of (n, c, h, w) over h, w and the channels of a group, eps 1e-6. Keeps the type of

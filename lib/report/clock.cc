@@ -118,9 +118,11 @@ void Chrono::measure_speed(double now, int64_t examples) {
   rate_ = static_cast<double>(examples) / dt;
   measure_("img/sec/core", rate_ / setup_.num_devices);
   state_.accum_train_time += dt;
+  state_.accum_device_time += dt * setup_.num_devices;
   state_.accum_pause_time += paused_;
   state_.accum_program_time += dt + paused_;
-  const double core_hours = state_.accum_train_time * setup_.num_devices / 3600;
+  // The reference takes all time for that of the devices there are now.
+  const double core_hours = state_.accum_device_time / 3600;
   measure_("core_hours_" + setup_.device_kind, core_hours);
   measure_("core_hours", core_hours);
 }

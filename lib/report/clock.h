@@ -17,6 +17,7 @@ class Chrono {
   struct State {
     double accum_program_time = 0, accum_train_time = 0, accum_pause_time = 0;
     int64_t accum_examples_seen = 0;
+    double accum_device_time = 0;  // training time by the devices it was spent on (ours)
   };
   struct Setup {
     int64_t first_step = 0, total_steps = 0, batch_size = 0;

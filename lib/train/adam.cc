@@ -9,41 +9,6 @@
 namespace bv {
 namespace {
 
-template <class Mu, bool kNesterov>
-struct AdamRule {
-  Mu* mu;
-  float* nu;
-  float b1_stored;                // coefficient of the stored moment
-  float b1, rest1, b2, rest2;     // b and 1 - b
-  float correct1, correct1_next;  // 1 - b1^k, 1 - b1^(k+1)
-  float correct2, eps, eps_root;
-  float weight_decay, factor;
-
-  [[gnu::always_inline]] void block(const Block& x, const float* p, Block& u, int64_t at) const {
-    Mu* m = mu + at;
-    float* v = nu + at;
-    alignas(64) Block first, second;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) {
-      first[i] = rest1 * x[i] + b1_stored * load(m[i]);
-      second[i] = rest2 * (x[i] * x[i]) + b2 * v[i];
-    }
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) store(m[i], first[i]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) v[i] = second[i];
-    for (int64_t i = 0; i < kBlock; ++i) {
-      float moment = first[i] / correct1;
-      if constexpr (kNesterov) {
-        moment = b1 * (first[i] / correct1_next) + rest1 * (x[i] / correct1);
-      }
-      u[i] = moment / (__builtin_sqrtf(second[i] / correct2 + eps_root) + eps);
-    }
-    if (factor == 1 && weight_decay == 0) return;
-    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * (u[i] + weight_decay * p[i]);
-  }
-};
-
 double decay(const Config& config, const char* key, double fallback) {
   const auto value = config.get<double>(key, fallback);
   if (!(value >= 0 && value < 1)) {
@@ -72,7 +37,7 @@ Adam::Adam(const Config& config)
   if (bf16_) set_slot_dtype(0, at::kBFloat16);
 }
 
-UpdateSums Adam::update(const FlatParams& params, std::span<const UpdateRange> ranges,
+at::Tensor Adam::update(const FlatParams& params, std::span<const UpdateRange> ranges,
                         const StepScalars& scalars, const at::Tensor* ema) {
   if (bf16_) {
     return nesterov_ ? run<Bf16, true>(params, ranges, scalars, ema)
@@ -83,7 +48,7 @@ UpdateSums Adam::update(const FlatParams& params, std::span<const UpdateRange> r
 }
 
 template <class Mu, bool kNesterov>
-UpdateSums Adam::run(const FlatParams& params, std::span<const UpdateRange> ranges,
+at::Tensor Adam::run(const FlatParams& params, std::span<const UpdateRange> ranges,
                      const StepScalars& scalars, const at::Tensor* ema) const {
   const auto k = static_cast<double>(scalars.count + 1);
   const auto b1 = static_cast<float>(b1_);

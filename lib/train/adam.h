@@ -11,7 +11,7 @@ namespace bv {
 
 class Adam : public Optimizer {
  public:
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
@@ -22,7 +22,7 @@ class Adam : public Optimizer {
 
  private:
   template <class Mu, bool kNesterov>
-  UpdateSums run(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor run(const FlatParams& params, std::span<const UpdateRange> ranges,
                  const StepScalars& scalars, const at::Tensor* ema) const;
 
   double b1_, b2_, eps_, eps_root_;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "lib/train/bucket_ranges.h"
 #include "lib/train/hook.h"
 
 namespace bv {
@@ -30,29 +31,21 @@ struct GradientBuckets::Impl {
 };
 
 GradientBuckets::GradientBuckets(const FlatParams& params, dist::Group& group, int64_t bytes) {
-  if (group.size() == 1) return;
+  if (!group.open()) return;
   impl_ = std::make_unique<Impl>(params, group);
-  const int64_t least = std::max<int64_t>(bytes / static_cast<int64_t>(sizeof(float)), 1);
-  std::vector<size_t> bucket_of;
-  const auto places = params.stretches(FlatParams::Space::grads);
-  for (const FlatParams::Stretch& place : places) {
-    if (!place.whole) break;  // whole ones come first
-    auto& buckets = impl_->buckets;
-    if (buckets.empty() || place.at - buckets.back().begin >= least) {
-      if (!buckets.empty()) buckets.back().end = place.at;
-      buckets.push_back({.begin = place.at, .name = fmt::format("gradients {}", buckets.size())});
+  const std::vector<BucketRange> ranges = bucket_ranges(params, bytes);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    impl_->buckets.push_back({.begin = ranges[i].begin,
+                              .end = ranges[i].end,
+                              .parameters = static_cast<int>(ranges[i].entries.size()),
+                              .name = fmt::format("gradients {}", i)});
+    for (const FlatParams::Entry* entry : ranges[i].entries) {
+      impl_->hooked.push_back(entry->parameter);
+      GradientHook::set(entry->parameter, [impl = impl_.get(), i] {
+        Impl::Bucket& filled = impl->buckets[i];
+        if (--filled.missing == 0) impl->reduce(filled);
+      });
     }
-    ++buckets.back().parameters;
-    bucket_of.push_back(buckets.size() - 1);
-  }
-  if (!impl_->buckets.empty()) impl_->buckets.back().end = params.whole_grads();
-  for (size_t i = 0; i < bucket_of.size(); ++i) {
-    const at::Tensor& parameter = places[i].entry->parameter;
-    impl_->hooked.push_back(parameter);
-    GradientHook::set(parameter, [impl = impl_.get(), bucket = bucket_of[i]] {
-      Impl::Bucket& filled = impl->buckets[bucket];
-      if (--filled.missing == 0) impl->reduce(filled);
-    });
   }
 }
 

@@ -1,6 +1,7 @@
 #include "lib/train/mixup.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
@@ -67,6 +68,11 @@ void mix(at::Tensor& examples, double a, const char* key, dist::Group* group) {
   if (n == 0) return;
   const int64_t width = examples.numel() / n;
   const at::Tensor before = example_before(examples, group);
+  if (!examples.is_cpu()) {
+    const at::Tensor previous = at::cat({before, examples.narrow(0, 0, n - 1)});
+    examples.mul_(a).add_(previous, 1.0 - a);
+    return;
+  }
   const float* wrapped = before.const_data_ptr<float>();
   float* data = examples.mutable_data_ptr<float>();
   const auto keep = static_cast<float>(a), other = static_cast<float>(1.0 - a);

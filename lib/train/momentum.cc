@@ -5,36 +5,6 @@
 #include "lib/train/fused.h"
 
 namespace bv {
-namespace {
-
-struct FactorRule {
-  float factor;
-  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
-    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
-  }
-};
-
-template <class T, bool kNesterov>
-struct MomentumRule {
-  T* trace;
-  float stored, momentum;  // coefficient of the stored trace (rounded as it is), and the exact one
-  float factor;
-
-  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t at) const {
-    T* t = trace + at;
-    alignas(64) Block sum;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) sum[i] = x[i] + stored * load(t[i]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) store(t[i], sum[i]);
-    for (int64_t i = 0; i < kBlock; ++i) {
-      u[i] = factor * (kNesterov ? x[i] + momentum * sum[i] : sum[i]);
-    }
-  }
-};
-
-}  // namespace
-
 Momentum::Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,
                    const char* dtype_key, const char* dtype)
     : Optimizer(momentum ? std::vector<Slot>{{.name = "trace"}} : std::vector<Slot>{}),
@@ -48,7 +18,7 @@ Momentum::Momentum(const Config& config, const char* momentum_key, std::optional
   if (bf16_) set_slot_dtype(0, at::kBFloat16);
 }
 
-UpdateSums Momentum::update(const FlatParams& params, std::span<const UpdateRange> ranges,
+at::Tensor Momentum::update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) {
   if (!momentum_) return fused_update(FactorRule{factor_}, params, ranges, scalars, ema);
   if (bf16_) {
@@ -60,7 +30,7 @@ UpdateSums Momentum::update(const FlatParams& params, std::span<const UpdateRang
 }
 
 template <class T, bool kNesterov>
-UpdateSums Momentum::run(const FlatParams& params, std::span<const UpdateRange> ranges,
+at::Tensor Momentum::run(const FlatParams& params, std::span<const UpdateRange> ranges,
                          const StepScalars& scalars, const at::Tensor* ema) const {
   const auto momentum = static_cast<float>(*momentum_);
   const MomentumRule<T, kNesterov> rule{

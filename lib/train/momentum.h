@@ -11,7 +11,7 @@ namespace bv {
 
 class Momentum : public Optimizer {
  public:
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
@@ -23,7 +23,7 @@ class Momentum : public Optimizer {
 
  private:
   template <class T, bool kNesterov>
-  UpdateSums run(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor run(const FlatParams& params, std::span<const UpdateRange> ranges,
                  const StepScalars& scalars, const at::Tensor* ema) const;
 
   std::optional<double> momentum_;

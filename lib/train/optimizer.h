@@ -32,16 +32,11 @@ struct StepScalars {
   int64_t count = 0;  // updates done before this one
   float lr = 1;
   std::vector<float> schedules;  // their values at `count`
-  // Clipping to a global norm: where clip_norm > 0 and grad_norm >= clip_norm, the gradient is
-  // (g / grad_norm) * clip_norm.
-  float clip_norm = 0, grad_norm = 0;
+  // Clipping to a global norm, that is the root of grad_squares (() float64 on the parameters'
+  // device): where clip_norm > 0 and the norm >= clip_norm, the gradient is (g / norm) * clip_norm.
+  float clip_norm = 0;
+  at::Tensor grad_squares = {};
   float ema_decay = 0;
-};
-
-// Sums of squares over this rank's ranges that count.
-struct UpdateSums {
-  double params = 0;   // after the update
-  double updates = 0;  // what was added to them
 };
 
 class Optimizer {
@@ -66,8 +61,10 @@ class Optimizer {
 
   // One step of the whole chain of section 6 on params.data(), from params.grads(): clip, this
   // optimizer's rule, * lr, * lr_mult, + weight_decay * p, * schedule, * -1, add. Where `ema` is
-  // given (a buffer of state), also ema = d * ema + (1 - d) * p.
-  virtual UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+  // given (a buffer of state), also ema = d * ema + (1 - d) * p. Returns (2) float64 on the
+  // parameters' device: sums of squares over the ranges that count, of the parameters after the
+  // update, and of what was added to them. Reads nothing back from a device.
+  virtual at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) = 0;
 
  protected:

@@ -27,7 +27,7 @@ void give_back_freed() { ::malloc_trim(0); }
 
 FlatParams::FlatParams(Model& model, std::span<const int> groups, Sharing sharing,
                        const std::function<void(size_t)>& init)
-    : device_(at::kCPU), sharing_(std::move(sharing)) {
+    : device_(sharing.device), sharing_(std::move(sharing)) {
   const auto named = named_parameters(model);
   check(named.size() == groups.size(), "{} parameters, {} groups", named.size(), groups.size());
   if (sharing_.ranks == 1 || sharing_.keep.empty())
@@ -38,7 +38,7 @@ FlatParams::FlatParams(Model& model, std::span<const int> groups, Sharing sharin
     const auto& [name, parameter] = named[i];
     check(parameter.scalar_type() == at::kFloat && parameter.is_non_overlapping_and_dense(),
           "parameter {} is not dense float32", name);
-    device_ = parameter.device();
+    if (parameter.is_meta()) device_ = parameter.device();  // shapes alone
     const bool frozen = groups[i] == kFrozen;
     const bool own_part = sharing_.keep[i] == dist::Keep::fsdp;  // all a frozen one can share out
     entries_.push_back({.name = name,

@@ -36,12 +36,13 @@ namespace bv {
 
 inline constexpr int kFrozen = -1;
 
-// Who keeps what of a model's parameters. The default is a group of one.
+// Who keeps what of a model's parameters, and where. The default is a group of one on the CPU.
 struct Sharing {
   int rank = 0, ranks = 1;
   std::vector<dist::Keep> keep = {};    // of each of named_parameters(); empty: replicated
   std::vector<std::string> units = {};  // Model::units()
   int64_t bucket_bytes = 25 << 20;      // of gradients that leave together with zero2
+  c10::Device device = c10::kCPU;
 };
 
 class FlatParams {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/train/keys.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
@@ -15,38 +16,15 @@
 namespace bv {
 namespace {
 
-// Keys of training that a prediction does not need; others that nobody reads are misspelt.
-constexpr const char* kOfTraining[] = {"batch_size_eval",
-                                       "compute_threads",
-                                       "ema",
-                                       "evals",
-                                       "grad_clip_norm",
-                                       "grad_clip_per_example",
-                                       "init_head_bias",
-                                       "input",
-                                       "label_smoothing",
-                                       "loss",
-                                       "lr",
-                                       "lr_mults",
-                                       "mixup",
-                                       "model_init",
-                                       "model_load",
-                                       "optax",
-                                       "optax_name",
-                                       "pp_modules",
-                                       "resume",
-                                       "schedule",
-                                       "seed",
-                                       "task",
-                                       "wd",
-                                       "wd_mults"};
-constexpr const char* kDurations[] = {"total", "log_training", "ckpt", "keep_ckpt"};
-constexpr const char* kUnits[] = {"steps", "examples", "epochs", "percent", "seconds"};
-
+// A prediction does not need most keys of training; others that nobody reads are misspelt.
 void finish_config(const Config& config) {
-  for (const char* key : kOfTraining) config.mark_read(key);
-  for (const char* duration : kDurations) {
-    for (const char* unit : kUnits) config.mark_read(fmt::format("{}_{}", duration, unit));
+  for (const auto& keys : {kRunKeys, kInputKeys, kInitKeys, kTaskKeys, kStepKeys, kEvalKeys}) {
+    for (const std::string_view key : keys) config.mark_read(key);
+  }
+  for (const auto& [key, instead] : kSupersededKeys) config.mark_read(key);
+  for (const std::string_view duration : kLengthKeys) {
+    for (const std::string_view unit : kLengthUnits)
+      config.mark_read(fmt::format("{}{}", duration, unit));
   }
   config.done();
   throw_problems(config);
@@ -63,9 +41,38 @@ std::optional<Pipeline> evaluator_pp(const Config& config) {
   return std::nullopt;
 }
 
+// The keys of the evaluator that --eval names.
+Config evaluator(const Config& config, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [key, keys] : config.section("evals").items()) {
+    keys.mark_read();
+    known.push_back(key);
+    if (key == name && keys.has("data")) return keys;
+  }
+  if (std::find(known.begin(), known.end(), name) != known.end())
+    throw Error(Exit::usage, "--eval " + name, "this evaluator has no `data` of its own");
+  throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
+}
+
+std::shared_ptr<const Dataset> open_data(const Config& config, const PredictRequest& request) {
+  if (request.eval.empty())
+    return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
+  DataEnv env;
+  env.source.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
+  env.source.num_classes = config.get<int64_t>("num_classes", 0);
+  const auto open = prepare_data(evaluator(config, request.eval).section("data"), env);
+  throw_problems(config);
+  return open();
+}
+
 Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint,
                  const PredictRequest& request) {
   if (request.pp) return Pipeline(*request.pp, Place{"--pp"});
+  if (!request.eval.empty()) {
+    Pipeline pp(evaluator(config, request.eval), "pp_fn");
+    throw_problems(config);
+    return pp;
+  }
   if (checkpoint) {
     const Config trained =
         parse_config(checkpoint->meta.at("config").get<std::string>(), checkpoint->folder);
@@ -81,22 +88,24 @@ class Inputs {
  public:
   Inputs(const Config& config, const std::optional<Restored>& checkpoint,
          const PredictRequest& request)
-      : data_(std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{})),
-        pp_(std::make_shared<Pipeline>(read_pp(config, checkpoint, request))) {
+      : data_(open_data(config, request)),
+        pp_(std::make_shared<Pipeline>(read_pp(config, checkpoint, request))),
+        size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()) {
     LoaderOptions options;
-    options.batch_size = std::min(request.batch_size, data_->size());
+    options.batch_size = std::min(request.batch_size, size_);
     options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     options.shuffle = false;
     options.evaluation = true;
     loader_ = std::make_unique<Loader>(data_, pp_, options);
   }
   const Dataset& data() const { return *data_; }
-  int64_t batches() const { return loader_->batches_per_pass(); }
+  int64_t size() const { return size_; }
+  bool finished() const { return done_ == size_; }
   const at::Tensor& next() {  // (n, height, width, channels)
     const Batch& batch = loader_->next();
     const auto image = batch.find("image");
     if (image == batch.end()) throw Error(Exit::usage, "--pp", "gives no 'image'");
-    const int64_t n = std::min(batch.at("_mask").size(0), data_->size() - done_);
+    const int64_t n = std::min(batch.at("_mask").size(0), size_ - done_);
     done_ += n;
     image_ = image->second.narrow(0, 0, n);
     return image_;
@@ -105,9 +114,10 @@ class Inputs {
  private:
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
+  const int64_t size_;  // of the examples asked for
+  int64_t done_ = 0;
   std::unique_ptr<Loader> loader_;
   at::Tensor image_;
-  int64_t done_ = 0;
 };
 
 // The trained model behind a forward pass.
@@ -179,6 +189,20 @@ class Predictor {
   std::shared_ptr<Model> model_;
 };
 
+// Of the first n examples, where all have one whole number as `label`; else empty.
+std::vector<int64_t> labels(const Dataset& data, int64_t n) {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < n; ++i) {
+    const Example example = data.read(i);
+    const auto label = example.find("label");
+    if (label == example.end() || label->second.numel() != 1 ||
+        !at::isIntegralType(label->second.scalar_type(), false))
+      return {};
+    labels.push_back(label->second.item<int64_t>());
+  }
+  return labels;
+}
+
 [[noreturn]] void unknown_output(const std::string& output, const Features& features) {
   std::vector<std::string> known = {"image", "logits"};
   for (const auto& [name, value] : features) {
@@ -197,7 +221,7 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
   Inputs inputs(config, checkpoint, request);
   std::optional<Predictor> predictor;
   std::map<std::string, std::vector<at::Tensor>> parts;
-  for (int64_t b = 0; b < inputs.batches(); ++b) {
+  while (!inputs.finished()) {
     const at::Tensor& image = inputs.next();
     Features features;
     at::Tensor logits;
@@ -221,8 +245,10 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
   }
   Prediction result;
   for (auto& [output, tensors] : parts) result.arrays[output] = at::cat(tensors);
-  for (int64_t i = 0; i < inputs.data().size(); ++i)
-    result.names.push_back(inputs.data().describe(i));
+  for (int64_t i = 0; i < inputs.size(); ++i) result.names.push_back(inputs.data().describe(i));
+  if (!request.eval.empty() || inputs.data().source().labels(0).defined())
+    result.labels = labels(inputs.data(), inputs.size());
+  result.class_names = inputs.data().source().class_names();
   if (checkpoint && checkpoint->meta.contains("class_names"))
     result.class_names = checkpoint->meta.at("class_names").get<std::vector<std::string>>();
   result.sigmoid = config.get("loss", "sigmoid_xent") == "sigmoid_xent";

@@ -74,7 +74,11 @@ class NpzInputs : public Source {
     std::erase_if(arrays_, [&](const auto& entry) {
       return entry.second.dim() < 1 || entry.second.size(0) != size_;
     });
-    arrays_.emplace("label", at::zeros({size_}, at::kLong));
+    const auto label = arrays_.find("label");
+    if (label == arrays_.end())
+      arrays_["label"] = at::zeros({size_}, at::kLong);
+    else if (label->second.dim() == 1 && at::isIntegralType(label->second.scalar_type(), false))
+      labels_ = label->second.to(at::kLong);
   }
   std::vector<std::string> splits() const override { return {"inputs"}; }
   int64_t size(size_t) const override { return size_; }
@@ -83,6 +87,7 @@ class NpzInputs : public Source {
     for (const auto& [name, array] : arrays_) example[name] = array[index];
     return example;
   }
+  at::Tensor labels(size_t) const override { return labels_; }
   std::string describe(size_t, int64_t index) const override {
     return fmt::format("row {}", index);
   }
@@ -90,6 +95,7 @@ class NpzInputs : public Source {
 
  private:
   NamedTensors arrays_;
+  at::Tensor labels_;
   int64_t size_ = 0;
 };
 

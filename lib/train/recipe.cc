@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "lib/input/first_example.h"
+#include "lib/train/keys.h"
 #include "lib/train/shapes.h"
 #include "lib/util/pattern.h"
 
@@ -67,42 +68,42 @@ int positive(const Config& config, const char* key, int fallback) {
 
 }  // namespace
 
-Precision read_precision(const Config& config) {
+Precision read_precision(const Config& config, c10::Device device) {
   const std::string word = config.word("precision", "auto", {"float32", "bf16", "auto"});
-  const bool bf16 = word == "bf16" || (word == "auto" && cpu_has_bf16());
+  const bool native = !device.is_cpu() || cpu_has_bf16();
+  const bool bf16 = word == "bf16" || (word == "auto" && native);
   return bf16 ? Precision::bf16 : Precision::float32;
 }
 
-Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group)
-    : config(from), group(group) {
+Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group,
+               c10::Device device)
+    : config(from), group(group), device(device) {
   // Each part is tried on its own, so that a user sees all problems together; a part that needs one
   // that failed is left out, and its keys are not called unknown.
   attempt(config, [&] { read_run(); });
   const bool has_data = attempt(config, [&] { read_input(synthetic); });
-  if (!has_data) mark_read({"input"});
+  if (!has_data) mark_read(kInputKeys);
   read_length();
   const bool has_task = attempt(config, [&] { read_task(); });
   const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
-  if (!has_model) mark_read({"model", "model_name", "init_head_bias"});
+  if (!has_model) mark_read(kModelKeys);
+  if (!has_model) mark_read(kInitKeys);
   if (has_model && has_task)
     attempt(config, [&] { read_optimizer(); });
   else
     attempt(config, [&] { read_step(config, NoModel(), length, group ? group->size() : 1); });
-  mark_read({"optax_name", "optax", "schedule", "lr", "lr_mults", "wd", "wd_mults",
-             "grad_clip_norm", "grad_clip_per_example", "mixup", "bucket_mb", "mesh",
-             "sharding_rules", "sharding_strategy", "mesh_allow_split_physical_axes",
-             "ema"});  // where one of them failed, the rest is known
+  mark_read(kStepKeys);  // where one of them failed, the rest is known
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
   else
-    mark_read({"evals", "batch_size_eval"});
+    mark_read(kEvalKeys);
   if (problem_count(config) == 0) attempt(config, [&] { probe_shapes(); });
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
   if (meta) return;
   // Last, since a large model's takes its time.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
-                                     parameter_init(*model, seed, head_bias_));
+                                     parameter_init(*model, seed, head_bias_), device);
 }
 
 void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
@@ -111,7 +112,7 @@ void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
 
 void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
-  precision = read_precision(config);
+  precision = read_precision(config, device);
   compute_threads = positive(config, "compute_threads", usable_cores());
   at::set_num_threads(compute_threads);
   start.resume = config.get("resume", "");
@@ -127,8 +128,7 @@ void Recipe::read_run() {
     if (const std::string why = Pattern::problem(pattern); !why.empty())
       load.problem("dont_load", why);
   }
-  config.superseded("prefetch_to_device", "input.prefetch batches are kept ready");
-  config.superseded("ckpt_timeout", "checkpoints are written in the background and waited for");
+  for (const auto& [key, instead] : kSupersededKeys) config.superseded(key, instead);
 }
 
 void Recipe::read_input(bool synthetic) {
@@ -140,6 +140,7 @@ void Recipe::read_input(bool synthetic) {
   loader.threads = positive(input, "threads", usable_cores());
   loader.prefetch = positive(input, "prefetch", 2);
   loader.seed = seed;
+  loader.pinned = !device.is_cpu();
   loader.shuffle = input.get<bool>("shuffle", true);
   loader.error_budget = read_error_budget(input);
   input.superseded("shuffle_buffer_size",
@@ -202,6 +203,7 @@ void Recipe::read_length() {
   });
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
+  attempt(config, [&] { profile = read_profile(config, length.total_steps); });
 }
 
 void Recipe::read_model(bool meta) {
@@ -248,13 +250,23 @@ namespace {
 
 // How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
 // of that to sum them on one or to gather parameters.
-double passes_over_network(dist::Keep keep, bool frozen, const dist::Group* group) {
+double passes_over_network(dist::Keep keep, bool frozen, bool comes_again,
+                           const dist::Group* group) {
   if (!group) return 0;
-  const double halves = frozen                      ? (keep == dist::Keep::fsdp ? 2 : 0)
-                        : keep == dist::Keep::fsdp  ? 3  // gathered twice, summed on one
+  const double gathers = comes_again ? 2 : 1;
+  const double halves = keep == dist::Keep::fsdp    ? gathers + (frozen ? 0 : 1)  // summed on one
+                        : frozen                    ? 0
                         : keep == dist::Keep::zero1 ? 3  // summed on all, gathered
                                                     : 2;
   return halves * (group->size() - 1) / group->size();
+}
+
+// Whether a parameter's unit is gathered for backward again: the last one is still there, and what
+// belongs to none stays (lib/train/units.h).
+bool comes_again(const std::vector<std::string>& units, const std::string& name) {
+  const auto found = std::find_if(units.begin(), units.end(),
+                                  [&](const std::string& unit) { return name.starts_with(unit); });
+  return std::distance(found, units.end()) > 1;
 }
 
 }  // namespace
@@ -275,7 +287,9 @@ void Recipe::read_optimizer() {
     };
     state_bytes += 4 * own(dist::Keep::fsdp);
     const bool frozen = options.groups.group_of[i] == kFrozen;
-    sent_bytes += 4 * count * passes_over_network(options.keep[i], frozen, group);
+    sent_bytes += 4 * count *
+                  passes_over_network(options.keep[i], frozen,
+                                      comes_again(model->units(), parameters[i].first), group);
     if (frozen) continue;
     const double state = own(dist::Keep::zero1);
     state_bytes += 4 * own(dist::Keep::zero2) + (options.ema_decay ? 4 * state : 0);

@@ -13,6 +13,7 @@
 #include "lib/model/model.h"
 #include "lib/tasks/task.h"
 #include "lib/train/evaluation.h"
+#include "lib/train/profile.h"
 #include "lib/train/step.h"
 
 namespace bv {
@@ -25,15 +26,17 @@ struct StartFrom {
   Place dont_load_place = {};
 };
 
-Precision read_precision(const Config& config);  // key `precision`
+// Key `precision`; `auto` is bf16 where the device computes it natively.
+Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 
 class ShapeCheck;
 
 struct Recipe {
   // Builds everything. With meta = true the model has shapes but no memory. `group` (null: a group
-  // of one) must outlive this. Throws all problems of the config together as one
-  // Error(Exit::usage).
-  Recipe(const Config& config, bool synthetic, bool meta = false, dist::Group* group = nullptr);
+  // of one) must outlive this; the model trains on `device`. Throws all problems of the config
+  // together as one Error(Exit::usage).
+  Recipe(const Config& config, bool synthetic, bool meta = false, dist::Group* group = nullptr,
+         c10::Device device = c10::kCPU);
 
   Config config;
   uint64_t seed = 0;
@@ -41,7 +44,8 @@ struct Recipe {
   Precision precision = Precision::float32;
   int compute_threads = 1;
   dist::Group* group = nullptr;  // null: a group of one
-  RunLength length;              // batch_size, data_size, total_steps
+  c10::Device device = c10::kCPU;
+  RunLength length;  // batch_size, data_size, total_steps
   StartFrom start;
 
   std::shared_ptr<const Dataset> data;
@@ -57,6 +61,7 @@ struct Recipe {
   std::vector<EvalJob> evals;
 
   std::optional<Every> log_training, ckpt, keep_ckpt;
+  std::optional<ProfileSteps> profile;
 
   const ModelEnv& env() const { return env_; }
   double steps_per_epoch() const {

@@ -1,16 +1,18 @@
 #include "lib/train/step.h"
 
-#include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
+#include "lib/report/trace.h"
 #include "lib/train/fused.h"
 
 namespace bv {
@@ -81,10 +83,25 @@ std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
   return keep;
 }
 
-Sharing sharing(const StepConfig& config, const Model& model, const dist::Group* group) {
-  if (!group) return {};
-  return {group->rank(), group->size(), config.keep, model.units(), config.bucket_bytes};
+Sharing sharing(const StepConfig& config, const Model& model, const dist::Group* group,
+                c10::Device device) {
+  if (!group) return {.device = device};
+  return {group->rank(), group->size(), config.keep, model.units(), config.bucket_bytes, device};
 }
+
+// Buffers follow the parameters.
+Layer::Named buffers_on(const Model& model, c10::Device device) {
+  Layer::Named all = named_buffers(model);
+  for (auto& [name, buffer] : all) {
+    if (buffer.device() != device) buffer.set_data(buffer.to(device));
+  }
+  return all;
+}
+
+constexpr int64_t kSwapped = 1 << 22;  // elements at a time
+
+// What is measured and must be finite, in the order in which a value is blamed.
+constexpr const char* kMeasured[] = {"training_loss", "l2_grads", "l2_updates", "l2_params"};
 
 // Averages start at the initial weights; a short memory at first lets them leave these soon.
 float ema_decay_at(double decay, int64_t count) {
@@ -115,18 +132,20 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
 }
 
 TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed,
-                     Precision precision, dist::Group* group, std::function<void(size_t)> init)
+                     Precision precision, dist::Group* group, std::function<void(size_t)> init,
+                     c10::Device device)
     : model_(model),
       task_(task),
       config_(std::move(config)),
       seed_(seed),
       precision_(precision),
-      group_(group && group->size() > 1 ? group : nullptr),
+      group_(group && group->open() ? group : nullptr),
       init_(std::move(init)),
-      params_(model, config_.groups.group_of, sharing(config_, model, group_), init_),
+      device_(device),
+      params_(model, config_.groups.group_of, sharing(config_, model, group_, device), init_),
       ranges_(update_ranges(config_.groups, params_)),
       count_(at::zeros({}, at::kLong)),
-      buffers_(named_buffers(model)) {
+      buffers_(buffers_on(model, device)) {
   config_.optimizer->allocate(params_, group_);
   if (group_) buckets_ = std::make_unique<GradientBuckets>(params_, *group_, config_.bucket_bytes);
   if (!params_.segments().empty()) {
@@ -146,11 +165,8 @@ TrainStep::~TrainStep() {
 
 int64_t TrainStep::count() const { return *count_.const_data_ptr<int64_t>(); }
 
-std::vector<double> TrainStep::sum_over_ranks(std::vector<double> values, const char* what) const {
-  if (!units_) return values;
-  const at::Tensor tensor = at::from_blob(values.data(), {std::ssize(values)}, at::kDouble);
-  group_->all_reduce_sum(tensor, what).wait();
-  return values;
+void TrainStep::sum_over_ranks(const at::Tensor& values, const char* what) const {
+  if (units_) group_->all_reduce_sum(values, what).wait();
 }
 
 // The weights are final only now: they may have been initialised or loaded since construction.
@@ -158,7 +174,6 @@ void TrainStep::start() {
   if (started_) return;
   started_ = true;
   const int64_t trainable = params_.trainable();
-  const float* frozen = params_.data().const_data_ptr<float>() + trainable;
   int64_t whole = params_.size() - trainable;  // of which ranks have parts at the end
   bool parts = false;
   for (const FlatParams::Segment& segment : params_.segments()) {
@@ -166,10 +181,14 @@ void TrainStep::start() {
     parts = true;
     whole = std::min(whole, segment.data - trainable);
   }
-  frozen_squares_ = square_sum(frozen, whole);
+  const auto squares = [&](int64_t from, int64_t length) {
+    return square_sum(params_.data().narrow(0, trainable + from, length));
+  };
+  frozen_squares_ = squares(0, whole).item<double>();
   if (parts) {
-    const double own = square_sum(frozen + whole, params_.size() - trainable - whole);
-    frozen_squares_ += sum_over_ranks({own}, "frozen parameters")[0];
+    const at::Tensor own = squares(whole, params_.size() - trainable - whole);
+    sum_over_ranks(own, "frozen parameters");
+    frozen_squares_ += own.item<double>();
   }
   if (!config_.ema_decay || count() > 0) return;
   for (const UpdateRange& range : ranges_) {
@@ -180,19 +199,29 @@ void TrainStep::start() {
 }
 
 // The sum of squares of the whole batch's gradients.
-double TrainStep::squares(const at::Tensor& gradients) const {
-  const float* values = gradients.const_data_ptr<float>();
-  if (!units_) return square_sum(values, params_.trainable());
-  double sum = 0;
+at::Tensor TrainStep::squares() const {
+  if (!units_) return square_sum(params_.grads().narrow(0, 0, params_.trainable()));
+  const at::Tensor sum = at::zeros({}, params_.grads().options().dtype(at::kDouble));
   for (const UpdateRange& range : ranges_) {
-    if (range.counts) sum += square_sum(values + range.grad, range.end - range.begin);
+    if (range.counts)
+      sum.add_(square_sum(params_.grads().narrow(0, range.grad, range.end - range.begin)));
   }
-  return sum_over_ranks({sum}, "gradient norm")[0];
+  sum_over_ranks(sum, "gradient norm");
+  return sum;
+}
+
+// The batch on the device. `done`: when its own memory has been read.
+Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) const {
+  if (device_.is_cpu()) return batch;
+  for (auto& [name, value] : batch) value = value.to(device_, /*non_blocking=*/true);
+  done.emplace(device_.type());
+  done->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  return batch;
 }
 
 // Leaves the gradients of the whole batch in params_, and the sum of all ranks' words in `word`.
-// Returns the loss of the whole batch. `batch` is as after mixup.
-double TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
+// Returns the loss of the whole batch, () float64 on the device. `batch` is as after mixup.
+at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   Pass pass;
   pass.train = true;
   pass.precision = precision_;
@@ -201,30 +230,38 @@ double TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   pass.group = group_;
   if (group_) pass.first_example = group_->rank() * batch.at("image").size(0);
   const UnitScope scope(model_, pass);
+  trace::Span forward("forward");
   const at::Tensor loss = task_.loss(model_, batch, pass);
-  check(loss.is_cpu() && loss.scalar_type() == at::kFloat, "the loss must be float32 on the CPU");
-  // On the CPU a value is read from memory, without an operator call.
-  const double own_loss = *loss.const_data_ptr<float>();
+  forward.end();
+  check(loss.device() == device_ && loss.scalar_type() == at::kFloat,
+        "the loss must be float32 on the device of the parameters");
+  // The mean over the batch is the mean of its equal parts' means.
+  const double share = group_ ? 1.0 / group_->size() : 1.0;
+  const at::Tensor whole = loss.detach().to(at::kDouble).mul_(share);
   params_.zero_grad();
   if (!group_) {
+    const trace::Span span("backward");
     loss.backward();
-    return own_loss;
+    return whole;
   }
-  // The mean over the batch is the mean of its equal parts' means.
-  const double share = 1.0 / group_->size();
+  // The word goes over the CPU, where it is read; the loss with it if it is there.
   const at::Tensor shared = at::empty({1 + std::ssize(word)}, at::kDouble);
   auto* values = shared.mutable_data_ptr<double>();
-  values[0] = own_loss * share;
+  values[0] = device_.is_cpu() ? *whole.const_data_ptr<double>() : 0;
   std::copy(word.begin(), word.end(), values + 1);
   auto control = group_->all_reduce_sum(shared, "control word");
   buckets_->begin();
   if (units_) units_->begin_gradients();
-  loss.backward(at::full({}, share, at::kFloat));
+  trace::Span span("backward");
+  loss.backward(at::full({}, share, loss.options()));
+  span.end();
   if (units_) units_->finish_gradients();
   buckets_->finish();
+  if (!device_.is_cpu()) group_->all_reduce_sum(whole, "loss").wait();
   control.wait();
   std::copy(values + 1, values + 1 + word.size(), word.begin());
-  return values[0];
+  if (device_.is_cpu()) *whole.mutable_data_ptr<double>() = values[0];
+  return whole;
 }
 
 StepScalars TrainStep::scalars() const {
@@ -241,42 +278,68 @@ StepScalars TrainStep::scalars() const {
 ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const ControlWord& word) {
   start();
   check(step == count() + 1, "step {} after {} updates", step, count());
+  std::optional<c10::Event> uploaded;
+  batch = upload(std::move(batch), uploaded);
   if (config_.mixup.p > 0) {
+    const trace::Span span("mixup");
     const double a = mixup_coefficient(seed_, step, config_.mixup.p);
     dist::Group* scope = config_.mixup.by_rank ? nullptr : group_;
     mix(batch.at("image"), a, "image", scope);
     mix(batch.at("labels"), a, "labels", scope);
   }
   ControlWord agreed = word;
-  const double loss = backward(step, std::move(batch), agreed);
+  const at::Tensor loss = backward(step, std::move(batch), agreed);
 
+  const trace::Span span("optimizer");
   StepScalars scalars = this->scalars();
-  double grad_norm = 0;
+  at::Tensor grads;
   if (config_.clip_norm > 0 || measure) {
-    grad_norm = std::sqrt(squares(params_.grads()));
+    grads = squares();
     scalars.clip_norm = static_cast<float>(config_.clip_norm);
-    scalars.grad_norm = static_cast<float>(grad_norm);
+    scalars.grad_squares = grads;
   }
-  const UpdateSums own =
+  const at::Tensor norms =
       config_.optimizer->update(params_, ranges_, scalars, config_.ema_decay ? &ema_ : nullptr);
   if (units_) units_->spread();
   if (config_.ema_decay) average_buffers(scalars.ema_decay);
   ++*count_.mutable_data_ptr<int64_t>();
-
-  const std::vector<double> sums = sum_over_ranks({own.updates, own.params}, "norms");
-  const double l2_updates = std::sqrt(sums[0]);
-  const double l2_params = std::sqrt(sums[1] + frozen_squares_);
-  note_finite("training_loss", loss);
-  note_finite("l2_grads", grad_norm);
-  note_finite("l2_updates", l2_updates);
-  note_finite("l2_params", l2_params);
-  if (measure) {
-    loss_ = loss;
-    l2_grads_ = grad_norm;
-    l2_updates_ = l2_updates;
-    l2_params_ = l2_params;
-  }
+  sum_over_ranks(norms, "norms");
+  note(loss, grads, norms, measure);
+  if (uploaded) uploaded->synchronize();
   return agreed;
+}
+
+// `loss` and `grads` (undefined: not asked for) are (), norms (2) float64 on the device.
+void TrainStep::note(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms,
+                     bool measure) {
+  const at::Tensor all = at::cat(
+      {loss.view(1), grads.defined() ? grads.view(1) : at::zeros_like(norms.narrow(0, 0, 1)),
+       norms.flip(0)});  // loss, squares: gradients, updates, parameters
+  if (!device_.is_cpu()) {
+    if (!bad_.defined()) bad_ = at::zeros({4}, all.options().dtype(at::kBool));
+    bad_.logical_or_(all.isfinite().logical_not_().logical_and_(bad_.any().logical_not()));
+    if (!measure) return;
+  }
+  const at::Tensor host = all.cpu();
+  const double* values = host.const_data_ptr<double>();
+  const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
+                            std::sqrt(values[3] + frozen_squares_)};
+  if (device_.is_cpu()) note_finite(found);
+  if (measure) std::tie(loss_, l2_grads_, l2_updates_, l2_params_) = std::tuple_cat(found);
+}
+
+void TrainStep::note_finite(std::span<const double> values) {
+  for (size_t i = 0; i < values.size() && non_finite_.empty(); ++i)
+    if (!std::isfinite(values[i])) non_finite_ = kMeasured[i];
+}
+
+const std::string& TrainStep::non_finite() {
+  if (bad_.defined() && non_finite_.empty()) {
+    const at::Tensor host = bad_.cpu();
+    for (int i = 0; i < 4 && non_finite_.empty(); ++i)
+      if (host.const_data_ptr<bool>()[i]) non_finite_ = kMeasured[i];
+  }
+  return non_finite_;
 }
 
 std::vector<std::pair<std::string, double>> TrainStep::measurements(int64_t step) const {
@@ -292,10 +355,6 @@ std::vector<std::pair<std::string, double>> TrainStep::measurements(int64_t step
   return all;
 }
 
-void TrainStep::note_finite(const char* name, double value) {
-  if (non_finite_.empty() && !std::isfinite(value)) non_finite_ = name;
-}
-
 std::unique_ptr<TrainStep::EmaScope> TrainStep::use_ema() {
   check(config_.ema_decay.has_value(), "no averaged weights are kept");
   start();
@@ -304,11 +363,14 @@ std::unique_ptr<TrainStep::EmaScope> TrainStep::use_ema() {
 
 void TrainStep::swap_ema() {
   for (const UpdateRange& range : ranges_) {
-    float* weights = params_.data().mutable_data_ptr<float>() + range.data;
-    float* average = ema_.mutable_data_ptr<float>() + range.begin;
-    at::parallel_for(0, range.end - range.begin, kChunk, [&](int64_t begin, int64_t end) {
-      std::swap_ranges(weights + begin, weights + end, average + begin);
-    });
+    // In pieces: not all of it is there a third time.
+    for (int64_t at = range.begin; at < range.end; at += kSwapped) {
+      const int64_t length = std::min(kSwapped, range.end - at);
+      const at::Tensor weights = params_.data().narrow(0, range.data + at - range.begin, length);
+      const at::Tensor average = ema_.narrow(0, at, length), kept = weights.clone();
+      weights.copy_(average);
+      average.copy_(kept);
+    }
   }
   if (units_) units_->spread();
   const c10::AutoGradMode no_grad(false);

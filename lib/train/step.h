@@ -4,6 +4,8 @@
 // A step reads nothing back from a device unless it is measured.
 #pragma once
 
+#include <c10/core/Event.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -40,21 +42,23 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
                      int ranks = 1);
 
 // What ranks tell each other with every step, besides gradients: summed over ranks.
-using ControlWord = std::array<double, 4>;
+using ControlWord = std::array<double, 5>;
 
 class TrainStep {
  public:
   // Moves the parameters of `model` into flat buffers, their values made by init(i) where that is
-  // given (parameter_init()). Model and task must outlive this, and so must `group` (null: a group
-  // of one).
+  // given (parameter_init()), on `device`. Model and task must outlive this, and so must `group`
+  // (null: a group of one).
   TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision,
-            dist::Group* group = nullptr, std::function<void(size_t)> init = {});
+            dist::Group* group = nullptr, std::function<void(size_t)> init = {},
+            c10::Device device = c10::kCPU);
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
   // Step number `step` (from 1; the count of updates done must be step - 1). `batch` is this rank's
-  // part; its memory may be overwritten. With `measure`, measurements() are of this step
-  // afterwards. Returns the sum of all ranks' control words.
+  // part, on the CPU; its memory may be overwritten, and is no longer used afterwards. With
+  // `measure`, measurements() are of this step afterwards. Returns the sum of all ranks' control
+  // words.
   ControlWord run(int64_t step, Batch batch, bool measure, const ControlWord& word = {});
 
   // "global_schedule", "global_schedule1", ... (of update `step`), "l2_grads", "l2_params",
@@ -62,7 +66,7 @@ class TrainStep {
   std::vector<std::pair<std::string, double>> measurements(int64_t step) const;
   // The first of training_loss, l2_grads, l2_updates, l2_params that was not finite in some step so
   // far; empty while all are. l2_grads is looked at in clipped and measured steps only.
-  const std::string& non_finite() const { return non_finite_; }
+  const std::string& non_finite();
 
   int64_t count() const;  // updates done
   const FlatParams& params() const { return params_; }
@@ -100,13 +104,15 @@ class TrainStep {
  private:
   using Views = std::vector<std::pair<std::string, at::Tensor>>;
   void start();
-  double squares(const at::Tensor& gradients) const;
-  std::vector<double> sum_over_ranks(std::vector<double> values, const char* what) const;
+  at::Tensor squares() const;
+  void sum_over_ranks(const at::Tensor& values, const char* what) const;
   std::vector<StatePart> parts(bool copies) const;
   void swap_ema();
   void average_buffers(float decay);
-  void note_finite(const char* name, double value);
-  double backward(int64_t step, Batch batch, ControlWord& word);
+  Batch upload(Batch batch, std::optional<c10::Event>& done) const;
+  at::Tensor backward(int64_t step, Batch batch, ControlWord& word);
+  void note(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms, bool measure);
+  void note_finite(std::span<const double> values);
   StepScalars scalars() const;
 
   Model& model_;
@@ -116,6 +122,7 @@ class TrainStep {
   const Precision precision_;
   dist::Group* const group_;  // null in a group of one
   const std::function<void(size_t)> init_;
+  const c10::Device device_;
   FlatParams params_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
   std::unique_ptr<Units> units_;              // null where nothing is shared out
@@ -128,16 +135,21 @@ class TrainStep {
   double frozen_squares_ = 0;  // sum of squares of the frozen parameters
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
   std::string non_finite_;
+  at::Tensor bad_;  // (4) bool on a device: what was not finite in the first step with such values
 };
 
 class TrainStep::EmaScope {
  public:
-  explicit EmaScope(TrainStep& step) : step_(step) { step_.swap_ema(); }
-  ~EmaScope() { step_.swap_ema(); }
+  explicit EmaScope(TrainStep& step) : step_(&step) { step.swap_ema(); }
+  ~EmaScope() {
+    if (step_) step_->swap_ema();
+  }
   EmaScope(const EmaScope&) = delete;
+  // The averages stay: for a run that fails, where other ranks do not come to swap them back.
+  void abandon() { step_ = nullptr; }
 
  private:
-  TrainStep& step_;
+  TrainStep* step_;
 };
 
 }  // namespace bv

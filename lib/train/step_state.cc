@@ -1,4 +1,6 @@
 // The state of a TrainStep: what checkpoints hold, and how ranks come to it.
+#include <ATen/ops/zeros.h>
+
 #include <cmath>
 #include <map>
 
@@ -9,7 +11,9 @@ namespace bv {
 // All that a checkpoint holds, by name: what is in use, or copies.
 std::vector<StatePart> TrainStep::parts(bool copies) const {
   using Space = FlatParams::Space;
-  const auto take = [&](const at::Tensor& tensor) { return copies ? tensor.clone() : tensor; };
+  const auto take = [&](const at::Tensor& tensor) {
+    return copies ? tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true) : tensor;
+  };
   std::vector<StatePart> all;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     all.push_back({.name = name, .values = take(tensor)});
@@ -115,7 +119,8 @@ std::vector<std::pair<double, double>> TrainStep::statistics() {
   const auto named = named_parameters(model_);
   std::map<std::string, size_t> place;
   for (size_t i = 0; i < named.size(); ++i) place[named[i].first] = 2 * i;
-  std::vector<double> sums(2 * named.size());
+  const at::Tensor all_sums = at::zeros({2 * std::ssize(named)}, at::kDouble);
+  auto* sums = all_sums.mutable_data_ptr<double>();
   for (const FlatParams::Stretch& stretch : params_.stretches(FlatParams::Space::data)) {
     if (stretch.count == 0 || (stretch.whole && group_ && group_->rank() > 0)) continue;
     const at::Tensor values = params_.data().narrow(0, stretch.at, stretch.count).to(at::kDouble);
@@ -123,7 +128,7 @@ std::vector<std::pair<double, double>> TrainStep::statistics() {
     sum[0] = values.sum().item<double>();
     sum[1] = values.square().sum().item<double>();
   }
-  if (units_) sums = sum_over_ranks(std::move(sums), "parameter overview");
+  sum_over_ranks(all_sums, "parameter overview");
   std::vector<std::pair<double, double>> all;
   for (size_t i = 0; i < named.size(); ++i) {
     const auto n = static_cast<double>(named[i].second.numel());

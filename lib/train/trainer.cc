@@ -2,10 +2,14 @@
 
 #include <ATen/Parallel.h>
 
+#include <limits>
 #include <random>
+#include <sstream>
 
 #include "lib/ckpt/crash_point.h"
+#include "lib/dist/cuda.h"
 #include "lib/report/log.h"
+#include "lib/report/trace.h"
 #include "lib/train/signals.h"
 #include "lib/train/start.h"
 #include "lib/util/file.h"
@@ -39,7 +43,8 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist:
           [this](std::string_view name, double value) {
             if (!muted_) metrics_->measure(name, value);
           },
-          nullptr, process_start()) {
+          nullptr, process_start()),
+      profile_(recipe.profile, workdir, group) {
   open_checkpoints();
 }
 
@@ -63,8 +68,11 @@ Exit Trainer::run() {
             recipe_.length.data_size);
   log::info("Running for {} steps, that means {:.2f} epochs", total_,
             static_cast<double>(total_) / recipe_.steps_per_epoch());
-  if (leads()) restore();
-  share_start();
+  {
+    const dist::Group::Phase phase(group_, "start");
+    if (leads()) restore();
+    share_start();
+  }
   if (workdir_ && leads()) {
     write_run_json(start_);
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
@@ -75,7 +83,8 @@ Exit Trainer::run() {
   setup.total_steps = total_;
   setup.batch_size = recipe_.length.batch_size;
   setup.steps_per_epoch = recipe_.steps_per_epoch();
-  setup.device_kind = "cpu";
+  setup.num_devices = group_.size();
+  setup.device_kind = recipe_.device.is_cpu() ? "cpu" : dist::cuda_name(recipe_.device.index());
   setup.state = chrono_state_;
   chrono_.inform(setup);
   try {
@@ -147,6 +156,8 @@ Exit Trainer::loop() {
   wait_start_ = chrono_.now();
   for (int64_t step = first_step_ + 1; step <= total_; ++step) {
     step_ = step;
+    profile_.at(step);
+    const trace::Span span("step ", step);
     const Plan plan = plan_step(step);
     metrics_->begin_row(step);
     update(step, plan);
@@ -163,11 +174,13 @@ Exit Trainer::loop() {
   return Exit::ok;
 }
 
-// What a group agrees on with every step: rank 0's clock, and which ranks were asked to stop.
+// What a group agrees on with every step: rank 0's clock, which ranks were asked to stop, and how
+// many examples failed.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();
+  const auto failures = static_cast<double>(loader_->errors());
   return {leads() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
-          stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0};
+          stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0, failures};
 }
 
 void Trainer::agree(const ControlWord& sums) {
@@ -176,6 +189,25 @@ void Trainer::agree(const ControlWord& sums) {
                  : sums[2] > 0 ? Exit::sigint
                  : sums[3] > 0 ? Exit::stopped
                                : Exit::ok;
+  if (group_.size() > 1 && sums[4] > failures_) count_failures(sums[4]);
+}
+
+// A rank's loader counts its own; with the time several ranks meet the same broken example.
+void Trainer::count_failures(double sum) {
+  failures_ = sum;
+  const int64_t budget = recipe_.loader.error_budget;
+  if (budget == std::numeric_limits<int64_t>::max()) return;
+  std::string mine;
+  for (const int64_t index : loader_->failed())
+    if (!failed_.contains(index)) mine += fmt::format("{} ", index);
+  for (const std::string& text : group_.gather_text(mine, "failed examples")) {
+    std::istringstream indices(text);
+    for (int64_t index = 0; indices >> index;) failed_.insert(index);
+  }
+  if (std::ssize(failed_) <= budget) return;
+  throw Error::in("input", Exit::data,
+                  fmt::format("{} examples failed on all ranks together, the error budget is {}",
+                              failed_.size(), budget));
 }
 
 // The clock that decides what is due: the same on all ranks.
@@ -197,7 +229,9 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
 
 void Trainer::update(int64_t step, const Plan& plan) {
   const auto run = [&] {
+    trace::Span wait("wait for data");
     const Batch& batch = loader_->next();
+    wait.end();
     agree(recipe_.step->run(step, batch, plan.log, control_word()));
   };
   if (step != first_step_ + 1) return run();
@@ -243,6 +277,7 @@ void Trainer::save(int64_t step, bool keep) {
   if (!saves()) return;
   const Paused paused(chrono_);
   const dist::Group::Phase phase(group_, "checkpoint");
+  const trace::Span span("checkpoint snapshot");
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors = recipe_.step->state(&snapshot.pieced);
@@ -253,6 +288,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"tool_version", options_.tool_version},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
+      {"ranks", group_.size()},
       {"class_names", recipe_.data->source().class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"row", row},
@@ -260,6 +296,7 @@ void Trainer::save(int64_t step, bool keep) {
        {{"accum_program_time", chrono.accum_program_time},
         {"accum_train_time", chrono.accum_train_time},
         {"accum_pause_time", chrono.accum_pause_time},
+        {"accum_device_time", chrono.accum_device_time},
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
   checkpointer_->save(std::move(snapshot), keep);
@@ -267,6 +304,9 @@ void Trainer::save(int64_t step, bool keep) {
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {
   const Paused paused(chrono_);
+  const dist::Group::Phase phase(group_, "evaluation");
+  if (group_.size() > 1) crash_point(fmt::format("eval.rank{}", group_.rank()));
+  const trace::Span span("evaluation ", job.name);
   log::note("{} evaluation...\n{}", job.name, chrono_.note());
   EvalContext context;
   context.step = step;
@@ -289,44 +329,17 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   };
   chrono_.time("z/secs/eval/" + job.name, [&] {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
-    job.evaluator->run(context, emit);
+    try {
+      job.evaluator->run(context, emit);
+    } catch (const Stopped&) {
+      throw;
+    } catch (...) {
+      if (weights) weights->abandon();
+      throw;
+    }
   });
   if (!line.empty()) log::info("[{}] {}", step, line);
   metrics_->write_report();
-}
-
-// A signal: saves unless this step is saved already, and leaves. Step 0: nothing was done yet.
-Exit Trainer::stop(int64_t step, Exit code) {
-  log::clear_progress();
-  if (workdir_ && step > 0) {
-    if (saved_step_ != step) save(step, false);
-    if (checkpointer_) checkpointer_->wait();
-    log::info(
-        "Stopped by a signal at step {}; the checkpoint is committed: run the same command again "
-        "to go on",
-        step);
-  } else {
-    log::info("Stopped by a signal; nothing was saved");
-  }
-  metrics_->close();
-  return code;
-}
-
-void Trainer::finish() {
-  log::clear_progress();
-  log::note("Done!\n{}", chrono_.note());
-  metrics_->write_report();
-  metrics_->close();
-  if (checkpointer_) checkpointer_->wait();
-  if (!workdir_ || !leads()) return;
-  workdir_->write_done(total_);
-  if (options_.cleanup) {
-    const std::vector<std::string> left = workdir_->remove();
-    if (!left.empty())
-      log::warn("{} stays: it holds other files: {}", workdir_->dir(), join(left, ", "));
-  } else {
-    log::info("Logs/checkpoints are in {}", workdir_->dir());
-  }
 }
 
 void Trainer::show_progress(int64_t step) {

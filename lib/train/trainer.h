@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "lib/ckpt/workdir.h"
 #include "lib/report/clock.h"
 #include "lib/report/metrics.h"
+#include "lib/train/profile.h"
 #include "lib/train/recipe.h"
 
 namespace bv {
@@ -23,7 +25,8 @@ struct TrainerOptions {
 class Trainer {
  public:
   // `workdir` may be null: then nothing is written. Rank 0 must have claimed it already: it alone
-  // writes to it, but for the ranks' logs. `group` must outlive this.
+  // writes to it, but for the ranks' logs and their parts of checkpoints. `group` must outlive
+  // this.
   Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group);
   ~Trainer();
 
@@ -33,6 +36,9 @@ class Trainer {
   // Trains to the end, or until a signal. Returns Exit::ok, or the signal's code after a committed
   // checkpoint. Throws Error: diverged, storage, data.
   Exit run();
+  // For a process that is about to end by an error: the rows so far get into their files, if the
+  // disk answers soon.
+  void keep_rows();
 
  private:
   bool leads() const { return group_.rank() == 0; }
@@ -43,6 +49,7 @@ class Trainer {
   void share_start();
   void share_state();
   void load_everything(const Restored& from, const std::string& why);
+  void keep_threads(int threads, int ranks);
   void log_parameters() const;
   void open_metrics();
   void write_run_json(const std::string& start) const;
@@ -51,6 +58,7 @@ class Trainer {
   Exit loop();
   ControlWord control_word() const;
   void agree(const ControlWord& sums);
+  void count_failures(double sum);
   double now() const;
   // What is due at a step besides the update.
   struct Plan {
@@ -83,6 +91,7 @@ class Trainer {
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<Loader> loader_;
   Chrono chrono_;
+  Profile profile_;
   bool muted_ = false;  // chrono's measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
   int64_t step_ = 0;  // the last one begun
@@ -90,6 +99,8 @@ class Trainer {
   // any.
   double shared_now_ = 0;
   Exit shared_stop_ = Exit::ok;
+  std::set<int64_t> failed_;  // examples that any rank could not read
+  double failures_ = 0;       // the sum of their numbers on each rank, when they were gathered
   int64_t saved_step_ = -1;
   double last_loss_ = 0, shown_ = 0, waited_ = 0, wait_start_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
@@ -51,6 +52,7 @@ void Trainer::restore() {
 }
 
 void Trainer::load_start() {
+  crash_point("start.load");
   if (!start_.empty() || (workdir_ && !workdir_->ckpt_steps().empty())) return;
   const StartFrom& from = recipe_.start;
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
@@ -85,6 +87,7 @@ void Trainer::share_start() {
                                {"train_time", chrono_state_.accum_train_time},
                                {"program_time", chrono_state_.accum_program_time},
                                {"pause_time", chrono_state_.accum_pause_time},
+                               {"device_time", chrono_state_.accum_device_time},
                                {"examples_seen", chrono_state_.accum_examples_seen}};
   const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
   first_step_ = step_ = shared.at("first_step");
@@ -96,6 +99,7 @@ void Trainer::share_start() {
   chrono_state_.accum_train_time = shared.at("train_time");
   chrono_state_.accum_program_time = shared.at("program_time");
   chrono_state_.accum_pause_time = shared.at("pause_time");
+  chrono_state_.accum_device_time = shared.at("device_time");
   chrono_state_.accum_examples_seen = shared.at("examples_seen");
   recipe_.compute_threads = shared.at("threads");
   at::set_num_threads(recipe_.compute_threads);
@@ -145,16 +149,29 @@ void Trainer::load_everything(const Restored& from, const std::string& why) {
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
   chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
   chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
+  // Older checkpoints do not tell how many ranks there were: as many as now, then.
+  const int ranks = from.meta.value("ranks", group_.size());
+  chrono_state_.accum_device_time =
+      chrono.value("accum_device_time", chrono_state_.accum_train_time * ranks);
   for (const auto& entry : from.meta.at("row"))
     interrupted_row_.emplace_back(entry.at(0), entry.at(1));
-  const int threads = from.meta.at("compute_threads");
-  if (threads != recipe_.compute_threads) {
-    log::info(
-        "Computing with {} threads, as this run was started with (bitwise repeatable), not {}",
-        threads, recipe_.compute_threads);
-    recipe_.compute_threads = threads;
-    at::set_num_threads(threads);
+  keep_threads(from.meta.at("compute_threads"), ranks);
+}
+
+// As many as the checkpoint's run computed with, so that the next steps have the bits that it would
+// have given them; but not against the config, nor with another number of ranks, among which the
+// cores are divided.
+void Trainer::keep_threads(int threads, int ranks) {
+  if (threads == recipe_.compute_threads || ranks != group_.size()) return;
+  if (recipe_.config.has("compute_threads")) {
+    log::info("Computing with {} threads, as the config says; this run was started with {}",
+              recipe_.compute_threads, threads);
+    return;
   }
+  log::info("Computing with {} threads, as this run was started with (bitwise repeatable), not {}",
+            threads, recipe_.compute_threads);
+  recipe_.compute_threads = threads;
+  at::set_num_threads(threads);
 }
 
 void Trainer::write_run_json(const std::string& start) const {

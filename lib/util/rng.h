@@ -1,5 +1,4 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
-// numbers: as easy as 1, 2, 3", SC'11).
+// Counter-based random numbers (lib/util/philox.h).
 //
 // A generator is addressed, never advanced by others: Rng(seed, purpose, index) is the stream of
 // that purpose at that index (an example's position in the training stream, a step, ...), so the
@@ -10,10 +9,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace bv {
+#include "lib/util/philox.h"
 
-// One Philox4x32-10 block: 128-bit counter and 64-bit key to 4 words.
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+namespace bv {
 
 // What a stream is for. Values are part of the promise that a seed repeats a run: only add.
 enum class Purpose : uint32_t {

@@ -2,6 +2,8 @@
 #include "lib/ckpt/pieces.h"
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -12,6 +14,16 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+
+// Called behind every rename(2) of this program, with the new name: what another process may do
+// before the caller goes on.
+static std::function<void(const std::string&)> after_rename;
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  const auto result = ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+  if (result == 0 && after_rename) after_rename(to);
+  return static_cast<int>(result);
+}
 
 namespace bv {
 namespace {
@@ -128,6 +140,23 @@ TEST_CASE("pieces: two writers, one checkpoint") {
     CHECK(apart.pieced.at("params/kernel").pieces.size() == 2);
     CHECK(assemble(apart.pieced.at("params/kernel")).equal(permuted() + 5));
   }
+}
+
+TEST_CASE("pieces: the folder may go to its place as soon as the last part is there") {
+  const TempFolder folder;
+  const Workdir workdir(folder / "run");
+  bool moved = false;
+  after_rename = [&](const std::string& to) {  // rank 0 is that fast
+    if (!to.ends_with("part-1.json")) return;
+    const std::string from = fs::path(to).parent_path();
+    moved = ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD,
+                      (folder / "run/ckpt/step-5").c_str(), 0) == 0;
+  };
+  Checkpointer second(workdir, writers(1));
+  second.save(state_of(1, 5), false);
+  CHECK_NOTHROW(second.wait());
+  after_rename = nullptr;
+  CHECK(moved);
 }
 
 TEST_CASE("pieces: a rank that does not write its part ends the save with its name") {

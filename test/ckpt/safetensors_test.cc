@@ -8,6 +8,7 @@
 #include <fstream>
 #include <random>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/safetensors_header.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
@@ -209,6 +210,45 @@ TEST_CASE("safetensors: random damage throws bv::Error or nothing") {
     }
   }
   CHECK(refused > 1000);
+}
+
+TEST_CASE("safetensors: what could not be read again is not written") {
+  const TempFolder folder;
+  const std::string file = folder / "a";
+  // A name so long that the header has `bytes`; the header's end and its length are multiples
+  // of 64.
+  const auto named = [](size_t bytes) {
+    const size_t others =
+        std::string(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})").size();
+    return NamedTensors{{std::string(bytes - others, 'n'), at::ones({1}, at::kByte)}};
+  };
+  constexpr size_t kLongest = kMaxSafetensorsHeader - 8;  // 8 bytes of length come before it
+  const NamedTensors longest = named(kLongest);
+  write_safetensors(file, longest);
+  CHECK(read_file(file).size() == 8 + kLongest + 1);
+  CHECK(read_safetensors(file).count(longest.begin()->first) == 1);
+  CHECK(
+      error_of([&] { write_safetensors(file, named(kLongest + 1)); }, Exit::storage) ==
+      file +
+          ": error: 1 tensors need a header of 8388664 bytes, which is above the limit of 8388608");
+  CHECK(
+      error_of(
+          [&] {
+            write_safetensors(file, {}, {{"k", std::string(kLongest, 'v')}});
+          },
+          Exit::storage) ==
+      file +
+          ": error: 0 tensors need a header of 8388664 bytes, which is above the limit of 8388608");
+  // A checkpoint of so many tensors fails at its save, and not when it is to be read.
+  const Workdir workdir(folder / "run");
+  Checkpointer checkpointer(workdir);
+  Snapshot snapshot;
+  snapshot.step = 1;
+  snapshot.tensors = named(kLongest + 1);
+  checkpointer.save(std::move(snapshot), true);
+  CHECK_THAT(error_of([&] { checkpointer.wait(); }, Exit::storage),
+             Catch::EndsWith("above the limit of 8388608"));
+  CHECK_FALSE(Checkpointer::latest(workdir).has_value());
 }
 
 TEST_CASE("safetensors: a failed write is Error(storage)") {

@@ -3,9 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <sstream>
+#include <thread>
 
+#include "lib/dist/open_files.h"
 #include "test/dist/processes.h"
 
 namespace bv::dist::test {
@@ -202,6 +205,49 @@ TEST_CASE("ranks that never come are counted at the start") {
       alone.err,
       Catch::Matches(R"(127\.0\.0\.1:\d+: error: no store of a run answers there within 0\.3 )"
                      R"(s: is rank 0's host up, and may this host reach the port\?\n)"));
+}
+
+TEST_CASE("a rank that waits for the others can be stopped, and tells them") {
+  // One without a store, one that hosts it, and one of two that are there of three.
+  const std::string role = "wait_for_others";
+  Worker storeless(role, rank_variables(1, 2, free_port()));
+  Worker host(role, rank_variables(0, 2, free_port()));
+  const int port = free_port();
+  Worker first(role, rank_variables(0, 3, port)), second(role, rank_variables(1, 3, port));
+  for (const Worker* worker : {&storeless, &host, &first, &second})
+    CHECK(worker->first_line() == "waiting");
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  storeless.kill(SIGTERM);
+  host.kill(SIGUSR1);
+  second.kill(SIGINT);
+  const std::vector<std::pair<Worker*, int>> codes = {
+      {&storeless, 143}, {&host, 75}, {&second, 130}, {&first, 7}};
+  for (const auto& [worker, code] : codes) {
+    const Ended ended = worker->wait();
+    INFO(ended.err);
+    CHECK(ended.code == code);
+    CHECK(ended.seconds < 10);  // not at the start-up time-out
+    CHECK(ended.err == (code == 7 ? "[dist] rank 1 ended with exit code 130: stopped by a signal "
+                                    "before it joined the group\n"
+                                  : ""));
+  }
+}
+
+TEST_CASE("too few open files for the ranks are refused before anything is opened") {
+  auto workers = start_ranks("steps", 3, {{"DIST_FILES", "72"}});
+  for (const Ended& ended : wait_all(workers)) {
+    CHECK(ended.code == 2);
+    CHECK(ended.err ==
+          "ulimit -n 72: error: 3 ranks need 73 open files in each process: raise this host's hard "
+          "limit (ulimit -Hn, LimitNOFILE=)\n");
+  }
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 80);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  raise_open_files();
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(limit.rlim_cur == limit.rlim_max);
 }
 
 TEST_CASE("start checks name the key, the ranks and both values") {

@@ -189,6 +189,98 @@ TEST_CASE("a collective that all joined and that does not end accuses the networ
       "network lose packets?");
 }
 
+TEST_CASE("of many ranks only who sees all of them says that all joined") {
+  // 100 ranks: rank 1 sees its 16 next ones, and one that it does not see keeps all waiting.
+  Judge judge(1, 100, Bounds{}, [](const Beat&) { return false; });
+  Beat mine = beat_of(1, 1, 10);
+  mine.step_time = 1;
+  const auto see = [&](int rank, int64_t counter, double now) {
+    judge.see(rank, beat_of(rank, counter, 10), now);
+  };
+  for (int64_t now = 0; now <= 1000; ++now) {
+    for (int rank = 2; rank <= 17; ++rank) see(rank, now, static_cast<double>(now));
+    REQUIRE_FALSE(judge.accuse(mine, 0, static_cast<double>(now)));
+  }
+  // Rank 0 sees all.
+  for (const double now : {1000.0, 1065.0}) {
+    for (int rank = 0; rank < 100; ++rank)
+      if (rank != 1) see(rank, static_cast<int64_t>(now), now);
+  }
+  const auto lost = judge.accuse(mine, 0, 1065);
+  REQUIRE(lost);
+  CHECK(lost->rank == -1);
+}
+
+TEST_CASE("a collective that all have joined is not late because the last one came late") {
+  Scene scene;
+  scene.mine.step_time = 1;
+  scene.mine.begun = 11;
+  Beat writing = beat_of(2, 1, 10);
+  writing.phase = "checkpoint";
+  for (double now = 0; now <= 3000; now += 1) {
+    writing.counter = static_cast<int64_t>(now);
+    if (now > 1000) writing.begun = 11, writing.phase = "";  // it has come
+    scene.judge.see(1, beat_of(1, static_cast<int64_t>(now), 11), now);
+    scene.judge.see(2, writing, now);
+    const std::string line = scene.accusation(0, now);
+    if (now <= 1060) REQUIRE(line.empty());
+    if (now >= 1067) REQUIRE(line.find("did not end in 6") != std::string::npos);
+    if (now >= 1070) break;
+  }
+  // Nor because the reader itself was stopped meanwhile.
+  scene.judge.forgive(5000);
+  CHECK(scene.accusation(0, 5001).empty());
+}
+
+TEST_CASE("in a long phase a collective may take as long as the phase") {
+  for (const bool own : {true, false}) {
+    Scene scene;
+    scene.mine.step_time = 1;
+    Beat other = beat_of(2, 1, 10);
+    (own ? scene.mine : other).phase = "evaluation";
+    for (double now = 0; now <= 3700; now += 1) {
+      other.counter = static_cast<int64_t>(now);
+      scene.judge.see(1, beat_of(1, static_cast<int64_t>(now), 10), now);
+      scene.judge.see(2, other, now);
+      const std::string line = scene.accusation(0, now);
+      if (now <= 3600) REQUIRE(line.empty());
+      if (now > 3605) REQUIRE(line.find("does the network lose packets?") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the start's time-out does not fire while a rank reads what the run starts from") {
+  Scene scene;  // no step is known
+  scene.mine.begun = 11;
+  Beat reading = beat_of(2, 1, 10);
+  reading.phase = "start";
+  for (double now = 0; now <= 3700; now += 1) {
+    reading.counter = static_cast<int64_t>(now);
+    scene.judge.see(1, beat_of(1, static_cast<int64_t>(now), 11), now);
+    scene.judge.see(2, reading, now);
+    const std::string line = scene.accusation(0, now);
+    if (now <= 3600) REQUIRE(line.empty());
+    if (now > 3601)
+      REQUIRE(line.find("rank 2 (n2, pid 1002) is alive in 'start' but") != std::string::npos);
+  }
+}
+
+TEST_CASE("the last barrier is no long phase") {
+  Scene scene;
+  scene.mine.step_time = 1;
+  scene.mine.phase = kEnding;
+  Beat ending = beat_of(1, 1, 10);
+  ending.phase = kEnding;
+  std::string line;
+  for (double now = 0; now <= 70 && line.empty(); now += 1) {
+    ending.counter = static_cast<int64_t>(now);
+    scene.judge.see(1, ending, now);
+    scene.judge.see(2, ending, now);
+    line = scene.accusation(0, now);
+  }
+  CHECK(line.find("did not end in 65 s") != std::string::npos);
+}
+
 TEST_CASE("a rank that is slow in three beats in a row is reported once with its ratio") {
   Scene scene;
   int64_t counter = 0;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -71,6 +72,20 @@ size_t count(const std::string& text, const std::string& part) {
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
   return n;
 }
+
+// Launchers of two hosts, at a free port.
+struct TwoNodes {
+  Variables both;
+  explicit TwoNodes(Variables more) : both(std::move(more)) {
+    both.insert(
+        {{"DIST_NODES", "2"}, {"DIST_RENDEZVOUS", "127.0.0.1:" + std::to_string(free_port())}});
+  }
+  Worker start(const char* node) const {
+    Variables more = both;
+    more["DIST_NODE"] = node;
+    return launched(more);
+  }
+};
 
 TEST_CASE("the launcher's ranks sum, and it returns 0") {
   const Ended ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
@@ -174,23 +189,106 @@ TEST_CASE("--max-restarts starts the group again after a failure, with fewer ran
 }
 
 TEST_CASE("two launchers of two hosts make one group, and start it again together") {
-  const Variables both = {{"DIST_RANKS", "2"},
-                          {"DIST_NODES", "2"},
-                          {"DIST_RENDEZVOUS", "127.0.0.1:" + std::to_string(free_port())},
-                          {"DIST_FAULT", "kill:3:3"},
-                          {"DIST_RESTARTS", "1"}};
-  const auto start = [&](const char* node) {
-    Variables more = both;
-    more["DIST_NODE"] = node;
-    return launched(more);
-  };
-  Worker second = start("1"), first = start("0");
+  const TwoNodes nodes({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
+  Worker second = nodes.start("1"), first = nodes.start("0");
   const Ended one = first.wait(), two = second.wait();
   INFO(one.err << two.err);
   CHECK(one.code == 0);
   CHECK(two.code == 0);
   for (const Ended* ended : {&one, &two})
     CHECK_THAT(ended->err, Catch::Contains("starting again, 1 of 1, with 2 ranks here"));
+}
+
+TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped") {
+  for (const auto& [node, signal, code] :
+       {std::tuple{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}}) {
+    Worker launcher = TwoNodes({}).start(node);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    launcher.kill(signal);
+    const Ended ended = launcher.wait();
+    INFO(ended.err);
+    CHECK(ended.out == "launched: " + std::to_string(code) + "\n");
+    CHECK(ended.err.empty());
+    CHECK(ended.seconds < 10);  // of the 20 that it would wait
+  }
+}
+
+TEST_CASE("a launcher for a place that is taken is refused, and the run goes on") {
+  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "200"}});
+  Worker second = nodes.start("1");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  Worker first = nodes.start("0");
+  CHECK(first.first_line() == "stepping");
+  const Ended again = nodes.start("1").wait();
+  CHECK(again.code == 2);
+  CHECK(again.err ==
+        "--node-rank 1: error: node 1 is there already: was this command given twice, or on two "
+        "hosts?\n");
+  CHECK(first.wait().code == 0);
+  CHECK(second.wait().code == 0);
+}
+
+TEST_CASE("a stopped rank that is alone on its host is ended by its launcher") {
+  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  const std::set<int> ranks = children_of(second.pid());
+  CHECK(ranks.size() == 1);
+  const Ended one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 7);
+  CHECK(two.code == 7);
+  CHECK(two.seconds < 20);
+  CHECK(gone(ranks, 1));
+}
+
+TEST_CASE("ranks do not stay behind where node 0 is lost with its launcher") {
+  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  const std::set<int> ranks = children_of(second.pid());
+  REQUIRE(ranks.size() == 1);
+  const auto stopped = [&] { return state_of(std::to_string(*ranks.begin())).first == 'T'; };
+  for (const double end = now() + 5; now() < end && !stopped();) ::usleep(1000);
+  CHECK(stopped());
+  first.kill(SIGKILL);  // at once: nobody has accused the stopped rank
+  const Ended two = second.wait();
+  CHECK(two.code == 7);
+  CHECK(two.seconds < 20);
+  CHECK(gone(ranks, 1));
+}
+
+TEST_CASE("a host that is lost is not waited for by a restart") {
+  const TwoNodes nodes({{"DIST_RANKS", "1"},
+                        {"DIST_STEPS", "1000000"},
+                        {"DIST_RESTARTS", "3"},
+                        {"DIST_ANSWER", "1.5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGKILL);
+  const Ended one = first.wait();
+  INFO(one.err);
+  CHECK(one.code == 7);
+  CHECK(one.err.find("node 1 did not answer; not starting again\n") != std::string::npos);
+  CHECK(one.seconds < 20);
+}
+
+TEST_CASE("a run that starts with other numbers of ranks than --elastic says is refused") {
+  for (const auto& [elastic, ranks, line] :
+       {std::tuple{"3:4", "2", "--elastic 3:4: error: the run starts with 2 ranks\n"},
+        {"1:2", "3", "--elastic 1:2: error: the run starts with 3 ranks\n"}}) {
+    const Ended ended =
+        launched({{"DIST_RANKS", ranks}, {"DIST_ELASTIC", elastic}, {"DIST_RESTARTS", "1"}}).wait();
+    CHECK(ended.code == 2);
+    CHECK(ended.err == line);
+  }
+}
+
+TEST_CASE("a launcher without the open files that its ranks need starts none") {
+  const Ended ended = launched({{"DIST_RANKS", "3"}, {"DIST_FILES", "72"}}).wait();
+  CHECK(ended.code == 2);
+  CHECK(ended.err.starts_with("ulimit -n 72: error: 3 ranks need 73 open files in each process"));
+  CHECK(ended.out.empty());
 }
 
 TEST_CASE("after which codes a group may start again") {

@@ -255,9 +255,9 @@ TEST_CASE("inconsistent variables are refused by name") {
       "by mpirun?");
   CHECK(refused(flags("ssh"), {}) ==
         "--launcher ssh: error: expected auto, none, self, env, slurm or mpi");
-  CHECK(
-      refused(flags("none", "cpu:2"), {}) ==
-      "--launcher none: error: runs one process; it does not go with --devices cpu:N or --nnodes");
+  CHECK(refused(flags("none", "cpu:2"), {}) ==
+        "--launcher none: error: runs one process; it does not go with --devices for several or "
+        "--nnodes");
   CHECK(
       refused(flags("auto", "cpu:8"), kTorchrun) ==
       "--devices cpu:8: error: torchrun started 4 processes on this host, one a device; leave the "

@@ -1,4 +1,5 @@
 // The roles of worker processes (test/dist/processes.h). A failed check is exit code 99.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -31,9 +32,18 @@ void expect(bool ok, const std::string& what) {
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+volatile std::sig_atomic_t g_signal = 0;
+void note_signals() {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
+    std::signal(signal, [](int number) { g_signal = number; });
+}
+int code_of(int signal) { return signal == SIGTERM ? 143 : signal == SIGINT ? 130 : 75; }
+
 std::shared_ptr<Group> join_here() {
   const EnvironmentMap environment = environment_map();
-  return Group::join(find_place({}, environment), group_options(environment));
+  GroupOptions options = group_options(environment);
+  options.stop = [] { return g_signal != 0; };
+  return Group::join(find_place({}, environment), options);
 }
 
 // Values that sum without rounding, different for each rank and element.
@@ -150,6 +160,7 @@ void steps() {
     if (now && fault[0] == "late") pause(1000);
     if (now && fault[0] == "phase") {
       const Group::Phase phase(*group, "checkpoint");
+      { const Group::Phase inner(*group, "inner"); }
       pause(1.8);
     }
     if (now && fault[0] == "exit") _exit(6);
@@ -200,10 +211,8 @@ void lives() {
 }
 
 // A signal is one decision at the same step everywhere: the control word.
-volatile std::sig_atomic_t g_signal = 0;
 void until_signal() {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
-    std::signal(signal, [](int number) { g_signal = number; });
+  note_signals();
   const auto group = join_here();
   for (int64_t step = 0;; ++step) {
     pause(0.005);
@@ -213,8 +222,14 @@ void until_signal() {
     if (step == 0) std::printf("stepping\n"), std::fflush(stdout);
     if (seen == 0) continue;
     group->finish();
-    _exit(seen == SIGTERM ? 143 : seen == SIGINT ? 130 : 75);
+    _exit(code_of(static_cast<int>(seen)));
   }
+}
+
+void wait_for_others() {
+  note_signals();
+  std::printf("waiting\n"), std::fflush(stdout);
+  until_signal();
 }
 
 void store() {
@@ -252,6 +267,7 @@ void launcher() {
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
   options.grace = 3;
   options.startup = 20;
+  options.answer = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
   if (!variable("DIST_ELASTIC").empty()) parse_elastic(variable("DIST_ELASTIC"), options);
   setenv("DIST_ROLE", variable("DIST_CHILD", "steps").c_str(), 1);
@@ -262,15 +278,23 @@ void launcher() {
 
 TEST_CASE(kWorkerCase, "[.]") {
   const std::map<std::string, std::function<void()>> roles = {
-      {"sums", sums},   {"steps", steps},       {"store", store},
-      {"agree", agree}, {"launcher", launcher}, {"until_signal", until_signal},
-      {"lives", lives}};
+      {"sums", sums},         {"steps", steps},
+      {"store", store},       {"agree", agree},
+      {"launcher", launcher}, {"until_signal", until_signal},
+      {"lives", lives},       {"wait_for_others", wait_for_others}};
+  if (const std::string files = variable("DIST_FILES"); !files.empty()) {
+    const rlimit limit{std::stoul(files), std::stoul(files)};
+    expect(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+  }
   try {
     roles.at(variable("DIST_ROLE"))();
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     leave_group(error.code(), error.what());
     _exit(static_cast<int>(error.code()));
+  } catch (const Interrupted&) {
+    leave_group(static_cast<Exit>(code_of(g_signal)), "stopped by a signal");
+    _exit(code_of(g_signal));
   }
   std::fflush(nullptr);
   _exit(0);

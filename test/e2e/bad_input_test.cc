@@ -53,8 +53,8 @@ TEST_CASE("what is wrong with the command line") {
         "--set total_steps=abc: error: total_steps: expected a number, got 'abc'\n");
   CHECK(bad.line(good, {"--config.lrr=3"}) ==
         "--config.lrr=3: error: unknown key 'lrr' (did you mean 'lr'?)\n");
-  CHECK(bad.line(good, {"--devices", "cuda"}) ==
-        "--devices cuda: error: this build trains on CPUs only; expected cpu, cpu:N or auto\n");
+  CHECK(bad.line(good, {"--devices", "gpu"}) ==
+        "--devices gpu: error: expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all\n");
   CHECK(bad.line(good, {"--workdr", "x"}) ==
         "bvtrain: error: unknown option '--workdr' (did you mean '--workdir'?); see --help\n");
   CHECK(run({"--config", "nope.yaml"}).err == "nope.yaml: error: no such file\n");

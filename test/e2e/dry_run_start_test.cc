@@ -130,4 +130,33 @@ TEST_CASE("--dry-run looks at a job of many processes without them") {
         std::string::npos);
 }
 
+TEST_CASE("flags of the launch are refused alike with and without --dry-run and --explain") {
+  TempDir dir;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--launcher", "foo"},
+       "--launcher foo: error: expected auto, none, self, env, slurm or mpi\n"},
+      {{"--devices", "cpu:0"}, "--devices cpu:0: error: expected cpu:N with N from 1 to 1024\n"},
+      {{"--nnodes", "0"}, "--nnodes 0: error: expected a number from 1 to 65536\n"},
+      {{"--node-rank", "1"}, "--node-rank 1: error: must be below --nnodes, which is 1\n"},
+      {{"--nnodes", "2", "--node-rank", "2"}, "--node-rank=2: error: must be below --nnodes=2\n"},
+      {{"--rendezvous", "n0"},
+       "--rendezvous n0: error: expected HOST:PORT with a port from 1 to 65535\n"},
+      {{"--elastic", "3"}, "--elastic 3: error: expected MIN:MAX with 1 <= MIN <= MAX\n"},
+      {{"--elastic", "1:2"}, "--elastic 1:2: error: needs --max-restarts N\n"}};
+  for (const auto& [flags, line] : cases) {
+    for (const char* more : {"", "--dry-run", "--explain"}) {
+      std::vector<std::string> args = {"--config", source_file("configs/digits_cnn.yaml"),
+                                       "--workdir", dir / "w"};
+      args.insert(args.end(), flags.begin(), flags.end());
+      if (*more) args.push_back(more);
+      const Finished finished = run(args);
+      INFO(flags[0] << " " << more);
+      CHECK(finished.code == 2);
+      CHECK(finished.err == line);
+      CHECK(finished.out.empty());
+    }
+  }
+  CHECK_FALSE(exists(dir / "w"));
+}
+
 }  // namespace bv::test

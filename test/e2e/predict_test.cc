@@ -94,6 +94,77 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   CHECK(row.at("top")[0].at("probability") >= row.at("top")[1].at("probability"));
 }
 
+// A training config with keys that a prediction has no use for.
+TEST_CASE("predict takes the checkpoint of a sharded run, and every key that training knows") {
+  TempDir dir;
+  write_npz(dir / "a.npz", {{"image", at::zeros({3, 8, 8, 1}, at::kByte)}});
+  const std::string config = R"(
+num_classes: 10
+total_steps: 2
+input:
+  data: {name: digits, split: train}
+  batch_size: 16
+  pp: &pp value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+model: {widths: [8], dense: 16}
+loss: softmax_xent
+optax_name: scale_by_adam
+lr: 0.003
+log_training_steps: 1
+evals: {test: {type: classification, data: {name: digits, split: "test[:16]"}, pp_fn: *pp,
+               loss_name: softmax_xent, batch_size: 16}}
+sharding_strategy: zero1
+mesh: [[data, 2]]
+mesh_allow_split_physical_axes: false
+bucket_mb: 1
+profile: {first_step: 2, steps: 1}
+prefetch_to_device: 2
+ckpt_timeout: 1
+)";
+  write(dir / "c.yaml", config);
+  const Finished trained =
+      run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--devices", "cpu:2"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const auto predict = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"predict",     "--workdir", dir / "w",    "--input",
+                                     dir / "a.npz", "--output",  dir / "p.npz"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  };
+  const Finished plain = predict({});
+  INFO(plain.err);
+  REQUIRE(plain.code == 0);
+  CHECK(read_npz(dir / "p.npz").at("logits").sizes() == at::IntArrayRef{3, 10});
+  CHECK(run({"export", "--workdir", dir / "w", "--output", dir / "e.npz"}).code == 0);
+
+  // Training names all keys that it knows to whoever has one of which it never heard.
+  write(dir / "c.yaml", config + "xxxxxxxxxxxxxxxxxxxx: 1\n");
+  const Finished refused = run({"--config", dir / "c.yaml", "--dry-run", "--devices", "cpu:2"});
+  CHECK(refused.code == 2);
+  const std::string mark = "unknown key 'xxxxxxxxxxxxxxxxxxxx'; known here: ";
+  const size_t known = refused.err.find(mark);
+  INFO(refused.err);
+  REQUIRE(known != std::string::npos);
+  const std::string list = refused.err.substr(known + mark.size());
+  std::string all = "model_name: cnn\nnum_classes: 10\nmodel: {widths: [8], dense: 16}\n";
+  int count = 0;
+  for (const std::string& key : split(trim(split(list, '\n').at(0)), ',')) {
+    const std::string name = trim(key);
+    ++count;
+    // A key without a value is no less unknown.
+    if (all.find("\n" + name + ":") == std::string::npos && !all.starts_with(name + ":"))
+      all += name + ": null\n";
+  }
+  CHECK(count > 40);
+  write(dir / "m.yaml", all);
+  const Finished every = predict({"--config", dir / "m.yaml", "--pp", "value_range(-1, 1)"});
+  INFO(every.err);
+  CHECK(every.code == 0);
+  write(dir / "m.yaml", all + "modl_init: null\n");
+  CHECK(predict({"--config", dir / "m.yaml", "--pp", "value_range(-1, 1)"}).code == 2);
+}
+
 TEST_CASE("predict preprocesses without a model, and refuses what it can't do") {
   TempDir dir;
   write_npz(dir / "a.npz", {{"image", at::zeros({3, 5, 4, 3}, at::kByte)}});

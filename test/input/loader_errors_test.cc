@@ -229,6 +229,11 @@ TEST_CASE("in evaluation a failing example is masked out") {
       CHECK(batch.at("_mask").sum().item<int64_t>() == 3);
       CHECK(batch.at("image")[2].sum().item<int64_t>() == 0);
       CHECK(loader.errors() == 1);
+      CHECK(loader.failed_rows() == 1);
+      loader.next();
+      CHECK(loader.failed_rows() == 1);
+      loader.seek(0);
+      CHECK(loader.failed_rows() == 0);
     }
   });
   CHECK_THAT(warnings, Catch::EndsWith("[input] train/2.png: truncated (left out)\n"));

@@ -123,7 +123,7 @@ TEST_CASE("chrono: a second tick at a step does nothing") {
 TEST_CASE("chrono: a restart goes on from the saved state") {
   Chrono::Setup resumed = setup();
   resumed.first_step = 500;
-  resumed.state = {1000, 800, 100, 500 * 32};
+  resumed.state = {1000, 800, 100, 500 * 32, 800 * 8};  // on eight devices so far
   Run run(resumed);
   CHECK(run.chrono.note() == "Steps:500/1000 [50.0%]");
   CHECK(run.tick(501).at("examples_seen") == 501 * 32);
@@ -131,7 +131,8 @@ TEST_CASE("chrono: a restart goes on from the saved state") {
   CHECK(run.chrono.state().accum_program_time == 1010);
   run.now += 10;
   const auto row = run.tick(512);
-  CHECK(row.at("core_hours") == Approx(810.0 * 2 / 3600));
+  CHECK(row.at("core_hours") == Approx((800.0 * 8 + 10 * 2) / 3600));
+  CHECK(run.chrono.state().accum_train_time == 810);
   CHECK(run.chrono.state().accum_pause_time == 100);
   CHECK(run.chrono.eta_seconds() == 488);
 }

@@ -13,6 +13,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
 
@@ -61,29 +62,12 @@ struct Moments {
   }
   // grad / max(1, rms(grad) / threshold)
   static void clip(const at::Tensor& grad, double threshold) {
+    if (!grad.is_cpu()) {  // without reading it back
+      grad.div_(((grad * grad).mean().sqrt() / threshold).clamp_min(1));
+      return;
+    }
     const double rms = std::sqrt((grad * grad).mean().item<double>());
     if (rms > threshold) grad.div_(rms / threshold);
-  }
-};
-
-struct DirectionRule {
-  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
-    u = x;
-  }
-};
-
-// e = momentum * e + (1 - momentum) * u, without bias correction.
-template <class T>
-struct AverageRule {
-  T* average;
-  float stored, rest;  // momentum (rounded as the average is), 1 - momentum
-
-  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t at) const {
-    T* e = average + at;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) u[i] = rest * x[i] + stored * load(e[i]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < kBlock; ++i) store(e[i], u[i]);
   }
 };
 
@@ -134,16 +118,20 @@ class ScaleByAdafactor : public Optimizer {
     return all;
   }
 
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override {
     const double t = std::max<double>(1, static_cast<double>(scalars.count - decay_offset_ + 1));
     const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
     // Each parameter by one thread: sums do not depend on the number of threads.
-    at::parallel_for(0, std::ssize(moments_), 1, [&](int64_t begin, int64_t end) {
+    const auto direct_some = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         if (moments_[i].grad.defined()) direct(moments_[i], moments_[i].grad, scalars, b2);
       }
-    });
+    };
+    if (params.data().is_cpu())
+      at::parallel_for(0, std::ssize(moments_), 1, direct_some);
+    else
+      direct_some(0, std::ssize(moments_));
     for (const Moments& m : moments_) {
       if (m.grad.defined()) continue;
       const at::Tensor flat = at::zeros({numel(m)}, params.grads().options());
@@ -154,7 +142,7 @@ class ScaleByAdafactor : public Optimizer {
     }
     StepScalars rest = scalars;
     rest.clip_norm = 0;
-    if (momentum_ == 0) return fused_update(DirectionRule{}, params, ranges, rest, ema);
+    if (momentum_ == 0) return fused_update(FactorRule{1}, params, ranges, rest, ema);
     const auto decay = static_cast<float>(momentum_);
     const auto gain = static_cast<float>(1 - momentum_);
     const at::Tensor& average = slots()[0].flat;
@@ -216,10 +204,20 @@ class ScaleByAdafactor : public Optimizer {
   // From the gradient of a whole parameter to its direction, in place.
   void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
               double b2) const {
-    if (scalars.clip_norm > 0 && !(scalars.grad_norm < scalars.clip_norm))
-      grad.div_(scalars.grad_norm).mul_(scalars.clip_norm);
+    if (scalars.clip_norm > 0) clip_to_norm(grad, scalars);
     m.normalise(grad, b2, eps_);
     if (threshold_) Moments::clip(grad, *threshold_);
+  }
+
+  static void clip_to_norm(const at::Tensor& grad, const StepScalars& scalars) {
+    if (grad.is_cpu()) {
+      const auto norm =
+          static_cast<float>(std::sqrt(*scalars.grad_squares.const_data_ptr<double>()));
+      if (!(norm < scalars.clip_norm)) grad.div_(norm).mul_(scalars.clip_norm);
+      return;
+    }
+    const at::Tensor norm = scalars.grad_squares.sqrt().to(at::kFloat);
+    grad.copy_(at::where(norm < scalars.clip_norm, grad, grad / norm * scalars.clip_norm));
   }
 
   dist::Group* group_ = nullptr;

@@ -20,17 +20,10 @@ struct Sgd : Momentum {
 };
 const Register<Optimizer, Sgd> registered("sgd");
 
-struct FactorRule {
-  float factor;
-  [[gnu::always_inline]] void block(const Block& x, const float*, Block& u, int64_t) const {
-    for (int64_t i = 0; i < kBlock; ++i) u[i] = factor * x[i];
-  }
-};
-
 class Identity : public Optimizer {
  public:
   explicit Identity(const Config&) : Optimizer({}) {}
-  UpdateSums update(const FlatParams& params, std::span<const UpdateRange> ranges,
+  at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override {
     return fused_update(FactorRule{factor_}, params, ranges, scalars, ema);
   }

@@ -1,0 +1,30 @@
+# libbvtrain_cuda.so, the CUDA plug-in (lib/cuda, docs/gpu.md): built where nvcc is found, beside the
+# executable. It links the CUDA half of the wheel; what that half itself needs (cuDNN, NCCL, ...) is
+# only wanted where it runs.
+option(BVTRAIN_CUDA "build the CUDA plug-in where nvcc is found" ON)
+find_program(BV_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+if(NOT BVTRAIN_CUDA OR NOT BV_NVCC)
+  message(STATUS "no CUDA plug-in: ${BV_NVCC} (BVTRAIN_CUDA=${BVTRAIN_CUDA})")
+  return()
+endif()
+
+set(CMAKE_CUDA_COMPILER ${BV_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "real and virtual: newer ones compile at load")
+set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
+enable_language(CUDA)
+
+add_library(bvtrain_cuda MODULE lib/cuda/plugin.cc lib/cuda/group_nccl.cc lib/cuda/kernels.cu)
+set_target_properties(bvtrain_cuda PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None
+                      CUDA_RESOLVE_DEVICE_SYMBOLS OFF CXX_VISIBILITY_PRESET hidden)
+target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})
+target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_compile_definitions(bvtrain_cuda PRIVATE BV_VERSION="${PROJECT_VERSION}"
+                           USE_DISTRIBUTED USE_C10D_NCCL)
+# The rules of the optimizers are shared with the CPU: std::array there is constexpr, and GCC's
+# pragmas mean nothing here.
+target_compile_options(bvtrain_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-fPIC -Xcompiler=-Wno-unknown-pragmas -diag-suppress=20011>)
+target_link_libraries(bvtrain_cuda PRIVATE
+  ${BVTRAIN_LIBTORCH}/torch/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/torch/lib/libc10_cuda.so
+  bv::torch ${BVTRAIN_LIBTORCH}/nvidia/cu13/lib/libcudart.so.13)
+target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined)

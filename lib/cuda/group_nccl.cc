@@ -1,0 +1,23 @@
+// c10d's NCCL backend (lib/dist/nccl_impl.h).
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "lib/cuda/export.h"
+#include "lib/dist/nccl_impl.h"
+
+BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
+                                 int device, c10::intrusive_ptr<c10d::Backend>& backend) {
+  // Its watchdog would end the process on its own terms: the Watch of lib/dist decides, by
+  // heartbeats and by the control word that every step waits for.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
+  const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  options->timeout = std::chrono::hours(24 * 30);
+  const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      c10::make_intrusive<c10d::PrefixStore>("nccl", keys), rank, size, options);
+  nccl->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  backend = nccl;
+}

@@ -1,0 +1,154 @@
+// The fused optimizer pass, sums of squares and dropout masks on CUDA (lib/train/kernels.h,
+// lib/model/dropout_mask.h). The arithmetic is in the headers that the CPU compiles too; here is
+// who does which element.
+//
+// Sums: each thread adds its elements, a block its threads in a fixed tree, one block the blocks in
+// a fixed order: results repeat.
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "lib/cuda/export.h"
+#include "lib/cuda/launch.h"
+#include "lib/cuda/scratch.h"
+#include "lib/model/dropout_mask.h"
+#include "lib/train/kernels.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMostBlocks = 4096;
+constexpr int64_t kElements = 8;  // of a thread, at least, before there are more blocks
+
+struct Sums {
+  double params, updates;
+  __device__ Sums& operator+=(const Sums& other) {
+    params += other.params;
+    updates += other.updates;
+    return *this;
+  }
+};
+
+void must(cudaError_t error, const char* what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
+}
+
+int64_t blocks_for(int64_t elements) {
+  return std::clamp<int64_t>(elements / (kThreads * kElements), 1, kMostBlocks);
+}
+
+// The sum over the block, on thread 0.
+__device__ Sums block_sum(Sums own) {
+  __shared__ Sums all[kThreads];
+  all[threadIdx.x] = own;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
+    __syncthreads();
+  }
+  return all[0];
+}
+
+template <class Rule>
+__global__ void update_range(Rule rule, FusedChunk range, FusedScalars scalars,
+                             const double* grad_squares, const float* grad, float* param,
+                             float* ema, Sums* sums) {
+  if (grad_squares) scalars.norm = static_cast<float>(sqrt(*grad_squares));
+  grad += range.grad - range.begin;
+  param += range.data - range.begin;
+  Sums own = {0, 0};
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t at = range.begin + blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+       at < range.end; at += stride) {
+    Lanes<1> u, p;
+    fused_block<1>(rule, range, scalars, at, grad + at, param + at, ema, u, p);
+    own += {static_cast<double>(p[0]) * p[0], static_cast<double>(u[0]) * u[0]};
+  }
+  own = block_sum(own);
+  if (threadIdx.x == 0) sums[blockIdx.x] = range.counts ? own : Sums{0, 0};
+}
+
+__global__ void square_blocks(const float* values, int64_t n, Sums* sums) {
+  Sums own = {0, 0};
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t at = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; at < n; at += stride)
+    own.params += static_cast<double>(values[at]) * values[at];
+  own = block_sum(own);
+  if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+// One block: result[0] (and [1]) = the sums of `count` blocks.
+__global__ void add_up(const Sums* sums, int64_t count, double* result, bool both) {
+  Sums own = {0, 0};
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) own += sums[i];
+  own = block_sum(own);
+  if (threadIdx.x != 0) return;
+  result[0] = own.params;
+  if (both) result[1] = own.updates;
+}
+
+__global__ void fill_dropout(DropoutMask mask, float* out) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t block =
+           mask.first_block() + blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
+       block < mask.last_block(); block += stride)
+    mask.fill(block, out);
+}
+
+template <class Rule>
+void update(const Rule& rule, const FusedArguments& all, void* on) {
+  auto* const stream = static_cast<cudaStream_t>(on);
+  int64_t blocks = 0;
+  for (int64_t i = 0; i < all.count; ++i)
+    blocks += blocks_for(all.ranges[i].end - all.ranges[i].begin);
+  const Scratch scratch(std::max<int64_t>(blocks, 1) * sizeof(Sums), on);
+  auto* const sums = static_cast<Sums*>(scratch.get());
+  int64_t done = 0;
+  for (int64_t i = 0; i < all.count; ++i) {
+    const FusedChunk& range = all.ranges[i];
+    const int64_t own = blocks_for(range.end - range.begin);
+    launch(update_range<Rule>, own, stream, rule, range, all.scalars, all.grad_squares, all.grad,
+           all.param, all.ema, sums + done);
+    done += own;
+  }
+  launch(add_up, 1, stream, sums, blocks, all.sums, /*both=*/true);
+  must(cudaGetLastError(), "the optimizer's kernel");
+}
+
+void square_sum(const float* values, int64_t n, double* sum, void* on) {
+  auto* const stream = static_cast<cudaStream_t>(on);
+  const int64_t blocks = blocks_for(n);
+  const Scratch scratch(blocks * sizeof(Sums), on);
+  auto* const sums = static_cast<Sums*>(scratch.get());
+  launch(square_blocks, blocks, stream, values, n, sums);
+  launch(add_up, 1, stream, sums, blocks, sum, /*both=*/false);
+  must(cudaGetLastError(), "a sum of squares");
+}
+
+template <class... Rules>
+void fill(UpdateKernels<Rules...>& table) {
+  ((static_cast<UpdateKernel<Rules>&>(table).update = &update<Rules>), ...);
+}
+
+CudaKernels make_kernels() {
+  CudaKernels table;
+  fill(table);
+  table.square_sum = &square_sum;
+  return table;
+}
+
+}  // namespace
+}  // namespace bv
+
+BV_EXPORT bv::CudaKernels bvtrain_cuda_kernels;
+bv::CudaKernels bvtrain_cuda_kernels = bv::make_kernels();
+
+BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, float* out, void* on) {
+  auto* const stream = static_cast<cudaStream_t>(on);
+  const int64_t philox_blocks = mask.last_block() - mask.first_block();
+  if (philox_blocks <= 0) return;
+  const int64_t blocks = std::clamp<int64_t>(philox_blocks / bv::kThreads + 1, 1, bv::kMostBlocks);
+  bv::launch(bv::fill_dropout, blocks, stream, mask, out);
+  bv::must(cudaGetLastError(), "a dropout mask");
+}

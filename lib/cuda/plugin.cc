@@ -1,0 +1,60 @@
+// The plug-in's own functions (lib/dist/cuda.h).
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "lib/cuda/export.h"
+#include "lib/cuda/scratch.h"
+
+BV_EXPORT const char* bvtrain_cuda_version() { return BV_VERSION; }
+
+// Devices that can be used; 0 and the driver's reason in `why`.
+BV_EXPORT int bvtrain_cuda_count(char* why, int length) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    std::snprintf(why, static_cast<size_t>(length), "%s", cudaGetErrorString(error));
+    (void)cudaGetLastError();
+    return 0;
+  }
+  if (count == 0) std::snprintf(why, static_cast<size_t>(length), "none is visible");
+  return count;
+}
+
+BV_EXPORT void bvtrain_cuda_name(int index, char* name, int length) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, index) == cudaSuccess)
+    std::snprintf(name, static_cast<size_t>(length), "%s", properties.name);
+}
+
+BV_EXPORT void bvtrain_cuda_use(int index) {
+  // cuBLAS repeats its results only with a workspace of a fixed size.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+  at::Context& context = at::globalContext();
+  context.lazyInitDevice(at::kCUDA);
+  context.setAllowTF32CuBLAS(false);
+  context.setAllowTF32CuDNN(false);
+  context.setDeterministicCuDNN(true);
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+BV_EXPORT void* bvtrain_cuda_stream(int index) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
+}
+
+namespace bv {
+
+Scratch::Scratch(size_t bytes, void* stream)
+    : memory_(c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(
+          bytes, static_cast<cudaStream_t>(stream))) {}
+
+Scratch::~Scratch() { c10::cuda::CUDACachingAllocator::raw_delete(memory_); }
+
+}  // namespace bv

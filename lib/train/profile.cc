@@ -1,0 +1,105 @@
+#include "lib/train/profile.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lib/report/log.h"
+#include "lib/report/trace.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMostSteps = 1000;
+
+// Seconds of each step.
+std::vector<double> step_times(const trace::Record& record) {
+  std::vector<double> times;
+  for (const trace::Event& event : record.events) {
+    if (!event.apart && event.name.starts_with("step "))
+      times.push_back(static_cast<double>(event.end - event.begin) * 1e-9);
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+// "overlap: 83% of communication ran during backward"; empty where nothing was sent.
+std::string overlap_line(const std::vector<trace::Event>& events) {
+  std::string line;
+  if (const auto part = trace::overlap(events, "gradients", {"backward"}, "wait for "))
+    line = fmt::format("overlap: {:.0f}% of communication ran during backward", 100 * *part);
+  const auto part =
+      trace::overlap(events, "parameters", {"forward", "backward", "optimizer"}, "wait for ");
+  if (part)
+    line += fmt::format("{}{:.0f}% of gathering parameters ran beside computing",
+                        line.empty() ? "overlap: " : ", ", 100 * *part);
+  return line;
+}
+
+}  // namespace
+
+std::optional<ProfileSteps> read_profile(const Config& config, int64_t total_steps) {
+  if (!config.has("profile")) return std::nullopt;
+  const Config keys = config.section("profile");
+  ProfileSteps what;
+  what.first_step = keys.get<int64_t>("first_step", what.first_step);
+  what.steps = keys.get<int64_t>("steps", what.steps);
+  if (what.first_step < 1)
+    keys.problem("first_step", fmt::format("steps count from 1, got {}", what.first_step));
+  else if (what.first_step > total_steps)
+    keys.problem("first_step",
+                 fmt::format("{} is behind the last step, {}", what.first_step, total_steps));
+  if (what.steps < 1 || what.steps > kMostSteps)
+    keys.problem("steps", fmt::format("must be between 1 and {}, got {}", kMostSteps, what.steps));
+  keys.done();
+  return what;
+}
+
+Profile::~Profile() {
+  if (state_ == State::running) trace::stop();  // the run failed
+}
+
+void Profile::at(int64_t step) {
+  if (!what_ || state_ == State::done) return;
+  if (state_ == State::running) {
+    if (step >= what_->first_step + what_->steps) write();
+    return;
+  }
+  if (step < what_->first_step) return;
+  if (step > what_->first_step) {
+    state_ = State::done;
+    log::info("profile: step {} is past, nothing is recorded", what_->first_step);
+    return;
+  }
+  state_ = State::running;
+  sent_ = group_.bytes_sent();
+  trace::start();
+}
+
+void Profile::finish() {
+  if (state_ == State::running) write();
+}
+
+void Profile::write() {
+  state_ = State::done;
+  const trace::Record record = trace::stop();
+  const int64_t sent = group_.bytes_sent() - sent_;
+  if (workdir_) {
+    const std::string file = workdir_->trace(group_.rank());
+    make_folders(file.substr(0, file.rfind('/')));
+    write_file_atomically(file, trace::chrome_json(record, group_.rank()), /*sync=*/false);
+    log::info("Wrote {} (ui.perfetto.dev opens it)", file);
+  }
+  const std::vector<double> times = step_times(record);
+  if (times.empty()) return;
+  const auto steps = static_cast<double>(times.size());
+  log::info("profile: {} steps, median {:.4g} ms a step{}", times.size(),
+            1e3 * times[times.size() / 2],
+            group_.size() == 1
+                ? ""
+                : fmt::format(", {} sent a step", human_bytes(static_cast<double>(sent) / steps)));
+  if (const std::string line = overlap_line(record.events); !line.empty()) log::info("{}", line);
+}
+
+}  // namespace bv

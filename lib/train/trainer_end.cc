@@ -1,0 +1,70 @@
+// How a run ends: at its last step, by a signal, or by an error.
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "lib/report/log.h"
+#include "lib/train/trainer.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr std::chrono::seconds kLastRows{2};
+
+}  // namespace
+
+// A signal: saves unless this step is saved already, and leaves. Step 0: nothing was done yet.
+Exit Trainer::stop(int64_t step, Exit code) {
+  const dist::Group::Phase phase(group_, "checkpoint");  // until it is committed
+  log::clear_progress();
+  profile_.finish();
+  if (workdir_ && step > 0) {
+    if (saved_step_ != step) save(step, false);
+    if (checkpointer_) checkpointer_->wait();
+    log::info(
+        "Stopped by a signal at step {}; the checkpoint is committed: run the same command again "
+        "to go on",
+        step);
+  } else {
+    log::info("Stopped by a signal; nothing was saved");
+  }
+  metrics_->close();
+  return code;
+}
+
+void Trainer::finish() {
+  const dist::Group::Phase phase(group_, "checkpoint");
+  log::clear_progress();
+  profile_.finish();
+  log::note("Done!\n{}", chrono_.note());
+  metrics_->write_report();
+  metrics_->close();
+  if (checkpointer_) checkpointer_->wait();
+  if (!workdir_ || !leads()) return;
+  workdir_->write_done(total_);
+  if (options_.cleanup) {
+    const std::vector<std::string> left = workdir_->remove();
+    if (!left.empty())
+      log::warn("{} stays: it holds other files: {}", workdir_->dir(), join(left, ", "));
+  } else {
+    log::info("Logs/checkpoints are in {}", workdir_->dir());
+  }
+}
+
+void Trainer::keep_rows() {
+  if (!metrics_) return;
+  std::promise<void> closed;
+  const std::future<void> done = closed.get_future();
+  std::thread([this, closed = std::move(closed)]() mutable {
+    try {
+      metrics_->close();
+    } catch (const std::exception&) {
+      // The process ends by an error already.
+    }
+    closed.set_value();
+  }).detach();
+  done.wait_for(kLastRows);
+}
+
+}  // namespace bv

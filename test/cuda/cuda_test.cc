@@ -1,0 +1,231 @@
+// What runs on a CUDA device, against the CPU. Each case is skipped with a line where there is none
+// (docs/gpu.md has what was run and seen).
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "lib/dist/cuda.h"
+#include "lib/dist/group.h"
+#include "lib/model/dropout.h"
+#include "lib/model/stochastic_depth.h"
+#include "lib/train/fused.h"
+#include "lib/train/groups.h"
+#include "lib/train/step.h"
+
+namespace bv {
+namespace {
+
+// BVTRAIN_TEST_DEVICE=cpu tries the tests themselves, on a machine without a GPU.
+bool on_cpu() {
+  const char* device = std::getenv("BVTRAIN_TEST_DEVICE");
+  return device && std::string_view(device) == "cpu";
+}
+const c10::Device kGpu = on_cpu() ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
+constexpr int64_t kClasses = 7, kSize = 32;
+
+bool gpu() {
+  if (on_cpu()) return true;
+  static const bool found = [] {
+    try {
+      dist::open_cuda("[gpu]");
+      dist::count_cuda("[gpu]");
+      dist::use_cuda(0);
+      return true;
+    } catch (const Error& error) {
+      WARN("not run: " << error.what());
+      return false;
+    }
+  }();
+  return found;
+}
+
+// Where cases run that are worth running without a GPU too.
+c10::Device here() { return gpu() ? kGpu : c10::Device(c10::kCPU); }
+
+struct Case {
+  std::string name, keys;
+};
+
+std::vector<Case> models() {
+  return {{"vit", "{variant: mu/8, depth: 2, dropout: 0.1, head_zeroinit: false}"},
+          {"vit",
+           "{variant: mu/8, depth: 2, pool_type: map, posemb: sincos2d, scan: true, "
+           "remat_policy: nothing_saveable}"},
+          {"mlp_mixer",
+           "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
+           "channels_mlp_dim: 24, stoch_depth: 0.5}"},
+          {"bit", "{width: 0.5, depth: [2, 1]}"},
+          {"bit_paper", "{width: 0.5, depth: [2, 1]}"},
+          {"flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5}"},
+          {"cnn", "{}"},
+          {"resnet_cifar", "{width: 16}"}};
+}
+
+Batch batch_of(int64_t n) {
+  const auto generator = at::detail::createCPUGenerator(1);
+  const at::Tensor image = at::randn({n, kSize, kSize, 3}, generator, at::kFloat);
+  const at::Tensor labels = at::one_hot(at::arange(n) % kClasses, kClasses).to(at::kFloat);
+  return {{"image", image}, {"labels", labels}};
+}
+
+struct Run {
+  Run(const Case& which, Precision precision, c10::Device device, const std::string& keys,
+      dist::Group* group = nullptr) {
+    model = Model::Registry::make(which.name, parse_config(which.keys, "m.yaml"), Place(),
+                                  ModelEnv{kClasses, kSize, kSize, 3});
+    task = Task::Registry::make("classify", Config(), {}, {.loss_name = "softmax_xent"});
+    const Config config = parse_config(keys, "t.yaml");
+    StepConfig options = read_step(config, *model, {.total_steps = 100});
+    throw_problems(config);
+    step = std::make_unique<TrainStep>(*model, *task, std::move(options), 3, precision, group,
+                                       parameter_init(*model, 1, std::nullopt), device);
+  }
+  // {loss, l2_grads, l2_params, l2_updates} of each step.
+  std::vector<double> train(int64_t steps) {
+    std::vector<double> all;
+    for (int64_t i = step->count() + 1, end = i + steps; i < end; ++i) {
+      step->run(i, batch_of(8), /*measure=*/true);
+      for (const auto& [name, value] : step->measurements(i))
+        if (!name.starts_with("global")) all.push_back(value);
+    }
+    return all;
+  }
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<TrainStep> step;
+};
+
+const std::string kAdam =
+    "{optax_name: scale_by_adam, optax: {mu_dtype: bfloat16}, lr: 0.001, wd: 0.0001, "
+    "grad_clip_norm: 1.0, mixup: {p: 0.2}, ema: {decay: 0.9}, schedule: {decay_type: cosine}}";
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b, double bound) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO("value " << i);
+    CHECK(a[i] == Approx(b[i]).epsilon(bound));
+  }
+}
+
+TEST_CASE("masks of dropout and stochastic depth have the CPU's bits", "[gpu]") {
+  if (!gpu()) return;
+  for (const int64_t first : {0, 3}) {
+    Pass cpu, cuda;
+    cpu.train = cuda.train = true;
+    cpu.seed = cuda.seed = 5;
+    cpu.step = cuda.step = 7;
+    cpu.first_example = cuda.first_example = first;
+    const at::Tensor x = at::ones({5, 7, 11});
+    CHECK(dropout(x, 0.3, cpu).equal(dropout(x.to(kGpu), 0.3, cuda).cpu()));
+    CHECK(stochastic_depth(x, 0.3, cpu).equal(stochastic_depth(x.to(kGpu), 0.3, cuda).cpu()));
+    CHECK(dropout(x, 0.5, cpu).equal(dropout(x.to(kGpu), 0.5, cuda).cpu()));
+  }
+}
+
+TEST_CASE("sums of squares on a device", "[gpu]") {
+  if (!gpu()) return;
+  for (const int64_t n : {64, 6400, 64 * 100003}) {
+    const at::Tensor x = at::randn({n}, at::detail::createCPUGenerator(2), at::kFloat);
+    const double expected = square_sum(x).item<double>();
+    CHECK(square_sum(x.to(kGpu)).item<double>() == Approx(expected).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("each model trains on a device as on the CPU", "[gpu]") {
+  if (!gpu()) return;
+  for (const Case& model : models()) {
+    for (const Precision precision : {Precision::float32, Precision::bf16}) {
+      INFO(model.name << " " << model.keys << (precision == Precision::bf16 ? " bf16" : ""));
+      const double bound = precision == Precision::bf16 ? 3e-2 : 1e-3;
+      check_close(Run(model, precision, kGpu, kAdam).train(3),
+                  Run(model, precision, c10::kCPU, kAdam).train(3), bound);
+    }
+  }
+}
+
+TEST_CASE("each optimizer on a device", "[gpu]") {
+  if (!gpu()) return;
+  for (const char* keys :
+       {"optax_name: scale_by_adam", "optax_name: scale_by_adam, optax: {nesterov: true}",
+        "optax_name: scale_by_adam, optax: {nesterov: true, mu_dtype: bfloat16}",
+        "optax_name: momentum_hp", "optax_name: momentum_hp, optax: {dtype: float32}",
+        "optax_name: momentum_hp, optax: {nesterov: true}", "optax_name: sgd",
+        "optax_name: trace, optax: {decay: 0.9, nesterov: true}",
+        "optax_name: scale_by_adafactor, optax: {clipping_threshold: 1.0}",
+        "optax_name: scale_by_adafactor, optax: {momentum: null}"}) {
+    INFO(keys);
+    const std::string all = fmt::format("{{{}, lr: 0.01, wd: 0.001, grad_clip_norm: 0.5}}", keys);
+    check_close(Run(models()[0], Precision::float32, kGpu, all).train(3),
+                Run(models()[0], Precision::float32, c10::kCPU, all).train(3), 1e-3);
+  }
+}
+
+TEST_CASE("two runs on a device have the same bits", "[gpu]") {
+  if (!gpu()) return;
+  for (const Case& model : models()) {
+    INFO(model.name);
+    const auto first = Run(model, Precision::bf16, kGpu, kAdam).train(3);
+    CHECK(first == Run(model, Precision::bf16, kGpu, kAdam).train(3));
+  }
+}
+
+TEST_CASE("state goes to a checkpoint and back between devices", "[gpu]") {
+  if (!gpu()) return;
+  Run cuda(models()[0], Precision::float32, kGpu, kAdam);
+  Run cpu(models()[0], Precision::float32, c10::kCPU, kAdam);
+  cuda.train(2);
+  const NamedTensors state = cuda.step->state();
+  for (const auto& [name, value] : state) CHECK(value.is_cpu());
+  cpu.step->load_state(state);
+  for (const auto& [name, value] : cpu.step->state()) CHECK(value.equal(state.at(name)));
+  check_close(cuda.train(1), cpu.train(1), 1e-3);
+}
+
+// Operators that make the host wait for the device.
+thread_local int waits = 0;
+
+TEST_CASE("a step that is not measured reads nothing back") {
+  for (const Case& model : models()) {
+    INFO(model.name);
+    Run run(model, Precision::bf16, here(), kAdam);
+    run.train(1);
+    const Batch batch = batch_of(8);
+    waits = 0;
+    const auto handle = at::addGlobalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& call)
+                                       -> std::unique_ptr<at::ObserverContext> {
+          const std::string_view name = call.name();
+          waits += name == "aten::_local_scalar_dense" || name == "aten::nonzero";
+          return nullptr;
+        }).scopes({at::RecordScope::FUNCTION}));
+    run.step->run(2, batch, /*measure=*/false);
+    at::removeCallback(handle);
+    CHECK(waits == 0);
+  }
+}
+
+// Last: the group stays open until the end of the process.
+TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of one") {
+  dist::Place place;
+  place.address = "127.0.0.1";
+  place.port = 29417;
+  place.token = "gpu";
+  place.hosts_store = true;
+  dist::GroupOptions options;
+  if (!here().is_cpu()) options.cuda = 0;
+  options.even_alone = true;
+  const auto group = dist::Group::join(place, options);
+  for (const Case& model : models()) {
+    INFO(model.name);
+    const auto alone = Run(model, Precision::float32, here(), kAdam).train(3);
+    const int64_t before = group->collectives();
+    check_close(Run(model, Precision::float32, here(), kAdam, group.get()).train(3), alone, 1e-5);
+    CHECK(group->collectives() > before);
+  }
+  group->finish();
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,142 @@
+// `bvtrain bench scaling` and `bench collectives` with the real binary.
+#include <catch2/catch.hpp>
+#include <regex>
+#include <sstream>
+
+#include "lib/util/text.h"
+#include "test/e2e/binary.h"
+
+namespace bv::test {
+namespace {
+
+const char* const kConfig = R"(
+num_classes: 10
+total_steps: 4
+precision: float32
+input:
+  data: {name: synthetic, size: 64, image_size: 16, classes: 10, encoded: none}
+  batch_size: 8
+  pp: 'value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")'
+model_name: vit
+model: {width: 64, depth: 2, mlp_dim: 128, num_heads: 4, patch_size: [4, 4], pool_type: gap}
+optax_name: scale_by_adam
+lr: 0.001
+bucket_mb: 0.05
+log_training_steps: 2
+profile: {first_step: 3, steps: 2}
+)";
+
+// The fields of each row of the table, behind its two lines of heading.
+std::vector<std::vector<std::string>> rows(const std::string& out) {
+  std::vector<std::vector<std::string>> all;
+  const auto lines = split(out, '\n');
+  for (size_t i = 2; i < lines.size(); ++i) {
+    std::istringstream words(lines[i]);
+    std::vector<std::string> fields;
+    for (std::string word; words >> word;) fields.push_back(word);
+    if (!fields.empty()) all.push_back(fields);
+  }
+  return all;
+}
+
+struct Fixture {
+  TempDir dir;
+  std::string config = dir / "c.yaml";
+  Fixture() { write(config, kConfig); }
+  Finished scaling(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"bench", "scaling", "--config", config};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  }
+};
+
+// "profile: ..., 12.3 KiB sent a step", in MiB.
+double sent_mebibytes(const std::string& err) {
+  const size_t end = err.find(" sent a step");
+  REQUIRE(end != std::string::npos);
+  const size_t begin = err.rfind(", ", end) + 2;
+  std::istringstream text(err.substr(begin, end - begin));
+  double value = 0;
+  std::string unit;
+  text >> value >> unit;
+  return unit == "KiB" ? value / 1024 : value;
+}
+
+}  // namespace
+
+TEST_CASE("bench scaling: the bytes are those that a run sends") {
+  const Fixture f;
+  const std::string fsdp =
+      "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.01)']]";
+  for (const std::string& strategy : {std::string("sharding_strategy=replicate"), fsdp}) {
+    INFO(strategy);
+    const Finished predicted =
+        f.scaling({"--set", strategy, "--processes", "1,4", "--compute-ms", "8", "--update-ms", "2",
+                   "--bandwidth-gb", "1", "--latency-us", "50"});
+    INFO(predicted.err);
+    REQUIRE(predicted.code == 0);
+    CHECK(predicted.out.starts_with("predicted, not measured: vit, "));
+    const auto table = rows(predicted.out);
+    REQUIRE(table.size() == 2);
+    // processes hosts examples step exposed efficiency img/s sent: alone, 8 ms and 2 ms.
+    CHECK(table[0] ==
+          std::vector<std::string>{"1", "1", "8", "10.000", "0.000", "100.0%", "800.0", "0.00"});
+    CHECK(table[1][2] == "2");
+    const Finished real = run({"--config", f.config, "--set", strategy, "--devices", "cpu:4"});
+    INFO(real.err);
+    REQUIRE(real.code == 0);
+    CHECK(std::stod(table[1][7]) == Approx(sent_mebibytes(real.err)).epsilon(0.03));
+    const Finished dry =
+        run({"--config", f.config, "--set", strategy, "--devices", "cuda:4", "--dry-run"});
+    INFO(dry.out);
+    std::smatch sends;  // "each computes 2 examples and sends 12.3 KiB a step"
+    REQUIRE(std::regex_search(dry.out, sends, std::regex(" sends ([0-9.]+ [KM]iB) a step")));
+    CHECK(sent_mebibytes("profile, " + sends.str(1) + " sent a step") ==
+          Approx(sent_mebibytes(real.err)).epsilon(0.03));
+  }
+}
+
+TEST_CASE("bench scaling: what is missing or does not fit is one line") {
+  const Fixture f;
+  const auto line = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--bandwidth-gb", "1", "--latency-us", "1"});
+    const Finished finished = f.scaling(more);
+    CHECK(finished.code == 2);
+    CHECK(finished.out.empty());
+    return finished.err;
+  };
+  CHECK(
+      line({}) ==
+      "bvtrain bench scaling: error: give --compute-ms or --tflops: how fast a device computes\n");
+  CHECK(line({"--compute-ms", "1", "--processes", "3"}) ==
+        "--processes 3: error: Batch size (8) must be divisible by device number (3); or give "
+        "--examples of one process\n");
+  CHECK(line({"--tflops", "1", "--examples", "1", "--processes", "16"}) ==
+        "--processes 16: error: several hosts: give --network-gb and --network-us\n");
+  CHECK(line({"--tflops", "1", "--examples", "1", "--processes", "12"}) ==
+        "--processes 12: error: is not a multiple of --per-host 8\n");
+  CHECK(run({"bench", "--seconds", "1", "scaling", "--config", f.config, "--bandwidth-gb", "1",
+             "--latency-us", "1"})
+            .err == "bvtrain: error: scaling excludes --seconds\n");
+  CHECK(run({"bench", "scaling", "--config", f.config, "--latency-us", "1"}).err ==
+        "bvtrain: error: --bandwidth-gb is required\n");
+  CHECK(run({"bench", "collectives", "--devices", "cuda"}).err ==
+        "--devices cuda: error: bench collectives measures processes of the CPU (for NCCL there is "
+        "nccl-tests); give --devices cpu:N\n");
+  CHECK(run({"bench"}).err == "bvtrain bench: error: no --config given\n");
+  CHECK(run({"bench", "collectives"}).err ==
+        "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N\n");
+}
+
+TEST_CASE("bench collectives: a row for each size, and what bench scaling wants") {
+  const Finished finished = run({"bench", "collectives", "--devices", "cpu:2", "--most-mb", "1"});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  CHECK(finished.out.find("all-gather   ms, 2 processes\n         4 ") != std::string::npos);
+  CHECK(finished.out.find("\n      1024 ") != std::string::npos);
+  CHECK(finished.out.find("\n      4096 ") == std::string::npos);
+  CHECK(finished.out.find("\n--latency-us ") != std::string::npos);
+  CHECK(finished.out.find(" --bandwidth-gb ") != std::string::npos);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,82 @@
+// scripts/slurm.sbatch decides whether a job is put back into the queue; srun and scontrol are
+// stand-ins that say what the real ones say.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "lib/util/file.h"
+#include "test/e2e/binary.h"
+
+namespace bv::test {
+namespace {
+
+struct Job {
+  TempDir dir;
+
+  void program(const std::string& name, const std::string& text) const {
+    write(dir / name, "#!/bin/bash\n" + text);
+    ::chmod((dir / name).c_str(), 0755);
+  }
+  // srun writes `said` and ends with `code`. The script's code; its output is in `out`.
+  int end(const std::string& said, int code, const std::string& more = "") const {
+    program("srun", "echo \"$@\" >" + (dir / "srun-args") + "\necho step 3\nprintf '" + said +
+                        "' >&2\nexit " + std::to_string(code) + "\n");
+    program("scontrol", "echo \"$@\" >>" + (dir / "requeued") + "\n");
+    write(dir / "requeued", "");
+    const std::string line = "cd " + dir.path() + " && env PATH=" + dir.path() +
+                             ":$PATH SLURM_JOB_ID=17 SLURM_SUBMIT_DIR=. BVTRAIN_BINARY=/bin/true " +
+                             more + " bash " + source_file("scripts/slurm.sbatch") +
+                             " --config c.yaml >" + (dir / "out") + " 2>&1";
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string read(const std::string& name) const { return read_file(dir / name); }
+};
+
+std::string exited(const std::string& who, int code) {
+  return "srun: error: " + who + ": Exited with exit code " + std::to_string(code) + "\\n";
+}
+
+}  // namespace
+
+TEST_CASE("a slurm job is requeued by what its first failing rank ended with, not by srun's code") {
+  struct Case {
+    std::string said;
+    int srun, code;
+    bool again;
+  };
+  const std::string others = exited("n1: tasks 4-7", 7);
+  const std::vector<Case> cases = {
+      {"", 0, 0, false},
+      {exited("n0: tasks 0-3", 75) + exited("n1: tasks 4-7", 75), 75, 75, true},
+      {others, 7, 7, true},  // a host is gone
+      {others + exited("n0: task 2", 5), 7, 5, true},
+      {exited("n0: task 0", 2) + others, 7, 2, false},
+      {others + exited("n0: tasks 0,2", 4), 7, 4, false},
+      {exited("n0: task 0", 1) + others, 7, 1, true},
+      {"srun: error: n0: task 2: Killed\\n" + others, 137, 137, true},
+      {exited("n0: tasks 0-3", 143), 143, 143, false},
+      {exited("n0: tasks 0-3", 130), 130, 130, false}};
+  const Job job;
+  for (const Case& one : cases) {
+    INFO(one.said << one.srun);
+    CHECK(job.end(one.said, one.srun) == one.code);
+    CHECK(job.read("requeued") == (one.again ? "requeue 17\n" : ""));
+    CHECK(job.read("out").starts_with("step 3\n"));  // the ranks' output is passed on
+  }
+  // Three times; 75 as often as it takes.
+  const auto restarted = [](int times) { return "SLURM_RESTART_COUNT=" + std::to_string(times); };
+  CHECK(job.end(others, 7, restarted(2)) == 7);
+  CHECK(job.read("requeued") == "requeue 17\n");
+  CHECK(job.end(others, 7, restarted(3)) == 7);
+  CHECK(job.read("requeued").empty());
+  CHECK(job.end(exited("n0: tasks 0-3", 75), 75, restarted(90)) == 75);
+  CHECK(job.read("requeued") == "requeue 17\n");
+  CHECK(job.end("", 75, "SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=4") == 75);
+  CHECK(job.read("requeued") == "requeue 9_4\n");
+  // 75 is no bad end, and one rank ends before another.
+  CHECK(job.read("srun-args").find("--kill-on-bad-exit=0 --wait=120 ") != std::string::npos);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,61 @@
+// Batch norm for any size, as ranks use it, against LibTorch's.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/model/batch_norm.h"
+
+namespace bv {
+namespace {
+
+struct Gradients {
+  at::Tensor y, dx, dscale, dbias;
+};
+
+template <class Normalise>
+Gradients gradients(const at::Tensor& x, const Normalise& normalise) {
+  const auto generator = at::detail::createCPUGenerator(3);
+  const int64_t c = x.size(1);
+  at::Tensor leaf = x.detach().clone().requires_grad_(true);
+  at::Tensor scale = at::rand({c}, generator, at::kFloat).requires_grad_(true);
+  at::Tensor bias = at::rand({c}, generator, at::kFloat).requires_grad_(true);
+  const at::Tensor y = normalise(leaf, scale, bias);
+  y.backward(at::randn(y.sizes(), generator, at::kFloat).to(y.scalar_type()));
+  return {y.detach(), leaf.grad(), scale.grad(), bias.grad()};
+}
+
+}  // namespace
+
+TEST_CASE("batch norm of any size") {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const bool channels_last : {false, true}) {
+      INFO(c10::toString(type) << " " << channels_last);
+      at::Tensor x = at::randn({6, 5, 7, 3}, at::detail::createCPUGenerator(1), at::kFloat) * 2 + 9;
+      x = x.to(type);
+      if (channels_last) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+      CHECK_FALSE(batch_norm_fits(x, false));
+      const BatchStatistics statistics = batch_statistics(x);
+      CHECK(statistics.rows == 6 * 7 * 3);
+      const at::Tensor wide = x.to(at::kDouble);
+      CHECK(at::allclose(statistics.mean.to(at::kDouble), wide.mean({0, 2, 3}), 1e-6));
+      CHECK(at::allclose(statistics.var.to(at::kDouble), wide.var({0, 2, 3}, false), 1e-6));
+      const Gradients ours =
+          gradients(x, [&](const auto& leaf, const auto& scale, const auto& bias) {
+            return batch_norm_over_ranks(leaf, scale, bias, statistics, 1e-5);
+          });
+      const Gradients torch =
+          gradients(x, [](const auto& leaf, const auto& scale, const auto& bias) {
+            return at::batch_norm(leaf.to(at::kFloat), scale, bias, {}, {}, true, 0, 1e-5, false)
+                .to(leaf.scalar_type());
+          });
+      const double bound = type == at::kFloat ? 2e-5 : 2e-2;
+      CHECK(ours.y.scalar_type() == type);
+      CHECK(at::allclose(ours.y, torch.y, bound, bound));
+      CHECK(at::allclose(ours.dx, torch.dx, bound, bound));
+      CHECK(at::allclose(ours.dscale, torch.dscale, bound, bound));
+      CHECK(at::allclose(ours.dbias, torch.dbias, bound, bound));
+    }
+  }
+}
+
+}  // namespace bv
