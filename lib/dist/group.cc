@@ -41,10 +41,10 @@ int tree_children(int rank, int root, int size) {
   return children;
 }
 
-// Adds this rank to `key` and waits, kGoodbye at most, until all have done so.
-void await_count(Store& store, const std::string& key, int size) {
+// Adds this rank to `key` and waits, so many seconds at most, until all have done so.
+void await_count(Store& store, const std::string& key, int size, double most = kGoodbye) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(kGoodbye);
+  const auto end = Clock::now() + std::chrono::duration<double>(most);
   store.add(key, 1);
   while (store.add(key, 0) < size && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
@@ -192,6 +192,8 @@ std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& optio
       auto* const make = reinterpret_cast<MakeNccl*>(cuda_symbol("bvtrain_cuda_nccl"));
       make(keys, place.rank, place.size, options.cuda, impl->cuda);
     }
+    // A rank that goes on, and fails at once, must not close connections that others still make.
+    await_count(*impl->store, "connected", place.size, startup);
   } catch (const std::exception& error) {
     impl->watch->failed(number, "connect", error.what());
   }

@@ -69,6 +69,7 @@ class Launcher {
   void failed(Store& store, RankProcess& process);
   void end_accused(Store& store);
   void kill_rest();
+  bool told_by_itself(const std::string& line) const;
   void print_held();
   bool running() const;
   int next_size(const Outcome& outcome, const std::vector<int>& sizes);
@@ -233,6 +234,14 @@ void Launcher::kill_rest() {
   }
 }
 
+// Whether a line passes on the error of a rank of this host, which has said it itself.
+bool Launcher::told_by_itself(const std::string& line) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
+    return !process.by_us && line.starts_with(fmt::format("[dist] rank {} (", process.rank)) &&
+           line.find(fmt::format(" ended with exit code {}: ", process.code)) != std::string::npos;
+  });
+}
+
 // Error lines of the quiet ranks: what the first one ended with too has been said by it.
 void Launcher::print_held() {
   if (ranks_.empty()) return;
@@ -241,7 +250,7 @@ void Launcher::print_held() {
   for (RankProcess& process : ranks_) {
     if (process.by_us || (loud.errors < 0 && process.code == loud.code)) process.held.clear();
     for (const std::string& line : process.held)
-      if (said.insert(line).second)
+      if (!told_by_itself(line) && said.insert(line).second)
         std::fprintf(
             stderr, "%s%s\n",
             line.starts_with("[dist] ") ? "" : fmt::format("[rank {}] ", process.rank).c_str(),
