@@ -30,7 +30,8 @@ void check_ranks(dist::Group& group, const Recipe& recipe) {
                         {{"version", BV_VERSION},
                          {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
                          {"training examples", std::to_string(recipe.length.data_size)},
-                         // What `auto` means depends on the processor.
+                         // What `auto` means depends on the host.
+                         {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
                          {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 

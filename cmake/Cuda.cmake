@@ -18,7 +18,7 @@ set_target_properties(bvtrain_cuda PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_L
                       CUDA_RESOLVE_DEVICE_SYMBOLS OFF CXX_VISIBILITY_PRESET hidden)
 target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-target_compile_definitions(bvtrain_cuda PRIVATE BV_VERSION="${PROJECT_VERSION}"
+target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_NCCL)
 # The rules of the optimizers are shared with the CPU: std::array there is constexpr, and GCC's
 # pragmas mean nothing here.

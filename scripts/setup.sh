@@ -93,10 +93,10 @@ REQUIREMENTS
 bv_fetch_cuda() {
   [[ -e $bv_libtorch/.cuda ]] && return
   [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]] || return 0
-  echo "bvtrain set-up: fetching CUDA's libraries (1.6 GB) into $bv_libtorch" >&2
+  echo "bvtrain set-up: fetching CUDA's libraries (2.6 GB unpacked) into $bv_libtorch" >&2
   local work
   work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
-  bv_fetch_wheels "$work" "4 GB" <<'REQUIREMENTS'
+  bv_fetch_wheels "$work" "5.5 GB" <<'REQUIREMENTS'
 nvidia-cublas==13.1.0.3 --hash=sha256:ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171
 nvidia-cuda-nvrtc==13.0.88 --hash=sha256:ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575
 nvidia-cudnn-cu13==9.19.0.56 --hash=sha256:d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf
@@ -111,7 +111,7 @@ nvidia-nvjitlink==13.0.88 --hash=sha256:13a74f429e23b921c1109976abefacc69835f2f4
 nvidia-nvshmem-cu13==3.4.5 --hash=sha256:290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80
 nvidia-nvtx==13.0.85 --hash=sha256:4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4
 REQUIREMENTS
-  cp -r "$work/unpacked/." "$bv_libtorch/"
+  cp -alf "$work/unpacked/." "$bv_libtorch/"
   rm -rf "$work"
   touch "$bv_libtorch/.cuda"
 }

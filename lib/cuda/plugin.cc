@@ -11,7 +11,7 @@
 #include "lib/cuda/export.h"
 #include "lib/cuda/scratch.h"
 
-BV_EXPORT const char* bvtrain_cuda_version() { return BV_VERSION; }
+BV_EXPORT const char* bvtrain_cuda_version() { return BV_CUDA_VERSION; }
 
 // Devices that can be used; 0 and the driver's reason in `why`.
 BV_EXPORT int bvtrain_cuda_count(char* why, int length) {

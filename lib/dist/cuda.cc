@@ -54,10 +54,10 @@ void open_cuda(const std::string& where) {
                             kFile, why ? why : "unknown reason"));
   }
   const std::string version = function<const char*()>("bvtrain_cuda_version")();
-  if (version != BV_VERSION)
+  if (version != BV_CUDA_VERSION)
     throw Error(Exit::usage, where,
                 fmt::format("{} is of bvtrain {}, this is {}: build both again", kFile, version,
-                            BV_VERSION));
+                            BV_CUDA_VERSION));
 }
 
 int count_cuda(const std::string& where) {
