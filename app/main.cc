@@ -3,7 +3,9 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include "app/commands.h"
@@ -48,9 +50,14 @@ void keep_freed_memory() {
 }
 
 // Ends the process without destroying LibTorch's static objects: they take a tenth of a second of a
-// core, of each of a host's ranks. What has to be closed was closed by run().
+// core, of each of a host's ranks. What has to be closed was closed by run(). What was printed must
+// have arrived.
 [[noreturn]] void end(Exit code) {
   log::flush();
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == Exit::ok) {
+    std::fprintf(stderr, "standard output: error: %s\n", std::strerror(errno));
+    code = Exit::storage;
+  }
   std::fflush(nullptr);
   _exit(static_cast<int>(code));
 }

@@ -129,6 +129,7 @@ Exit predict_command(const Arguments& arguments) {
                         request.outputs.end());
   request.batch_size = arguments.batch_size;
   request.ema = arguments.ema;
+  request.labels = !arrays;
   const Prediction prediction = predict(config, checkpoint, request);
   for (const std::string& line : warnings(config)) log::warn("{}", line);
   if (arguments.output.empty()) {

@@ -246,8 +246,8 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
   Prediction result;
   for (auto& [output, tensors] : parts) result.arrays[output] = at::cat(tensors);
   for (int64_t i = 0; i < inputs.size(); ++i) result.names.push_back(inputs.data().describe(i));
-  if (!request.eval.empty() || inputs.data().source().labels(0).defined())
-    result.labels = labels(inputs.data(), inputs.size());
+  const bool known = !request.eval.empty() || inputs.data().source().labels(0).defined();
+  if (request.labels && known) result.labels = labels(inputs.data(), inputs.size());
   result.class_names = inputs.data().source().class_names();
   if (checkpoint && checkpoint->meta.contains("class_names"))
     result.class_names = checkpoint->meta.at("class_names").get<std::vector<std::string>>();

@@ -21,13 +21,14 @@ struct PredictRequest {
       pp;  // default: the first evaluator's, of the checkpoint's config first
   std::vector<std::string> outputs;  // "logits", "image" (after pp), or a named activation's path
   int64_t batch_size = 64;
-  bool ema = false;  // the averaged weights of the checkpoint
+  bool ema = false;     // the averaged weights of the checkpoint
+  bool labels = false;  // wanted beside the outputs, where they are known
 };
 
 struct Prediction {
   NamedTensors arrays;                   // by output, (n, ...) float32 (`image`: as pp gives it)
   std::vector<std::string> names;        // (n,) of the examples: files, or "row 17"
-  std::vector<int64_t> labels;           // (n,); empty = not known
+  std::vector<int64_t> labels;           // (n,); empty = not known, or not asked for
   std::vector<std::string> class_names;  // empty = not known
   bool sigmoid = false;  // the model was trained with sigmoid_xent, not softmax_xent
 };

@@ -200,6 +200,16 @@ TEST_CASE("--list, --version, --explain, --help") {
   CHECK(contains(explained.out, "models/cnn.cc:"));
 }
 
+TEST_CASE("what is printed to a full disk is an error") {
+  const std::string binary = std::getenv("BVTRAIN");
+  const TempDir dir;
+  const std::string command =
+      binary + " --list ops > /dev/full 2> " + (dir / "err");  // a device that is always full
+  const int status = std::system(command.c_str());
+  CHECK(WEXITSTATUS(status) == 5);
+  CHECK(read_file(dir / "err") == "standard output: error: No space left on device\n");
+}
+
 TEST_CASE("--cleanup removes the workdir after success; without a workdir nothing is written") {
   TempDir dir;
   write(dir / "c.yaml", kConfig);
