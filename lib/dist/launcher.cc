@@ -72,12 +72,11 @@ class Launcher {
   bool told_by_itself(const std::string& line) const;
   void print_held();
   bool running() const;
-  int next_size(const Outcome& outcome, const std::vector<int>& sizes);
 
   const LaunchOptions options_;
   const Place& place_ = options_.place;
   std::string address_, token_;
-  int port_ = 0, generation_ = 0, signals_ = -1;
+  int port_ = 0, generation_ = 0, first_world_ = 0, signals_ = -1;
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Nodes> nodes_;
   std::vector<RankProcess> ranks_;
@@ -127,6 +126,11 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
   const auto node = static_cast<size_t>(place_.node);
   const int first = std::accumulate(sizes.begin(), sizes.begin() + static_cast<long>(node), 0);
   const int world = std::accumulate(sizes.begin(), sizes.end(), 0);
+  // Of the nodes that have ranks: what BVTRAIN_GROUP_NODE and _NODES count.
+  const auto has_ranks = [](int size) { return size > 0; };
+  const auto nodes = std::count_if(sizes.begin(), sizes.end(), has_ranks);
+  const auto before = std::count_if(sizes.begin(), sizes.begin() + place_.node, has_ranks);
+  if (generation_ == 0) first_world_ = world;
   const auto cpus = divide_cpus(allowed_cpus(), std::max(1, sizes[node]));
   const char* threads = std::getenv("OMP_NUM_THREADS");
   ranks_.assign(static_cast<size_t>(sizes[node]), {});
@@ -142,13 +146,14 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
                        {"BVTRAIN_GROUP_SIZE", std::to_string(world)},
                        {"BVTRAIN_GROUP_LOCAL_RANK", std::to_string(i)},
                        {"BVTRAIN_GROUP_LOCAL_SIZE", std::to_string(sizes[node])},
-                       {"BVTRAIN_GROUP_NODE", std::to_string(place_.node)},
-                       {"BVTRAIN_GROUP_NODES", std::to_string(place_.nodes)},
+                       {"BVTRAIN_GROUP_NODE", std::to_string(before)},
+                       {"BVTRAIN_GROUP_NODES", std::to_string(nodes)},
                        {"BVTRAIN_GROUP_STORE", address_.find(':') == std::string::npos
                                                    ? fmt::format("{}:{}", address_, port_)
                                                    : fmt::format("[{}]:{}", address_, port_)},
                        {"BVTRAIN_GROUP_TOKEN", fmt::format("{}.{}", token_, generation_)},
                        {"BVTRAIN_GROUP_RESTARTS", std::to_string(generation_)},
+                       {"BVTRAIN_GROUP_FIRST_SIZE", std::to_string(first_world_)},
                        {"BVTRAIN_GROUP_FOUND_BY", place_.found_by}};
     if (!threads || !*threads)
       how.environment["OMP_NUM_THREADS"] = std::to_string(std::max<size_t>(1, how.cpus.size()));
@@ -218,6 +223,7 @@ void Launcher::end_accused(Store& store) {
   }
   if (!accused) return;
   if (accused_at_ < 0) accused_at_ = now();
+  if (failed_at_ < 0) failed_at_ = now();  // others may be stopped here, too
   if (now() - accused_at_ < kCulpritGrace) return;
   for (RankProcess& process : ranks_) {
     if (process.rank != accused->rank || process.pid <= 0) continue;
@@ -287,16 +293,6 @@ Outcome Launcher::await_ranks(Store& store) {
   return outcome;
 }
 
-// After a generation: how many ranks this node starts next, or -1 to stop.
-int Launcher::next_size(const Outcome& outcome, const std::vector<int>& sizes) {
-  const int code =
-      told_to_stop_ && outcome.code != 0 ? static_cast<int>(Exit::sigterm) : outcome.code;
-  const int failed = static_cast<int>(outcome.culprits.size());
-  const Alarm alarm(3 * options_.answer, "[dist] the other nodes' launchers do not answer");
-  const std::vector<int> next = nodes_->next(generation_, code, failed, sizes, options_);
-  return next.empty() ? -1 : next.at(static_cast<size_t>(place_.node));
-}
-
 // What is wrong with the number of ranks, once it is known.
 void Launcher::check_size(const std::vector<int>& sizes) const {
   const int ranks = std::accumulate(sizes.begin(), sizes.end(), 0);
@@ -316,24 +312,25 @@ int Launcher::run() {
 }
 
 int Launcher::run_generations() {
-  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes, connect(token_));
-  int size = place_.local_size;
+  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes, connect(token_),
+                                   [this] { return interrupted(); });
+  std::vector<int> sizes = nodes_->sizes(place_.local_size, options_.startup);
+  if (sizes.empty()) return code_;  // a signal came first
+  check_size(sizes);
   while (true) {
     code_ = 0;
-    const std::vector<int> sizes =
-        nodes_->sizes(generation_, size, options_.startup, [this] { return interrupted(); });
-    if (sizes.empty()) return code_;  // a signal came first
-    if (generation_ == 0) check_size(sizes);
     failed_at_ = accused_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kVerdictKey, "", kNoVerdict);
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    size = next_size(outcome, sizes);
-    if (size < 0) return outcome.code;
+    const int failed = static_cast<int>(outcome.culprits.size());
+    sizes = nodes_->next(generation_, outcome.code, failed, sizes, options_);
+    if (sizes.empty()) return outcome.code;
     ++generation_;
+    const int here = sizes.at(static_cast<size_t>(place_.node));
     log::warn("the ranks ended with code {}; starting again, {} of {}, with {} rank{} here",
-              outcome.code, generation_, options_.max_restarts, size, size == 1 ? "" : "s");
+              outcome.code, generation_, options_.max_restarts, here, here == 1 ? "" : "s");
   }
 }
 

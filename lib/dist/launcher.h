@@ -17,8 +17,10 @@ struct LaunchOptions {
   int least_ranks = 0, most_ranks = 0;  // --elastic min:max; 0: a restart has as many ranks
   int64_t batch_size = 0;  // an elastic restart takes a number of ranks that divides it
   double startup = 600;    // seconds for all nodes to come
-  double answer = 45;      // seconds for all nodes to say how a generation ended
-  double grace = 10;       // seconds for the other ranks to end by themselves after a failure
+  // Seconds for all nodes to say how a generation ended. One that does not is lost: an elastic
+  // restart goes on without it.
+  double answer = 45;
+  double grace = 10;  // seconds for the other ranks to end by themselves after a failure
 };
 
 // "2:8" -> least_ranks, most_ranks. Throws Error(Exit::usage) "--elastic 2:x: error: ...".
@@ -27,7 +29,8 @@ void parse_elastic(const std::string& text, LaunchOptions& options);
 // Returns the process's exit code: 0, or the code of the rank that failed first (128 + signal for
 // one that was killed); a rank's 7 only where no other code tells more. Blocks this thread's
 // signals and waits for them, from the first moment on. Throws Error(Exit::usage, peer, memory)
-// before any rank was started.
+// before any rank was started, and Error(Exit::peer) where the other nodes have gone on without
+// this one, which did not answer them; its ranks have ended then.
 int launch(const LaunchOptions& options);
 
 }  // namespace bv::dist

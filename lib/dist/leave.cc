@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -12,6 +13,8 @@
 
 namespace bv::dist {
 namespace {
+
+constexpr double kLook = 0.5;  // seconds
 
 // Not where nobody reads any more and a write would wait.
 void say(const std::string& text) {
@@ -50,9 +53,12 @@ struct Alarm::Impl {
 Alarm::Alarm(double limit, std::string line) : impl_(std::make_unique<Impl>()) {
   impl_->thread = std::thread([impl = impl_.get(), limit, line = std::move(line)] {
     std::unique_lock lock(impl->mutex);
-    if (!impl->changed.wait_for(lock, std::chrono::duration<double>(limit),
-                                [&] { return impl->off; }))
-      leave_now(Exit::peer, line);
+    // Time in which this process was itself stopped counts as one look.
+    for (double left = limit; left > 0; left -= kLook) {
+      const std::chrono::duration<double> look(std::min(left, kLook));
+      if (impl->changed.wait_for(lock, look, [&] { return impl->off; })) return;
+    }
+    leave_now(Exit::peer, line);
   });
 }
 

@@ -12,8 +12,8 @@ namespace bv::dist {
 // threads do: no destructor runs. For failures between processes only.
 [[noreturn]] void leave_now(Exit code, const std::string& line);
 
-// Ends the process (exit 7, `line`) unless it is destroyed within `seconds`: for calls of c10d that
-// know no time-out of their own.
+// Ends the process (exit 7, `line`) unless it is destroyed within `seconds`, without those in which
+// the process was stopped: for calls of c10d that know no time-out of their own.
 class Alarm {
  public:
   Alarm(double seconds, std::string line);

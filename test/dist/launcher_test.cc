@@ -1,91 +1,16 @@
 // Our own launcher with real ranks: codes, restarts, signals, and that nothing stays behind.
 #include "lib/dist/launcher.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <set>
-#include <sstream>
 #include <thread>
 
-#include "lib/dist/nodes.h"
 #include "lib/dist/rank_process.h"
-#include "lib/util/error.h"
 #include "test/dist/processes.h"
 
 namespace bv::dist::test {
 namespace {
-
-Variables quick(Variables more) {
-  for (const auto& [name, value] : Variables{{"BVTRAIN_HEARTBEAT", "0.2"},
-                                             {"BVTRAIN_SILENCE", "2"},
-                                             {"BVTRAIN_STARTUP_TIMEOUT", "20"},
-                                             {"OMP_NUM_THREADS", "1"}})
-    more.emplace(name, value);
-  return more;
-}
-
-Worker launched(Variables more) { return Worker("launcher", quick(std::move(more))); }
-
-// State and parent of a process; state 0 where there is none.
-std::pair<char, int> state_of(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const size_t close = text.rfind(')');
-  std::pair<char, int> found{0, 0};
-  if (close == std::string::npos) return found;
-  std::istringstream rest(text.substr(close + 1));
-  rest >> found.first >> found.second;
-  return found;
-}
-
-std::set<int> children_of(int pid) {
-  std::set<int> children;
-  DIR* folder = opendir("/proc");
-  for (const dirent* entry; (entry = readdir(folder));) {
-    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-    const auto [state, parent] = state_of(entry->d_name);
-    if (parent == pid && state != 'Z') children.insert(std::stoi(entry->d_name));
-  }
-  closedir(folder);
-  return children;
-}
-
-// Dead, whether or not somebody has asked for their exit codes.
-bool gone(const std::set<int>& pids, double seconds) {
-  for (const double end = now() + seconds; now() < end;) {
-    bool any = false;
-    for (const int pid : pids) {
-      const char state = state_of(std::to_string(pid)).first;
-      any |= state != 0 && state != 'Z' && state != 'X';
-    }
-    if (!any) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
-// Launchers of two hosts, at a free port.
-struct TwoNodes {
-  Variables both;
-  explicit TwoNodes(Variables more) : both(std::move(more)) {
-    both.insert(
-        {{"DIST_NODES", "2"}, {"DIST_RENDEZVOUS", "127.0.0.1:" + std::to_string(free_port())}});
-  }
-  Worker start(const char* node) const {
-    Variables more = both;
-    more["DIST_NODE"] = node;
-    return launched(more);
-  }
-};
 
 TEST_CASE("the launcher's ranks sum, and it returns 0") {
   const Ended ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
@@ -189,7 +114,7 @@ TEST_CASE("--max-restarts starts the group again after a failure, with fewer ran
 }
 
 TEST_CASE("two launchers of two hosts make one group, and start it again together") {
-  const TwoNodes nodes({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
+  const Hosts nodes({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
   Worker second = nodes.start("1"), first = nodes.start("0");
   const Ended one = first.wait(), two = second.wait();
   INFO(one.err << two.err);
@@ -202,7 +127,7 @@ TEST_CASE("two launchers of two hosts make one group, and start it again togethe
 TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped") {
   for (const auto& [node, signal, code] :
        {std::tuple{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}}) {
-    Worker launcher = TwoNodes({}).start(node);
+    Worker launcher = Hosts({}).start(node);
     std::this_thread::sleep_for(std::chrono::seconds(1));
     launcher.kill(signal);
     const Ended ended = launcher.wait();
@@ -214,7 +139,7 @@ TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped")
 }
 
 TEST_CASE("a launcher for a place that is taken is refused, and the run goes on") {
-  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "200"}});
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "200"}});
   Worker second = nodes.start("1");
   std::this_thread::sleep_for(std::chrono::seconds(1));
   Worker first = nodes.start("0");
@@ -229,7 +154,7 @@ TEST_CASE("a launcher for a place that is taken is refused, and the run goes on"
 }
 
 TEST_CASE("a stopped rank that is alone on its host is ended by its launcher") {
-  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
   Worker first = nodes.start("0"), second = nodes.start("1");
   CHECK(first.first_line() == "stepping");
   const std::set<int> ranks = children_of(second.pid());
@@ -243,7 +168,7 @@ TEST_CASE("a stopped rank that is alone on its host is ended by its launcher") {
 }
 
 TEST_CASE("ranks do not stay behind where node 0 is lost with its launcher") {
-  const TwoNodes nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
   Worker first = nodes.start("0"), second = nodes.start("1");
   CHECK(first.first_line() == "stepping");
   const std::set<int> ranks = children_of(second.pid());
@@ -256,21 +181,6 @@ TEST_CASE("ranks do not stay behind where node 0 is lost with its launcher") {
   CHECK(two.code == 7);
   CHECK(two.seconds < 20);
   CHECK(gone(ranks, 1));
-}
-
-TEST_CASE("a host that is lost is not waited for by a restart") {
-  const TwoNodes nodes({{"DIST_RANKS", "1"},
-                        {"DIST_STEPS", "1000000"},
-                        {"DIST_RESTARTS", "3"},
-                        {"DIST_ANSWER", "1.5"}});
-  Worker first = nodes.start("0"), second = nodes.start("1");
-  CHECK(first.first_line() == "stepping");
-  second.kill(SIGKILL);
-  const Ended one = first.wait();
-  INFO(one.err);
-  CHECK(one.code == 7);
-  CHECK(one.err.find("node 1 did not answer; not starting again\n") != std::string::npos);
-  CHECK(one.seconds < 20);
 }
 
 TEST_CASE("a run that starts with other numbers of ranks than --elastic says is refused") {
@@ -289,30 +199,6 @@ TEST_CASE("a launcher without the open files that its ranks need starts none") {
   CHECK(ended.code == 2);
   CHECK(ended.err.starts_with("ulimit -n 72: error: 3 ranks need 73 open files in each process"));
   CHECK(ended.out.empty());
-}
-
-TEST_CASE("after which codes a group may start again") {
-  for (const int code : {1, 3, 5, 6, 7, 137, 139}) CHECK(may_restart(code));
-  for (const int code : {0, 2, 4, 75, 130, 143}) CHECK_FALSE(may_restart(code));
-}
-
-TEST_CASE("elastic restarts keep a number of ranks that divides the batch") {
-  LaunchOptions options;
-  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{4, 4});  // not elastic
-  parse_elastic("2:8", options);
-  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{3, 4});
-  options.batch_size = 256;
-  CHECK(shrink({8}, {1}, options) == std::vector<int>{4});
-  CHECK(shrink({4, 4}, {1, 0}, options) == std::vector<int>{2, 2});
-  CHECK(shrink({1, 1}, {1, 1}, options) == std::vector<int>{1, 1});
-  parse_elastic("3:8", options);
-  CHECK(shrink({3}, {1}, options).empty());
-  options.batch_size = 7;
-  CHECK(shrink({6}, {0}, options).empty());
-  for (const char* bad : {"", "2", "0:4", "4:2", "a:b", "2:4x", "-1:4", "2:4:8"})
-    CHECK_THROWS_WITH(parse_elastic(bad, options), "--elastic " + std::string(bad) +
-                                                       ": error: expected MIN:MAX with 1 <= MIN <= "
-                                                       "MAX");
 }
 
 TEST_CASE("cores are divided among the ranks") {

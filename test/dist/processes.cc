@@ -1,5 +1,6 @@
 #include "test/dist/processes.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,6 +8,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -73,6 +76,8 @@ std::string Worker::first_line() const {
   throw std::runtime_error("a worker said nothing: " + read_file(err_file_));
 }
 
+std::string Worker::output() const { return read_file(out_file_); }
+
 Ended Worker::wait() {
   int status = 0;
   const double end = now() + 60;
@@ -87,6 +92,69 @@ Ended Worker::wait() {
   ended.err = read_file(err_file_);
   ended.seconds = now() - started_;
   return ended;
+}
+
+Worker launched(Variables more) {
+  for (const auto& [name, value] : Variables{{"BVTRAIN_HEARTBEAT", "0.2"},
+                                             {"BVTRAIN_SILENCE", "2"},
+                                             {"BVTRAIN_STARTUP_TIMEOUT", "20"},
+                                             {"OMP_NUM_THREADS", "1"}})
+    more.emplace(name, value);
+  return Worker("launcher", more);
+}
+
+Hosts::Hosts(Variables more, int count) : all(std::move(more)) {
+  all.insert({{"DIST_NODES", std::to_string(count)},
+              {"DIST_RENDEZVOUS", "127.0.0.1:" + std::to_string(free_port())}});
+}
+
+Worker Hosts::start(const char* node) const {
+  Variables more = all;
+  more["DIST_NODE"] = node;
+  return launched(more);
+}
+
+std::pair<char, int> state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t close = text.rfind(')');
+  std::pair<char, int> found{0, 0};
+  if (close == std::string::npos) return found;
+  std::istringstream rest(text.substr(close + 1));
+  rest >> found.first >> found.second;
+  return found;
+}
+
+std::set<int> children_of(int pid) {
+  std::set<int> children;
+  DIR* folder = opendir("/proc");
+  for (const dirent* entry; (entry = readdir(folder));) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    const auto [state, parent] = state_of(entry->d_name);
+    if (parent == pid && state != 'Z') children.insert(std::stoi(entry->d_name));
+  }
+  closedir(folder);
+  return children;
+}
+
+bool gone(const std::set<int>& pids, double seconds) {
+  const double end = now() + seconds;
+  while (true) {
+    bool any = false;
+    for (const int pid : pids) {
+      const char state = state_of(std::to_string(pid)).first;
+      any |= state != 0 && state != 'Z' && state != 'X';
+    }
+    if (!any) return true;
+    if (now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
 }
 
 int free_port() {

@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bv::dist::test {
@@ -31,7 +33,8 @@ class Worker {
   void kill(int signal) const;
   // Its first line of output, as soon as it is there.
   std::string first_line() const;
-  Ended wait();  // kills it after a minute
+  std::string output() const;  // so far
+  Ended wait();                // kills it after a minute
 
  private:
   int pid_ = -1;
@@ -39,6 +42,22 @@ class Worker {
   double started_ = 0;
 };
 
+// Our launcher, with quick heartbeats.
+Worker launched(Variables more);
+// Launchers of several hosts, at a free port.
+struct Hosts {
+  Variables all;
+  explicit Hosts(Variables more, int count = 2);
+  Worker start(const char* node) const;
+};
+
+// State and parent of a process; state 0 where there is none.
+std::pair<char, int> state_of(const std::string& pid);
+std::set<int> children_of(int pid);
+// Dead, whether or not somebody has asked for their exit codes.
+bool gone(const std::set<int>& pids, double seconds);
+
+size_t count(const std::string& text, const std::string& part);
 int free_port();
 // The variables of rank `rank` as torchrun sets them, with quick heartbeats.
 Variables rank_variables(int rank, int size, int port);

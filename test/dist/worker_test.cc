@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <ATen/ATen.h>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -145,15 +146,29 @@ void sums() {
   std::printf("ok\n");
 }
 
-// Steps with one collective each. $DIST_FAULT "KIND:RANK:STEP" happens before that step's.
+// Rank 0 prints where all stand: "rank 1 of 3, node 1 of 2; ...".
+void tell_places(Group& group) {
+  const std::string mine = describe(find_place({}, environment_map()));
+  const std::vector<std::string> all = group.gather_text(mine, "places");
+  if (group.rank() > 0) return;
+  for (const std::string& text : all)
+    std::printf("%s; ", text.substr(0, text.find(", found by")).c_str());
+  std::printf("\n"), std::fflush(stdout);
+}
+
+// Steps with one collective each; $DIST_STEPS "1000 20" is 20 after a restart. $DIST_FAULT
+// "KIND:RANK:STEP" happens before that step's; "KIND:RANK:STEP:1" after the first restart.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
-  const int steps = std::stoi(variable("DIST_STEPS", "10"));
+  const std::vector<std::string> lengths = split(variable("DIST_STEPS", "10"), ' ');
+  const auto life = static_cast<size_t>(std::stoi(variable("BVTRAIN_GROUP_RESTARTS", "0")));
+  const int steps = std::stoi(lengths[std::min(life, lengths.size() - 1)]);
   const double length = std::stod(variable("DIST_STEP_SECONDS", "0.01"));
-  const bool first_life = variable("BVTRAIN_GROUP_RESTARTS", "0") == "0";
+  const bool faulty_life = life == (fault.size() > 3 ? std::stoul(fault[3]) : 0);
+  if (life > 0 && variable("DIST_TELL") != "") tell_places(*group);
   for (int step = 0; step < steps; ++step) {
-    const bool here = std::stoi(fault[1]) == group->rank() && first_life;
+    const bool here = std::stoi(fault[1]) == group->rank() && faulty_life;
     const bool now = here && std::stoi(fault[2]) == step;
     if (now && fault[0] == "kill") raise(SIGKILL);
     if (now && fault[0] == "stop") raise(SIGSTOP);
@@ -265,7 +280,7 @@ void launcher() {
   options.place = find_place(place, environment_map());
   options.argv = {"test_dist", kWorkerCase, "-o", "/dev/null"};
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
-  options.grace = 3;
+  options.grace = std::stod(variable("DIST_GRACE", "3"));
   options.startup = 20;
   options.answer = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
