@@ -32,7 +32,8 @@ void check_ranks(dist::Group& group, const Recipe& recipe) {
                          {"training examples", std::to_string(recipe.length.data_size)},
                          // What `auto` means depends on the host.
                          {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
+                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"},
+                         {"parts of a step", std::to_string(recipe.grad_accum_steps)}});
 }
 
 // Rank 0 takes the workdir, and may read large files for that. Returns whether the run in it is
@@ -49,12 +50,26 @@ bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, dist::Group
   return group.all_max(std::array{finished}, "workdir").at(0) != 0;
 }
 
+// How a rank computes its examples, where that is not all at once.
+void tell_parts(const Recipe& recipe) {
+  const int64_t parts = recipe.grad_accum_steps;
+  const int64_t own = recipe.length.batch_size / recipe.ranks.count;
+  const int first = recipe.ranks.first;
+  if (parts == 1) return;
+  log::info("Each process computes its {} examples of a step in {} parts of {}{}", own, parts,
+            own / parts,
+            first > 0 && first != recipe.ranks.count
+                ? fmt::format(": the run began with {} processes", first)
+                : "");
+}
+
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, dist::Group& group,
-           c10::Device device) {
+           c10::Device device, int first_ranks) {
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group.size() > 1 ? &group : nullptr,
-                device);
+                device, first_ranks);
   if (group.rank() == 0) {
     for (const std::string& line : warnings(config)) log::warn("{}", line);
+    tell_parts(recipe);
   }
   check_ranks(group, recipe);
   const bool writes = !arguments.workdir.empty();
@@ -97,11 +112,13 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   if (place.launches) return launch_ranks(arguments, config, place);
   const c10::Device device = dist::own_device(devices, place.local_rank);
   if (!device.is_cpu()) dist::use_cuda(device.index());
-  if (place.size == 1) return train(arguments, config, workdir, *dist::Group::alone(), device);
+  if (place.size == 1) {
+    return train(arguments, config, workdir, *dist::Group::alone(), device, place.first_size);
+  }
   log::set_rank(place.rank);
   const auto group = join_group(place, device);
   if (place.rank == 0) log::info("{}", describe(place));
-  const Exit code = train(arguments, config, workdir, *group, device);
+  const Exit code = train(arguments, config, workdir, *group, device, place.first_size);
   group->finish();
   return code;
 }

@@ -36,9 +36,12 @@ class Walk {
       : work_(work), ranks_(ranks), machine_(machine), got_(work.units.size()) {}
 
   StepTime run() {
-    forward();
-    launch(all_reduce_seconds(kWordBytes, ranks_, machine_));
-    backward();
+    for (int part = 1; part <= work_.parts; ++part) {
+      last_ = part == work_.parts;
+      forward();
+      if (last_) launch(all_reduce_seconds(kWordBytes, ranks_, machine_));
+      backward();
+    }
     now_ = std::max(now_, channel_);  // the optimizer needs all gradients
     for (int i = 0; i < work_.words; ++i) await(all_reduce_seconds(kWordBytes, ranks_, machine_));
     now_ += work_.update;
@@ -63,17 +66,19 @@ class Walk {
     const auto& units = work_.units;
     const double rest = gather(work_.rest_bytes);
     if (!units.empty()) got_[0] = gather(units[0].bytes);
-    now_ = std::max(now_, rest) + work_.before;
+    now_ = std::max(now_, rest) + work_.before / work_.parts;
     for (size_t u = 0; u < units.size(); ++u) {
       now_ = std::max(now_, got_[u]);
       if (u + 1 < units.size()) got_[u + 1] = gather(units[u + 1].bytes);
-      now_ += units[u].forward;
+      now_ += units[u].forward / work_.parts;
     }
-    now_ += work_.after;
+    now_ += work_.after / work_.parts;
   }
 
   void backward() {
     const auto& units = work_.units;
+    done_ = 0;
+    next_ = 0;
     compute(work_.after * work_.backward);
     for (size_t u = units.size(); u-- > 0;) {
       now_ = std::max(now_, got_[u]);  // the last unit is still there
@@ -82,6 +87,7 @@ class Walk {
     }
     compute(work_.before * work_.backward);
     while (next_ < work_.gradients.size()) send(work_.gradients[next_++]);
+    while (!last_ && !scattering_.empty()) settle();
   }
 
   // A piece of backward, in which gradients become ready.
@@ -90,31 +96,34 @@ class Walk {
     while (next_ < work_.gradients.size() && work_.gradients[next_].ready <= end) {
       const StepWork::Gradients& ready = work_.gradients[next_++];
       const double until = std::max(ready.ready - done_, 0.0);
-      now_ += until;
+      now_ += until / work_.parts;
       done_ += until;
       send(ready);
     }
-    now_ += end - done_;
+    now_ += (end - done_) / work_.parts;
     done_ = end;
   }
 
   void send(const StepWork::Gradients& gradients) {
     if (!gradients.scattered) {
-      launch(all_reduce_seconds(gradients.bytes, ranks_, machine_));
+      if (last_) launch(all_reduce_seconds(gradients.bytes, ranks_, machine_));
       return;
     }
-    while (scattering_.size() > kUnderWay) {
-      now_ = std::max(now_, scattering_.front());
-      scattering_.pop_front();
-    }
+    while (scattering_.size() > kUnderWay) settle();
     scattering_.push_back(launch(reduce_scatter_seconds(gradients.bytes, ranks_, machine_)));
+  }
+
+  void settle() {
+    now_ = std::max(now_, scattering_.front());
+    scattering_.pop_front();
   }
 
   const StepWork& work_;
   const int ranks_;
   const Machine& machine_;
   double now_ = 0, channel_ = 0, sending_ = 0;
-  double done_ = 0;                // of backward, in seconds of computing
+  bool last_ = true;               // part
+  double done_ = 0;                // of backward, in seconds of computing were it one
   size_t next_ = 0;                // of gradients
   std::vector<double> got_;        // when each unit's parameters are there
   std::deque<double> scattering_;  // ends
@@ -122,10 +131,12 @@ class Walk {
 
 // Bytes by a rank: a ring's, whatever the hosts.
 double sent_bytes(const StepWork& work, int ranks) {
-  double halves = 2 * kWordBytes * (1 + work.words) + work.rest_bytes;
+  double halves = work.rest_bytes;
   for (size_t u = 0; u < work.units.size(); ++u)
     halves += work.units[u].bytes * (u + 1 < work.units.size() ? 2 : 1);
-  for (const auto& each : work.gradients) halves += each.bytes * (each.scattered ? 1 : 2);
+  for (const auto& each : work.gradients) halves += each.scattered ? each.bytes : 0;
+  halves = halves * work.parts + 2 * kWordBytes * (1 + work.words);
+  for (const auto& each : work.gradients) halves += each.scattered ? 0 : 2 * each.bytes;
   for (const double bytes : work.spread) halves += bytes;
   return halves * (ranks - 1) / ranks;
 }

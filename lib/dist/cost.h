@@ -41,13 +41,15 @@ struct StepWork {
     double forward = 0;
     double bytes = 0;  // of its sharded parameters
   };
-  // Gradients that leave together, `ready` seconds of computing after backward began.
+  // Gradients that leave together, `ready` seconds of computing after backward began, were it one.
+  // Scattered ones leave in each part, the others in the last.
   struct Gradients {
     double bytes = 0;
     double ready = 0;
     bool scattered = false;  // each rank gets its part; else all get the sum
   };
   std::vector<Unit> units;
+  int parts = 1;                 // of a rank's examples, forward and backward one after the other
   double before = 0, after = 0;  // forward of what lies before and behind the units
   double rest_bytes = 0;         // sharded parameters that belong to no unit: gathered first
   double backward = 2;

@@ -37,6 +37,7 @@ struct Place {
   bool hosts_store = false;  // this process binds it: rank 0 where store_host is rank0
   bool launches = false;     // this process starts local_size ranks and is none itself
   int restarts = 0;          // how often our launcher started the group again
+  int first_size = 0;        // ranks that it started at first; 0: not told
 };
 
 // The first that fits: our own launcher's variables; torchrun's (RANK, WORLD_SIZE, ...); mpirun's

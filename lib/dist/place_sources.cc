@@ -95,6 +95,7 @@ std::optional<Place> place_of_own_launcher(const Environment& environment) {
   place.node = required("NODE", 0, kMostRanks - 1);
   place.nodes = required("NODES", 1, kMostRanks);
   place.restarts = required("RESTARTS", 0, 1 << 30);
+  place.first_size = required("FIRST_SIZE", 1, kMostRanks);
   const HostPort store =
       parse_host_port(environment.text("BVTRAIN_GROUP_STORE", ""), "BVTRAIN_GROUP_STORE");
   place.address = store.host;

@@ -172,11 +172,18 @@ void EvalInput::for_each(const EvalContext& context,
     for (int64_t i = 0; i < mask.size(0); ++i) seen += mask.const_data_ptr<bool>()[i];
     each(batch);
   }
-  const at::Tensor counts = at::zeros({2}, at::kLong);
+  const at::Tensor counts = at::zeros({3}, at::kLong);
   auto* count = counts.mutable_data_ptr<int64_t>();
   count[0] = seen;
   count[1] = loader_->failed_rows();
+  count[2] = loader_->errors();  // ranks have different examples
   sum_over_ranks(context.group, counts);
+  if (count[2] > options_.error_budget) {
+    throw Error::in("input", Exit::data,
+                    fmt::format("{} examples of an evaluation failed on all ranks together, the "
+                                "error budget is {}",
+                                count[2], options_.error_budget));
+  }
   check(count[0] == data_->size() - count[1], "evaluation saw {} examples instead of {}", count[0],
         data_->size() - count[1]);
 }

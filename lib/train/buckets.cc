@@ -13,7 +13,7 @@ struct GradientBuckets::Impl {
 
   struct Bucket {
     int64_t begin = 0, end = 0;  // elements of the gradient buffer
-    int parameters = 0, missing = 0;
+    int64_t parameters = 0, missing = 0;
     bool begun = false;
     std::string name;  // for messages
     dist::Group::Pending pending = {};
@@ -37,7 +37,7 @@ GradientBuckets::GradientBuckets(const FlatParams& params, dist::Group& group, i
   for (size_t i = 0; i < ranges.size(); ++i) {
     impl_->buckets.push_back({.begin = ranges[i].begin,
                               .end = ranges[i].end,
-                              .parameters = static_cast<int>(ranges[i].entries.size()),
+                              .parameters = std::ssize(ranges[i].entries),
                               .name = fmt::format("gradients {}", i)});
     for (const FlatParams::Entry* entry : ranges[i].entries) {
       impl_->hooked.push_back(entry->parameter);
@@ -54,10 +54,10 @@ GradientBuckets::~GradientBuckets() {
   for (const at::Tensor& parameter : impl_->hooked) GradientHook::remove(parameter);
 }
 
-void GradientBuckets::begin() {
+void GradientBuckets::begin(int64_t times) {
   if (!impl_) return;
   for (Impl::Bucket& bucket : impl_->buckets) {
-    bucket.missing = bucket.parameters;
+    bucket.missing = times * bucket.parameters;
     bucket.begun = false;
   }
 }

@@ -17,8 +17,9 @@ class GradientBuckets {
   GradientBuckets(const FlatParams& params, dist::Group& group, int64_t bytes);
   ~GradientBuckets();
 
-  void begin();   // before backward: no gradient is there yet
-  void finish();  // behind it: begins what never got full, in order, and waits for all
+  // Before backward, of which there are `times`: no gradient is there yet.
+  void begin(int64_t times);
+  void finish();  // behind the last: begins what never got full, in order, and waits for all
 
  private:
   struct Impl;

@@ -75,8 +75,8 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
   const auto group = dist::Group::pretend(ranks);
   const Recipe shapes(config, synthetic, /*meta=*/true, ranks > 1 ? group.get() : nullptr);
   const std::string start = check_start(shapes, workdir);
-  const int64_t n =
-      full ? shapes.length.batch_size : std::min<int64_t>(shapes.length.batch_size, 2);
+  const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
+  const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
   const Batch batch = first_examples(shapes, n);
   double macs = 0;
   trace_on_meta(shapes, batch, "labels", &macs);
@@ -106,9 +106,14 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
       human_count(length.total_steps), length.batch_size,
       static_cast<double>(length.total_steps) / shapes.steps_per_epoch(),
       human_count(length.data_size), shapes.steps_per_epoch());
+  const int64_t parts = shapes.grad_accum_steps, own = length.batch_size / ranks;
+  const std::string in_parts =
+      parts > 1 ? fmt::format(" in {} parts of {}", parts, own / parts) : "";
   if (ranks > 1) {
-    text += fmt::format("processes   {}: each computes {} examples and sends {} a step\n", ranks,
-                        length.batch_size / ranks, human_bytes(shapes.sent_bytes));
+    text += fmt::format("processes   {}: each computes {} examples{} and sends {} a step\n", ranks,
+                        own, in_parts, human_bytes(shapes.sent_bytes));
+  } else if (parts > 1) {
+    text += fmt::format("step        {} examples{}\n", own, in_parts);
   }
   for (const EvalJob& job : shapes.evals) {
     text += fmt::format("evaluator   {}: {} examples\n", job.name,

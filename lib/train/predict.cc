@@ -179,10 +179,9 @@ class Predictor {
       throw Error(Exit::usage, "bvtrain predict",
                   "no weights: give --workdir, or --set model_init=FILE");
     }
-    const Config keys = config.section("model_load");
-    const auto dont_load = keys.get("dont_load", std::vector<std::string>{});
+    const DontLoad dont_load = read_dont_load(config);
     throw_problems(config);
-    load_weights(path, *model_, dont_load, keys.place("dont_load").text());
+    load_weights(path, *model_, dont_load.patterns, dont_load.place.text());
   }
 
   Precision precision_;

@@ -9,7 +9,6 @@
 #include "lib/input/first_example.h"
 #include "lib/train/keys.h"
 #include "lib/train/shapes.h"
-#include "lib/util/pattern.h"
 
 namespace bv {
 namespace {
@@ -76,8 +75,8 @@ Precision read_precision(const Config& config, c10::Device device) {
 }
 
 Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group,
-               c10::Device device)
-    : config(from), group(group), device(device) {
+               c10::Device device, int first_ranks)
+    : config(from), group(group), ranks{group ? group->size() : 1, first_ranks}, device(device) {
   // Each part is tried on its own, so that a user sees all problems together; a part that needs one
   // that failed is left out, and its keys are not called unknown.
   attempt(config, [&] { read_run(); });
@@ -91,7 +90,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group
   if (has_model && has_task)
     attempt(config, [&] { read_optimizer(); });
   else
-    attempt(config, [&] { read_step(config, NoModel(), length, group ? group->size() : 1); });
+    attempt(config, [&] { read_step(config, NoModel(), length, ranks); });
   mark_read(kStepKeys);  // where one of them failed, the rest is known
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
@@ -117,17 +116,10 @@ void Recipe::read_run() {
   at::set_num_threads(compute_threads);
   start.resume = config.get("resume", "");
   start.model_init = config.get("model_init", "");
-  const Config load = config.section("model_load");
-  start.dont_load = load.get("dont_load", std::vector<std::string>{});
-  start.dont_load_place = load.place("dont_load");
-  load.done();
-  if (!start.dont_load.empty() && start.model_init.empty())
+  start.dont_load = read_dont_load(config);
+  if (!start.dont_load.patterns.empty() && start.model_init.empty())
     config.warn("model_load", "has no effect without model_init");
   config.get("pp_modules", std::vector<std::string>{});  // every op is always there
-  for (const std::string& pattern : start.dont_load) {
-    if (const std::string why = Pattern::problem(pattern); !why.empty())
-      load.problem("dont_load", why);
-  }
   for (const auto& [key, instead] : kSupersededKeys) config.superseded(key, instead);
 }
 
@@ -249,16 +241,17 @@ void Recipe::read_task() {
 namespace {
 
 // How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
-// of that to sum them on one or to gather parameters.
-double passes_over_network(dist::Keep keep, bool frozen, bool comes_again,
-                           const dist::Group* group) {
-  if (!group) return 0;
-  const double gathers = comes_again ? 2 : 1;
-  const double halves = keep == dist::Keep::fsdp    ? gathers + (frozen ? 0 : 1)  // summed on one
+// of that to sum them on one or to gather parameters. `parts`: of its examples.
+double passes_over_network(dist::Keep keep, bool frozen, bool comes_again, int ranks,
+                           int64_t parts) {
+  const double gathers = comes_again ? 2 : 1, sums = frozen ? 0 : 1;  // on one
+  const auto times = static_cast<double>(parts);
+  const double halves = keep == dist::Keep::fsdp    ? (gathers + sums) * times
                         : frozen                    ? 0
-                        : keep == dist::Keep::zero1 ? 3  // summed on all, gathered
+                        : keep == dist::Keep::zero2 ? times + 1  // summed on one, gathered
+                        : keep == dist::Keep::zero1 ? 3          // summed on all, gathered
                                                     : 2;
-  return halves * (group->size() - 1) / group->size();
+  return halves * (ranks - 1) / ranks;
 }
 
 // Whether a parameter's unit is gathered for backward again: the last one is still there, and what
@@ -272,12 +265,13 @@ bool comes_again(const std::vector<std::string>& units, const std::string& name)
 }  // namespace
 
 void Recipe::read_optimizer() {
-  StepConfig options = read_step(config, *model, length, group ? group->size() : 1);
+  StepConfig options = read_step(config, *model, length, ranks);
   if (group && options.mixup.p > 0 && !options.mixup.by_rank) {
     config.warn("mixup",
                 "pairs examples over the whole batch, whatever the number of processes; "
                 "big_vision pairs within a device's part: mixup.scope: shard");
   }
+  grad_accum_steps = options.grad_accum_steps;
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
@@ -289,7 +283,8 @@ void Recipe::read_optimizer() {
     const bool frozen = options.groups.group_of[i] == kFrozen;
     sent_bytes += 4 * count *
                   passes_over_network(options.keep[i], frozen,
-                                      comes_again(model->units(), parameters[i].first), group);
+                                      comes_again(model->units(), parameters[i].first), ranks.count,
+                                      grad_accum_steps);
     if (frozen) continue;
     const double state = own(dist::Keep::zero1);
     state_bytes += 4 * own(dist::Keep::zero2) + (options.ema_decay ? 4 * state : 0);

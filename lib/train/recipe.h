@@ -15,15 +15,15 @@
 #include "lib/train/evaluation.h"
 #include "lib/train/profile.h"
 #include "lib/train/step.h"
+#include "lib/train/weights.h"
 
 namespace bv {
 
 // Where the weights come from when the workdir has no checkpoint (reference 5.3).
 struct StartFrom {
-  std::string resume;                  // whole state of another run
-  std::string model_init;              // parameters only
-  std::vector<std::string> dont_load;  // patterns of names that keep their fresh values
-  Place dont_load_place = {};
+  std::string resume;      // whole state of another run
+  std::string model_init;  // parameters only
+  DontLoad dont_load;
 };
 
 // Key `precision`; `auto` is bf16 where the device computes it natively.
@@ -33,10 +33,11 @@ class ShapeCheck;
 
 struct Recipe {
   // Builds everything. With meta = true the model has shapes but no memory. `group` (null: a group
-  // of one) must outlive this; the model trains on `device`. Throws all problems of the config
-  // together as one Error(Exit::usage).
+  // of one) must outlive this; the model trains on `device`. `first_ranks`: that the run began
+  // with, if an elastic restart has another number. Throws all problems of the config together as
+  // one Error(Exit::usage).
   Recipe(const Config& config, bool synthetic, bool meta = false, dist::Group* group = nullptr,
-         c10::Device device = c10::kCPU);
+         c10::Device device = c10::kCPU, int first_ranks = 0);
 
   Config config;
   uint64_t seed = 0;
@@ -44,6 +45,7 @@ struct Recipe {
   Precision precision = Precision::float32;
   int compute_threads = 1;
   dist::Group* group = nullptr;  // null: a group of one
+  Ranks ranks;
   c10::Device device = c10::kCPU;
   RunLength length;  // batch_size, data_size, total_steps
   StartFrom start;
@@ -58,6 +60,7 @@ struct Recipe {
   std::unique_ptr<TrainStep> step;  // null if meta
   double state_bytes = 0;           // parameters, gradients, optimizer state, averages
   double sent_bytes = 0;            // by each rank in a step: gradients, gathered parameters
+  int64_t grad_accum_steps = 1;     // equal parts that each rank computes its examples in
   std::vector<EvalJob> evals;
 
   std::optional<Every> log_training, ckpt, keep_ckpt;

@@ -44,7 +44,8 @@ std::string check_start(const Recipe& shapes, const Workdir* workdir) {
     return fmt::format("resume {}: all arrays fit (parameters only)", from.resume);
   }
   if (from.model_init.empty()) return "from scratch";
-  load_weights(from.model_init, *shapes.model, from.dont_load, from.dont_load_place.text());
+  load_weights(from.model_init, *shapes.model, from.dont_load.patterns,
+               from.dont_load.place.text());
   return fmt::format("model_init {}: all arrays fit", from.model_init);
 }
 

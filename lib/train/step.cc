@@ -18,71 +18,6 @@
 namespace bv {
 namespace {
 
-std::vector<std::string> names_of(const Model& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, parameter] : named_parameters(model)) names.push_back(name);
-  return names;
-}
-
-std::optional<double> read_ema(const Config& config) {
-  if (!config.has("ema")) return std::nullopt;
-  const Config ema = config.section("ema");
-  const auto decay = ema.get<double>("decay");
-  if (!(decay >= 0 && decay < 1)) {
-    ema.problem("decay", fmt::format("must be at least 0 and below 1, got {}", decay));
-  }
-  ema.done();
-  return decay;
-}
-
-double read_clip_norm(const Config& config) {
-  const auto norm = config.get<double>("grad_clip_norm", 0.0);
-  if (!(norm >= 0)) {
-    config.problem("grad_clip_norm", fmt::format("must not be negative, got {}", norm));
-  }
-  if (config.get<double>("grad_clip_per_example", 0.0) != 0) {
-    config.problem("grad_clip_per_example",
-                   "needs gradients per example, which no task gives; use grad_clip_norm");
-  }
-  return norm;
-}
-
-int64_t read_bucket_bytes(const Config& config) {
-  const auto megabytes = config.get<double>("bucket_mb", 25.0);
-  if (!(megabytes > 0 && megabytes <= 1e6))
-    config.problem("bucket_mb", fmt::format("must be positive, in MiB, got {}", megabytes));
-  return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
-}
-
-// How each parameter is shared out. Records problems with the config.
-std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
-                                     const StepConfig& step, int ranks) {
-  const dist::Sharding sharding(config, ranks);
-  std::vector<dist::Keep> keep;
-  std::string problem;
-  const auto named = named_parameters(model);
-  for (size_t i = 0; i < named.size(); ++i) {
-    const auto& [name, value] = named[i];
-    std::vector<std::string> slots;
-    if (step.optimizer && step.groups.group_of.at(i) != kFrozen) {
-      for (const Optimizer::Slot& slot : step.optimizer->slots()) slots.push_back(slot.name);
-    }
-    try {
-      keep.push_back(sharding.keep(name, 4 * value.numel(), slots));
-    } catch (const Error& error) {
-      if (problem.empty()) problem = error.what();
-    }
-  }
-  if (!problem.empty()) config.problem("sharding_strategy", problem);
-  const bool any = std::find(keep.begin(), keep.end(), dist::Keep::fsdp) != keep.end();
-  if (any && ranks > 1 && model.units().empty()) {
-    config.warn("sharding_strategy",
-                "this model is not made of units that are gathered one by one (a vit is without "
-                "'scan'): its sharded parameters are all there during a step");
-  }
-  return keep;
-}
-
 Sharing sharing(const StepConfig& config, const Model& model, const dist::Group* group,
                 c10::Device device) {
   if (!group) return {.device = device};
@@ -98,6 +33,38 @@ Layer::Named buffers_on(const Model& model, c10::Device device) {
   return all;
 }
 
+Batch part_of(const Batch& batch, int64_t part, int64_t parts) {
+  if (parts == 1) return batch;
+  Batch some;
+  for (const auto& [name, value] : batch) {
+    const int64_t n = value.size(0) / parts;
+    some[name] = value.narrow(0, part * n, n);
+  }
+  return some;
+}
+
+// The control word goes over the CPU, where it is read; the loss with it if it is there.
+class SharedWord {
+ public:
+  void begin(dist::Group& group, const at::Tensor& loss, const ControlWord& word) {
+    values_ = at::empty({1 + std::ssize(word)}, at::kDouble);
+    auto* values = values_.mutable_data_ptr<double>();
+    values[0] = loss.is_cpu() ? *loss.const_data_ptr<double>() : 0;
+    std::copy(word.begin(), word.end(), values + 1);
+    pending_ = group.all_reduce_sum(values_, "control word");
+  }
+  void finish(const at::Tensor& loss, ControlWord& word) {
+    pending_.wait();
+    const auto* values = values_.const_data_ptr<double>();
+    std::copy(values + 1, values + 1 + word.size(), word.begin());
+    if (loss.is_cpu()) *loss.mutable_data_ptr<double>() = values[0];
+  }
+
+ private:
+  at::Tensor values_;
+  dist::Group::Pending pending_;
+};
+
 constexpr int64_t kSwapped = 1 << 22;  // elements at a time
 
 // What is measured and must be finite, in the order in which a value is blamed.
@@ -111,26 +78,6 @@ float ema_decay_at(double decay, int64_t count) {
 
 }  // namespace
 
-StepConfig read_step(const Config& config, const Model& model, const RunLength& length, int ranks) {
-  StepConfig step;
-  bool good = attempt(config, [&] {
-    const auto name = config.get<std::string>("optax_name");
-    step.optimizer =
-        Optimizer::Registry::make(name, config.section("optax"), config.place("optax_name"));
-  });
-  good &= attempt(config, [&] { step.ema_decay = read_ema(config); });
-  good &= attempt(config, [&] { step.groups = read_groups(config, names_of(model), length); });
-  step.clip_norm = read_clip_norm(config);
-  step.mixup = read_mixup(config.section("mixup"));
-  step.bucket_bytes = read_bucket_bytes(config);
-  if (good)
-    step.keep = read_sharing(config, model, step, ranks);
-  else
-    dist::Sharding(config, ranks);
-  if (!good) throw_problems(config);
-  return step;
-}
-
 TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed,
                      Precision precision, dist::Group* group, std::function<void(size_t)> init,
                      c10::Device device)
@@ -140,9 +87,8 @@ TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t
       seed_(seed),
       precision_(precision),
       group_(group && group->open() ? group : nullptr),
-      init_(std::move(init)),
       device_(device),
-      params_(model, config_.groups.group_of, sharing(config_, model, group_, device), init_),
+      params_(model, config_.groups.group_of, sharing(config_, model, group_, device), init),
       ranges_(update_ranges(config_.groups, params_)),
       count_(at::zeros({}, at::kLong)),
       buffers_(buffers_on(model, device)) {
@@ -219,6 +165,15 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) const {
   return batch;
 }
 
+// The mean loss of a part of the batch, () float32, with a gradient.
+at::Tensor TrainStep::forward(Pass& pass, const Batch& part) const {
+  const trace::Span span("forward");
+  at::Tensor loss = task_.loss(model_, part, pass);
+  check(loss.device() == device_ && loss.scalar_type() == at::kFloat,
+        "the loss must be float32 on the device of the parameters");
+  return loss;
+}
+
 // Leaves the gradients of the whole batch in params_, and the sum of all ranks' words in `word`.
 // Returns the loss of the whole batch, () float64 on the device. `batch` is as after mixup.
 at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
@@ -228,39 +183,34 @@ at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   pass.seed = seed_;
   pass.step = step;
   pass.group = group_;
-  if (group_) pass.first_example = group_->rank() * batch.at("image").size(0);
-  const UnitScope scope(model_, pass);
-  trace::Span forward("forward");
-  const at::Tensor loss = task_.loss(model_, batch, pass);
-  forward.end();
-  check(loss.device() == device_ && loss.scalar_type() == at::kFloat,
-        "the loss must be float32 on the device of the parameters");
+  const int64_t parts = config_.grad_accum_steps, n = batch.at("image").size(0) / parts;
+  check(n * parts == batch.at("image").size(0), "{} parts of {} examples", parts,
+        batch.at("image").size(0));
+  if (group_) pass.first_example = group_->rank() * parts * n;
   // The mean over the batch is the mean of its equal parts' means.
-  const double share = group_ ? 1.0 / group_->size() : 1.0;
-  const at::Tensor whole = loss.detach().to(at::kDouble).mul_(share);
+  const double share = 1.0 / static_cast<double>(parts * (group_ ? group_->size() : 1));
+  at::Tensor whole;
+  SharedWord shared;
   params_.zero_grad();
-  if (!group_) {
-    const trace::Span span("backward");
-    loss.backward();
-    return whole;
+  if (buckets_) buckets_->begin(parts);
+  for (int64_t part = 0; part < parts; ++part) {
+    pass.next_dropout = 0;
+    const UnitScope scope(model_, pass);
+    const at::Tensor loss = forward(pass, part_of(batch, part, parts));
+    const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
+    whole = part == 0 ? own : whole.add_(own);
+    if (group_ && part + 1 == parts) shared.begin(*group_, whole, word);
+    if (units_) units_->begin_gradients(/*add=*/part > 0);
+    trace::Span span("backward");
+    loss.backward(at::full({}, share, loss.options()));
+    span.end();
+    if (units_) units_->finish_gradients();
+    pass.first_example += n;
   }
-  // The word goes over the CPU, where it is read; the loss with it if it is there.
-  const at::Tensor shared = at::empty({1 + std::ssize(word)}, at::kDouble);
-  auto* values = shared.mutable_data_ptr<double>();
-  values[0] = device_.is_cpu() ? *whole.const_data_ptr<double>() : 0;
-  std::copy(word.begin(), word.end(), values + 1);
-  auto control = group_->all_reduce_sum(shared, "control word");
-  buckets_->begin();
-  if (units_) units_->begin_gradients();
-  trace::Span span("backward");
-  loss.backward(at::full({}, share, loss.options()));
-  span.end();
-  if (units_) units_->finish_gradients();
+  if (!group_) return whole;
   buckets_->finish();
   if (!device_.is_cpu()) group_->all_reduce_sum(whole, "loss").wait();
-  control.wait();
-  std::copy(values + 1, values + 1 + word.size(), word.begin());
-  if (device_.is_cpu()) *whole.mutable_data_ptr<double>() = values[0];
+  shared.finish(whole, word);
   return whole;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,19 +28,29 @@
 namespace bv {
 
 // What the config says about the step: lr, lr_mults, wd, wd_mults, schedule, optax_name, optax,
-// grad_clip_norm, mixup, ema, bucket_mb, mesh, sharding_rules, sharding_strategy.
+// grad_clip_norm, mixup, ema, bucket_mb, grad_accum_steps, mesh, sharding_rules, sharding_strategy.
 struct StepConfig {
   ParamGroups groups;
   std::unique_ptr<Optimizer> optimizer;
   double clip_norm = 0;  // 0 = off
   MixupConfig mixup;
   std::optional<double> ema_decay;
-  int64_t bucket_bytes = 0;      // of gradients that are summed over ranks together
+  int64_t bucket_bytes = 0;  // of gradients that are summed over ranks together
+  // A rank's examples go forward and backward in so many equal parts, one after the other; losses
+  // and gradients are means over all (reference 8.4).
+  int64_t grad_accum_steps = 1;
   std::vector<dist::Keep> keep;  // how ranks share each of named_parameters() out
 };
-// Records problems with the config; throws Error(Exit::usage) where it can't go on.
+struct Ranks {
+  int count = 1;
+  int first = 0;  // that the run began with, where an elastic restart has another number; or 0
+};
+// Records problems with the config; throws Error(Exit::usage) where it can't go on. After an
+// elastic restart there are as many parts as it takes for no rank to compute more examples at once
+// than before; but with batch norm, whose statistics are of the examples computed together, there
+// are as many as before.
 StepConfig read_step(const Config& config, const Model& model, const RunLength& length,
-                     int ranks = 1);
+                     Ranks ranks = {});
 
 // What ranks tell each other with every step, besides gradients: summed over ranks.
 using ControlWord = std::array<double, 5>;
@@ -88,11 +99,14 @@ class TrainStep {
   // looked at. Writes nothing and throws Error(Exit::usage) at `origin` unless everything fits.
   void load_state(const NamedTensors& from, const std::string& origin = "checkpoint",
                   const PiecedTensors& pieced = {});
-  // On one rank: all parameters are there, with their first values, until share_state().
-  void open_whole();
-  // Gives all ranks rank 0's state; what is shared out is taken from it where it did open_whole(),
-  // which all ranks must know, and else is each rank's own (made by init, or loaded).
-  void share_state(bool whole = false);
+  // Gives all ranks rank 0's state; what is shared out is each rank's own (made by init, loaded).
+  void share_state();
+  // The parameters that are shared out, so that no rank has one as a whole.
+  std::set<std::string> parted() const;
+  // By all ranks: those of them that are `names` get rank 0's values; there value(name), of the
+  // parameter's shape, is asked for. One parameter at a time is there as a whole.
+  void share_parted(const std::set<std::string>& names,
+                    const std::function<at::Tensor(const std::string&)>& value);
   // Mean and standard deviation of each parameter, in the model's order; by all ranks.
   std::vector<std::pair<double, double>> statistics();
 
@@ -111,6 +125,7 @@ class TrainStep {
   void average_buffers(float decay);
   Batch upload(Batch batch, std::optional<c10::Event>& done) const;
   at::Tensor backward(int64_t step, Batch batch, ControlWord& word);
+  at::Tensor forward(Pass& pass, const Batch& part) const;
   void note(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms, bool measure);
   void note_finite(std::span<const double> values);
   StepScalars scalars() const;
@@ -121,7 +136,6 @@ class TrainStep {
   const uint64_t seed_;
   const Precision precision_;
   dist::Group* const group_;  // null in a group of one
-  const std::function<void(size_t)> init_;
   const c10::Device device_;
   FlatParams params_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one

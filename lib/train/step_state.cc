@@ -1,4 +1,5 @@
 // The state of a TrainStep: what checkpoints hold, and how ranks come to it.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -66,16 +67,7 @@ void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
   started_ = false;
 }
 
-void TrainStep::open_whole() {
-  if (!units_) return;
-  for (FlatParams::Segment& segment : params_.segments()) {
-    if (segment.keep == dist::Keep::fsdp) segment.parameters.take(/*zeroed=*/true);
-  }
-  check(init_ != nullptr, "parameters that nobody initialises");
-  for (size_t i = 0; i < config_.keep.size(); ++i) init_(i);
-}
-
-void TrainStep::share_state(bool whole) {
+void TrainStep::share_state() {
   if (!group_) return;
   // As it lies in memory, permuted or not.
   const auto broadcast = [&](const at::Tensor& tensor) {
@@ -92,15 +84,25 @@ void TrainStep::share_state(bool whole) {
   for (const auto& [name, tensor] : config_.optimizer->other_state()) broadcast(tensor);
   for (const auto& [name, buffer] : buffers_) broadcast(buffer);
   for (const auto& [name, buffer] : ema_buffers_) broadcast(buffer);
-  for (FlatParams::Segment& segment : params_.segments()) {
-    if (!whole || segment.keep != dist::Keep::fsdp) continue;
-    Loan& parameters = segment.parameters;
-    if (!parameters.here()) parameters.take(/*zeroed=*/false);
-    broadcast(parameters.tensor());
-    params_.data()
-        .narrow(0, segment.data, segment.part)
-        .copy_(parameters.tensor().narrow(0, group_->rank() * segment.part, segment.part));
-    parameters.give_back();
+}
+
+std::set<std::string> TrainStep::parted() const {
+  std::set<std::string> names;
+  for (const FlatParams::Entry& entry : params_.entries())
+    if (entry.keep == dist::Keep::fsdp) names.insert(entry.name);
+  return names;
+}
+
+void TrainStep::share_parted(const std::set<std::string>& names,
+                             const std::function<at::Tensor(const std::string&)>& value) {
+  started_ = false;
+  for (const FlatParams::Stretch& own : params_.stretches(FlatParams::Space::data)) {
+    const FlatParams::Entry& entry = *own.entry;
+    if (own.whole || !names.contains(entry.name)) continue;
+    const at::Tensor whole = at::empty({entry.numel}, params_.data().options());
+    if (group_->rank() == 0) whole.as_strided(entry.shape, entry.strides).copy_(value(entry.name));
+    group_->broadcast(whole, 0, "parameters");
+    params_.data().narrow(0, own.at, own.count).copy_(whole.narrow(0, own.first, own.count));
   }
 }
 

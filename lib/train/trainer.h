@@ -13,6 +13,7 @@
 #include "lib/report/metrics.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
+#include "lib/train/weights.h"
 
 namespace bv {
 
@@ -48,6 +49,8 @@ class Trainer {
   void restore();
   void share_start();
   void share_state();
+  void fill_from(std::vector<WeightCopy> weights);
+  void share_weights();
   void load_everything(const Restored& from, const std::string& why);
   void keep_threads(int threads, int ranks);
   void log_parameters() const;
@@ -84,6 +87,7 @@ class Trainer {
   bool resumed_here_ = false;  // from this workdir's own checkpoint
   Row interrupted_row_;        // what the checkpoint's step had measured before it was saved
   std::string start_;          // "scratch", "workdir", "resume", "model_init"
+  NamedTensors weights_;       // on rank 0, of parameters that are shared out, until the start
   std::string start_folder_;   // of the checkpoint that the run starts from; empty: none
   Chrono::State chrono_state_;
 

@@ -1,6 +1,7 @@
 // Where a run starts: its workdir, another run, a weights file or scratch. Rank 0 reads it, the
 // others are told.
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -58,20 +59,41 @@ void Trainer::load_start() {
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
     load_everything(Checkpointer::load(from.resume, Pieces::apart), "resume");
   } else if (!from.resume.empty()) {
-    recipe_.step->open_whole();
-    load_weights(from.resume, *recipe_.model, {});
+    fill_from(plan_weights(from.resume, *recipe_.model, {}));
     log::warn(
         "resume: {} holds parameters only: the optimizer's state, the step and the clock start "
         "afresh",
         from.resume);
     start_ = "resume";
   } else if (!from.model_init.empty()) {
-    recipe_.step->open_whole();
-    load_weights(from.model_init, *recipe_.model, from.dont_load, from.dont_load_place.text());
+    fill_from(plan_weights(from.model_init, *recipe_.model, from.dont_load.patterns,
+                           from.dont_load.place.text()));
     start_ = "model_init";
   } else {
     start_ = "scratch";
   }
+}
+
+// What ranks have shared out waits until they can be told.
+void Trainer::fill_from(std::vector<WeightCopy> weights) {
+  const std::set<std::string> parted = recipe_.step->parted();
+  const c10::AutoGradMode no_grad(false);
+  for (WeightCopy& copy : weights) {
+    if (parted.contains(copy.name))
+      weights_[copy.name] = std::move(copy.from);
+    else
+      copy.to.copy_(copy.from);
+  }
+}
+
+void Trainer::share_weights() {
+  std::string mine;
+  for (const auto& [name, value] : weights_) mine += name + "\n";
+  std::set<std::string> names;
+  for (const std::string& name : split(group_.gather_text(mine, "names of weights").at(0), '\n'))
+    names.insert(name);
+  recipe_.step->share_parted(names, [&](const std::string& name) { return weights_.at(name); });
+  weights_.clear();
 }
 
 // Rank 0 has read where the run starts; the others are told.
@@ -115,7 +137,8 @@ void Trainer::share_state() {
   TrainStep& step = *recipe_.step;
   if (!step.sharded()) return step.share_state();
   if (start_folder_.empty()) {
-    step.share_state(/*whole=*/start_ != "scratch");
+    step.share_state();
+    if (start_ != "scratch") share_weights();
     if (leads()) log::note("Logging parameter overview...");
     log_parameters();
   } else if (!leads()) {  // each rank reads what it has, nobody all of it

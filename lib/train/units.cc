@@ -1,5 +1,6 @@
 #include "lib/train/units.h"
 
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -133,7 +134,8 @@ void Units::leave(int unit, const at::Tensor& y) {
 
 // ---- gradients
 
-void Units::begin_gradients() {
+void Units::begin_gradients(bool add) {
+  add_ = add;
   for (Work& work : work_) {
     work.missing = work.parameters;
     work.summing = false;
@@ -154,9 +156,10 @@ void Units::sum(int i) {
   FlatParams::Segment& segment = params_.segments()[i];
   if (!segment.gradients.here()) segment.gradients.take(/*zeroed=*/true);
   work_[i].summing = true;
-  work_[i].summed =
-      group_.reduce_scatter_sum(part_of(params_.grads(), segment.grad, i),
-                                segment.gradients.tensor(), work_[i].sum_name.c_str());
+  const at::Tensor part = part_of(params_.grads(), segment.grad, i);
+  if (add_) work_[i].to_add = at::empty_like(part);
+  work_[i].summed = group_.reduce_scatter_sum(
+      add_ ? work_[i].to_add : part, segment.gradients.tensor(), work_[i].sum_name.c_str());
   summing_.push_back(i);
 }
 
@@ -165,7 +168,9 @@ void Units::settle(size_t most) {
     const int i = summing_.front();
     summing_.pop_front();
     work_[i].summed.wait();
-    params_.segments()[i].gradients.give_back();
+    FlatParams::Segment& segment = params_.segments()[i];
+    segment.gradients.give_back();
+    if (add_) part_of(params_.grads(), segment.grad, i).add_(std::exchange(work_[i].to_add, {}));
   }
 }
 

@@ -5,7 +5,7 @@
 // those of the one before it meanwhile, and freed when the gradient of its input is. What belongs
 // to no unit is there from begin() to end(). Gradients get memory with the first of their segment;
 // with the last one they are summed over ranks into each rank's part, and their memory is given
-// back.
+// back: with gradient accumulation for each part of the batch.
 //
 // Collectives follow the order of the graph, which is the same on all ranks.
 #pragma once
@@ -30,8 +30,8 @@ class Units : public UnitHooks {
   void enter(int unit, const at::Tensor& x) override;
   void leave(int unit, const at::Tensor& y) override;
 
-  void begin_gradients();   // before backward
-  void finish_gradients();  // behind it: sums what never got full, and waits for all
+  void begin_gradients(bool add);  // before backward; `add`: to the sums that are there
+  void finish_gradients();         // behind it: sums what never got full, and waits for all
 
   // Brings every whole parameter of data() up to date from the ranks' parts (zero1, zero2).
   void spread();
@@ -42,6 +42,7 @@ class Units : public UnitHooks {
     bool gathering = false;
     int parameters = 0, missing = 0;
     bool summing = false;
+    at::Tensor to_add;  // this rank's part of what is summed, while it is under way
     std::string gather_name, sum_name;
   };
   void gather(int unit);  // begins it, if it is not there or on its way
@@ -60,6 +61,7 @@ class Units : public UnitHooks {
   std::vector<std::vector<int>> of_unit_;  // segments with lent parameters
   std::vector<Work> work_;
   std::vector<bool> comes_again_;  // in this pass's backward
+  bool add_ = false;
   std::deque<int> summing_;
   std::vector<std::pair<at::Tensor, unsigned>> hooks_;
 };

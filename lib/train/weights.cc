@@ -44,15 +44,10 @@ class Exceptions {
   std::vector<std::pair<Pattern, bool>> patterns_;  // and whether it has matched
 };
 
-struct Copy {
-  std::string name;
-  at::Tensor to, from;
-};
-
 // What the file's array must be to fill `target`; adds to `problems` where it can't be. `refits`
 // may be null.
 void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor value,
-               const Refits* refits, std::vector<Copy>& copies,
+               const Refits* refits, std::vector<WeightCopy>& copies,
                std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
@@ -79,8 +74,20 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
 
 }  // namespace
 
-void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load,
-                  const std::string& place) {
+DontLoad read_dont_load(const Config& config) {
+  const Config keys = config.section("model_load");
+  DontLoad read = {keys.get("dont_load", std::vector<std::string>{}), keys.place("dont_load")};
+  keys.done();
+  for (const std::string& pattern : read.patterns) {
+    if (const std::string why = Pattern::problem(pattern); !why.empty())
+      keys.problem("dont_load", why);
+  }
+  return read;
+}
+
+std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
+                                     const std::vector<std::string>& dont_load,
+                                     const std::string& place) {
   NamedTensors targets;
   for (const auto& [name, parameter] : named_parameters(model)) targets.emplace(name, parameter);
   for (const auto& [name, buffer] : named_buffers(model)) targets["buffers/" + name] = buffer;
@@ -94,7 +101,7 @@ void load_weights(const std::string& path, Model& model, const std::vector<std::
   Exceptions exceptions(dont_load, path);
   const NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
   const auto* refits = dynamic_cast<const Refits*>(&model);
-  std::vector<Copy> copies;
+  std::vector<WeightCopy> copies;
   std::vector<std::string> missing, unexpected, problems;
   for (const auto& [name, target] : targets) {
     if (exceptions.match(name)) continue;
@@ -115,14 +122,20 @@ void load_weights(const std::string& path, Model& model, const std::vector<std::
         join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
   }
   exceptions.warn_unused(place);
-  const c10::AutoGradMode no_grad(false);
-  for (Copy& copy : copies) {
-    copy.to.copy_(copy.from);
+  for (const WeightCopy& copy : copies) {
     const at::Tensor& old = file.at(copy.name);
     if (old.sizes() != copy.to.sizes())
       log::info("{} was resampled from {} to {}", copy.name, format_shape(old.sizes()),
                 format_shape(copy.to.sizes()));
   }
+  return copies;
+}
+
+void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load,
+                  const std::string& place) {
+  const auto copies = plan_weights(path, model, dont_load, place);
+  const c10::AutoGradMode no_grad(false);
+  for (const WeightCopy& copy : copies) copy.to.copy_(copy.from);
 }
 
 }  // namespace bv

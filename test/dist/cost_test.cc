@@ -118,6 +118,24 @@ TEST_CASE("fsdp: units are gathered while the one before computes") {
   CHECK(predict_step(work, 2, fast()).seconds == Approx(29));
 }
 
+TEST_CASE("parts of a batch: sums on all go with the last, what is sharded goes with each") {
+  // 30 s as 2 * (5 + 10). The sum is ready after 6 s of the last backward, at 26: until 31.
+  StepWork work = plain({{5e9, 12, false}});
+  work.parts = 2;
+  StepTime time = predict_step(work, 2, fast());
+  CHECK(time.seconds == Approx(31));
+  CHECK(time.sent == Approx(5e9 + 40));
+  // A unit of 4 GB alone, gathered in each part for 2 s, its sum of 2 s ready at the end of each
+  // backward, the first of which the next part waits for: 2 + 15 + 2, twice.
+  work = plain({{4e9, 20, true}});
+  work.parts = 2;
+  work.after = 0;
+  work.units = {{10, 4e9}};
+  time = predict_step(work, 2, fast());
+  CHECK(time.seconds == Approx(38));
+  CHECK(time.sent == Approx(2 * (2e9 + 2e9) + 40));
+}
+
 TEST_CASE("fsdp: at most one sum is under way when the next begins") {
   // 10 s on the wire each, ready at 1, 2 and 3 of backward: the third begins when the first is
   // done, at 10 + 11, and computing waits that long.

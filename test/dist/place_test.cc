@@ -196,7 +196,7 @@ TEST_CASE("a rank of our own launcher keeps its place") {
       {"BVTRAIN_GROUP_LOCAL_RANK", "1"}, {"BVTRAIN_GROUP_LOCAL_SIZE", "2"},
       {"BVTRAIN_GROUP_NODE", "0"},       {"BVTRAIN_GROUP_NODES", "1"},
       {"BVTRAIN_GROUP_RESTARTS", "3"},   {"BVTRAIN_GROUP_STORE", "127.0.0.1:4000"},
-      {"BVTRAIN_GROUP_TOKEN", "abc.3"}};
+      {"BVTRAIN_GROUP_TOKEN", "abc.3"},  {"BVTRAIN_GROUP_FIRST_SIZE", "4"}};
   const Place place = find_place(flags("auto", "cpu:2"), with(kTorchrun, own));
   CHECK(place.found_by == "self");
   CHECK(place.rank == 1);

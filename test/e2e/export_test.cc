@@ -113,6 +113,11 @@ TEST_CASE("export without a workdir: a config and model_init") {
   REQUIRE(from_config({"--format", "onnx"}).code == 0);
   REQUIRE(r.write("w", "onnx", "w.onnx").code == 0);
   CHECK(read_file(r.dir / "c.out") == read_file(r.dir / "w.onnx"));
+  const Finished misspelt = from_config({"--set", "model_load={dont_lod: [head/.*]}"});
+  CHECK(misspelt.code == 2);
+  CHECK(misspelt.err ==
+        "--set model_load={dont_lod: [head/.*]}: error: unknown key 'model_load.dont_lod' (did "
+        "you mean 'dont_load'?)\n");
   const Finished wrong = from_config({"--format", "onnx", "--image-size", "12,8,1"});
   CHECK(wrong.code == 2);
   CHECK(

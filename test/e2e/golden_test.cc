@@ -58,7 +58,7 @@ void check_rows(const Json& expected, const std::vector<TextRow>& rows, const st
   }
 }
 
-void check_run(const std::string& name) {
+void check_run(const std::string& name, const std::vector<std::string>& more = {}) {
   const std::string file = shared_file("golden/train/" + name + ".json");
   if (file.empty()) {
     WARN("skipped: no golden data");
@@ -68,7 +68,9 @@ void check_run(const std::string& name) {
   const Json golden = Json::parse(read_file(file));
   TempDir dir;
   write(dir / "c.yaml", translate(golden.at("config"), folder).dump(1));
-  const Finished finished = run({"--config", dir / "c.yaml", "--workdir", dir / "out"});
+  std::vector<std::string> args = {"--config", dir / "c.yaml", "--workdir", dir / "out"};
+  args.insert(args.end(), more.begin(), more.end());
+  const Finished finished = run(args);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   check_rows(golden.at("metrics_deterministic"), repeatable_rows(dir / "out"), name);
@@ -90,5 +92,10 @@ void check_run(const std::string& name) {
 
 TEST_CASE("the reference trainer's run a: evaluators, checkpoints, cosine") { check_run("e2e_a"); }
 TEST_CASE("the reference trainer's run b: two schedules, a frozen part") { check_run("e2e_b"); }
+
+TEST_CASE("the reference trainer's runs, batches in two parts on one process and on two") {
+  check_run("e2e_a", {"--set", "grad_accum_steps=2"});
+  check_run("e2e_b", {"--set", "grad_accum_steps=2", "--devices", "cpu:2"});
+}
 
 }  // namespace bv::test

@@ -212,6 +212,26 @@ TEST_CASE("skip_errors counts the examples that all ranks together could not rea
   }
 }
 
+TEST_CASE("an evaluator's skip_errors, too, counts those of all ranks") {
+  const Pictures pictures;
+  if (pictures.jpeg.empty()) return;
+  pictures.put("test/cat/0.jpg", false);
+  pictures.put("test/dog/1.jpg", false);
+  const auto end = [&](int ranks, const char* skip) {
+    const Fixture f(pictures.config);
+    return run(f.args(ranks, {"--set", std::string("evals.mean.skip_errors=") + skip}));
+  };
+  for (const int ranks : {1, 2}) {
+    const Finished few = end(ranks, "1"), enough = end(ranks, "2");
+    INFO(ranks << " processes: " << few.err << enough.err);
+    CHECK(few.code == 3);
+    CHECK(enough.code == 0);
+  }
+  // Each rank's one is within the budget.
+  CHECK(end(2, "1").err.find("[input] 2 examples of an evaluation failed on all ranks together, "
+                             "the error budget is 1\n") != std::string::npos);
+}
+
 TEST_CASE("ranks whose precision differs are refused") {
   const Fixture f;
   const int port = free_port();

@@ -68,10 +68,18 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   const at::Tensor last = read_npz(t.dir / "r.npz").at("logits").argmax(1);
   REQUIRE(run({"export", "--workdir", t.dir / "w", "--output", t.dir / "params.npz"}).code == 0);
   write(t.dir / "m.yaml", "model_name: cnn\nnum_classes: 10\nprecision: float32\n");
+  const auto with_batch = [&](const char* batch, const std::string& load) {
+    return t.predict({"--config", t.dir / "m.yaml", "--set", "model_init=" + (t.dir / "params.npz"),
+                      "--set", "model_load=" + load, "--input", images, "--output", t.dir / "q.npz",
+                      "--pp", "value_range(-1, 1)", "--batch-size", batch});
+  };
+  const Finished misspelt = with_batch("7", "{dont_lod: [head/.*]}");
+  CHECK(misspelt.code == 2);
+  CHECK(misspelt.err ==
+        "--set model_load={dont_lod: [head/.*]}: error: unknown key 'model_load.dont_lod' (did you "
+        "mean 'dont_load'?)\n");
   const auto from_file = [&](const char* batch) {
-    const Finished other = t.predict(
-        {"--config", t.dir / "m.yaml", "--set", "model_init=" + (t.dir / "params.npz"), "--input",
-         images, "--output", t.dir / "q.npz", "--pp", "value_range(-1, 1)", "--batch-size", batch});
+    const Finished other = with_batch(batch, "{}");
     INFO(other.err);
     REQUIRE(other.code == 0);
     return read_npz(t.dir / "q.npz").at("logits");

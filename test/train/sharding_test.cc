@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <set>
 
 #include "lib/dist/address.h"
 #include "lib/dist/group.h"
@@ -24,6 +25,7 @@ struct Case {
   std::string keys;
   std::string optimizer;
   double tolerance = 1e-3;  // of a tensor, relative to its largest element
+  int parts = 1;            // grad_accum_steps, where it is sharded
 };
 
 // The optimizers with all their state, and a model for each way through the units.
@@ -44,6 +46,8 @@ std::vector<Case> cases() {
   all.push_back({"vit", vit + ", remat_policy: nothing_saveable, dropout: 0.2", adam});
   all.push_back({"vit", vit + ", dtype_mm: bfloat16, pool_type: map", adam,
                  /*tolerance=*/0.1});  // a difference of 1e-7 can round to the next bfloat16
+  for (const char* more : {"", ", scan: true", ", remat_policy: nothing_saveable, dropout: 0.2"})
+    all.push_back({"vit", vit + more, adam, 1e-3, /*parts=*/2});
   all.push_back({"cnn", "widths: [8, 8], dense: 32", adam});
   all.push_back({"mlp_mixer",
                  "patch_size: [4, 4], hidden_dim: 32, num_blocks: 2, tokens_mlp_dim: 16, "
@@ -86,22 +90,26 @@ Batch batch_of(int64_t step, int rank) {
 }
 
 struct Run {
-  Run(const Case& c, const std::string& strategy, dist::Group& group) : task(softmax_task()) {
+  Run(const Case& c, const std::string& strategy, dist::Group& group, int64_t steps = kSteps)
+      : task(softmax_task()) {
     const Config keys = parse_config("model: {" + std::string(c.keys) + "}", "m.yaml");
     model = Model::Registry::make(c.model, keys.section("model"), {}, ModelEnv{5, 16, 16, 3});
     throw_problems(keys);
-    const Config config = parse_config(yaml_of(c, strategy), "t.yaml");
+    const int parts = strategy == "replicate" ? 1 : c.parts;
+    const Config config =
+        parse_config(yaml_of(c, strategy) + fmt::format("grad_accum_steps: {}\n", parts), "t.yaml");
     const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
-    StepConfig step_config = read_step(config, *model, length, group.size());
+    StepConfig step_config = read_step(config, *model, length, {group.size()});
     config.done();
     throw_problems(config);
     step = std::make_unique<TrainStep>(*model, *task, std::move(step_config), 3, Precision::float32,
                                        &group, parameter_init(*model, 3, std::nullopt));
     step->share_state();
-    for (int64_t i = 1; i <= kSteps; ++i) {
+    for (int64_t i = 1; i <= steps; ++i) {
       step->run(i, batch_of(i, group.rank()), true);
       rows.push_back(step->measurements(i));
     }
+    if (steps == 0) return;
     logits = forward(group.rank());
     const auto averaged = step->use_ema();
     ema_logits = forward(group.rank());
@@ -160,6 +168,40 @@ void check_same(Run& whole, Run& shared, const NamedTensors& expected, int rank,
   CHECK(shared.step->memory().state < whole.step->memory().state * 2 / 3);
 }
 
+// What rank 0 has read of a file gets to all ranks' parts, and no rank has a whole unit for that.
+void check_weights_go_out(dist::Group& group) {
+  Run run({"vit", kVit, "optax_name: sgd"}, kStrategies[2], group, /*steps=*/0);
+  const std::set<std::string> parted = run.step->parted();
+  CHECK(parted.contains("Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel"));
+  CHECK_FALSE(parted.contains("head/bias"));  // too small
+  std::map<std::string, at::Tensor> values;
+  for (const auto& [name, parameter] : named_parameters(*run.model))
+    values[name] = at::arange(parameter.numel(), at::kFloat).reshape(parameter.sizes());
+  std::set<std::string> names = parted;
+  names.erase("pos_embedding");
+  PiecedTensors before, after;
+  run.step->state(&before);
+  int asked = 0;
+  run.step->share_parted(names, [&](const std::string& name) {
+    ++asked;
+    return values.at(name);
+  });
+  run.step->state(&after);
+  CHECK(asked == (group.rank() == 0 ? std::ssize(names) : 0));
+  CHECK(Loan::bytes_most() == 0);
+  for (const auto& [name, tensor] : after) {
+    if (!name.starts_with("params/")) continue;
+    INFO(name);
+    for (size_t i = 0; i < tensor.pieces.size(); ++i) {
+      at::Tensor wanted = before.at(name).pieces[i].values.clone();
+      const std::string own = name.substr(7);
+      if (names.contains(own))
+        copy_stretch(wanted, tensor.pieces[i].first, tensor.strides, values.at(own));
+      CHECK(tensor.pieces[i].values.equal(wanted));
+    }
+  }
+}
+
 int free_port() {
   const dist::Listener listener = dist::listen_at("127.0.0.1", 0);
   close(listener.fd);
@@ -174,6 +216,7 @@ TEST_CASE("sharding worker", "[.]") {
   const auto group =
       dist::Group::join(dist::find_place({}, environment), dist::group_options(environment));
   REQUIRE(group->size() == kRanks);
+  check_weights_go_out(*group);
   for (const Case& c : cases()) {
     Run whole(c, "replicate", *group);
     CHECK_FALSE(whole.step->sharded());

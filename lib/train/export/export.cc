@@ -118,8 +118,7 @@ Trained trained_from(const Config& config, std::optional<ImageSize> size) {
     throw Error(Exit::usage, "bvtrain export",
                 "no weights: give --workdir, or --set model_init=FILE");
   }
-  const Config load = config.section("model_load");
-  const auto dont_load = load.get("dont_load", std::vector<std::string>{});
+  const DontLoad dont_load = read_dont_load(config);
   const auto name = config.get<std::string>("model_name");
   const auto classes = config.get<int64_t>("num_classes");
   throw_problems(config);
@@ -136,7 +135,7 @@ Trained trained_from(const Config& config, std::optional<ImageSize> size) {
   throw_problems(config);
   init_parameters(*model, static_cast<uint64_t>(config.get<int64_t>("seed", 0)),
                   config.maybe<double>("init_head_bias"));
-  load_weights(path, *model, dont_load, load.place("dont_load").text());
+  load_weights(path, *model, dont_load.patterns, dont_load.place.text());
   Trained trained;
   trained.config = config;
   trained.origin = path;

@@ -1,0 +1,126 @@
+// Gradient accumulation (key grad_accum_steps): a batch computed in parts, one after the other.
+#include <catch2/catch.hpp>
+
+#include "test/train/tiny.h"
+
+namespace bv {
+namespace {
+
+const std::string kKeys =
+    "optax_name: scale_by_adam, lr: 0.01, wd: 0.001, grad_clip_norm: 0.3, mixup: {p: 0.2}, ema: "
+    "{decay: 0.5}";
+
+// What a model without buffers makes of the keys.
+std::shared_ptr<Model> mixer() {
+  const Config keys = parse_config(
+      "model: {patch_size: [4, 4], hidden_dim: 8, num_blocks: 1, tokens_mlp_dim: 4, "
+      "channels_mlp_dim: 8}",
+      "m.yaml");
+  return Model::Registry::make("mlp_mixer", keys.section("model"), {}, ModelEnv{5, 8, 8, 3});
+}
+
+struct Read {
+  int64_t parts = 0;
+  std::string problem;
+  std::vector<std::string> warnings;
+};
+Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
+  const Config config = parse_config(
+      fmt::format("{{optax_name: sgd, lr: 1, grad_accum_steps: {}}}", asked), "t.yaml");
+  Read result;
+  try {
+    result.parts = read_step(config, model, {.batch_size = batch_size, .total_steps = 9}, ranks)
+                       .grad_accum_steps;
+    throw_problems(config);
+  } catch (const Error& error) {
+    result.problem = error.what();
+  }
+  result.warnings = warnings(config);
+  return result;
+}
+
+}  // namespace
+
+// Dropout's bits and mixup's pairs are those of the whole batch: they don't know of parts.
+TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole") {
+  TinyRun whole("{" + kKeys + "}", /*dropout=*/0.3);
+  whole.run(1, 10);
+  const NamedTensors expected = whole.step->state();
+  for (const int parts : {1, 2, 4, 8}) {
+    INFO(parts << " parts");
+    TinyRun run("{" + kKeys + fmt::format(", grad_accum_steps: {}}}", parts), 0.3);
+    run.run(1, 10);
+    const auto values = run.step->measurements(10), wanted = whole.step->measurements(10);
+    REQUIRE(values.size() == wanted.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      INFO(values[i].first);
+      CHECK(values[i].second == Approx(wanted[i].second).epsilon(1e-5));
+    }
+    for (const auto& [name, tensor] : run.step->state()) {
+      if (name.ends_with("mean")) continue;  // moves once a part
+      INFO(name);
+      const double off = (tensor - expected.at(name)).abs().max().item<double>();
+      CHECK(off <= (parts == 1 ? 0 : 1e-5));
+    }
+  }
+}
+
+TEST_CASE("grad_accum_steps must divide what a process computes") {
+  const auto model = mixer();
+  CHECK(read(*model, 64, 1, {}).parts == 1);
+  CHECK(read(*model, 64, 4, {}).parts == 4);
+  CHECK(read(*model, 64, 16, {4}).parts == 16);
+  CHECK(read(*model, 64, 4, {}).warnings.empty());
+  CHECK(read(*model, 64, 0, {}).problem ==
+        "t.yaml:1:44: error: grad_accum_steps: must be at least 1, got 0");
+  CHECK(read(*model, 64, 5, {}).problem ==
+        "t.yaml:1:44: error: grad_accum_steps: must divide the 64 examples of each process "
+        "(batch_size 64 over 1), got 5");
+  CHECK(read(*model, 64, 32, {4}).problem ==
+        "t.yaml:1:44: error: grad_accum_steps: must divide the 16 examples of each process "
+        "(batch_size 64 over 4), got 32");
+}
+
+TEST_CASE("after an elastic restart no process computes more examples at once than before") {
+  const auto model = mixer();
+  struct Case {
+    int64_t batch_size, asked;
+    int first, now;
+    int64_t parts;
+  };
+  for (const Case& c : {Case{256, 1, 8, 8, 1},
+                        {256, 1, 8, 4, 2},
+                        {256, 1, 8, 1, 8},
+                        {240, 1, 8, 6, 2},  // 40 at 30 at once: 2 of 20
+                        {240, 1, 5, 4, 2},
+                        {105, 1, 5, 3, 5},  // 35 at 21 at once: 5 of 7
+                        {256, 4, 8, 4, 8},
+                        {256, 4, 4, 8, 2},
+                        {256, 1, 2, 4, 1}}) {
+    INFO(c.batch_size << " in " << c.asked << " parts, " << c.first << " to " << c.now);
+    const Read got = read(*model, c.batch_size, c.asked, {c.now, c.first});
+    CHECK(got.problem.empty());
+    CHECK(got.parts == c.parts);
+    const int64_t own = c.batch_size / c.now;
+    REQUIRE(own % got.parts == 0);
+    CHECK(own / got.parts <= c.batch_size / c.first / c.asked);
+  }
+}
+
+TEST_CASE("batch norm's statistics decide for larger parts, with a warning") {
+  const TinyModel model;  // has a buffer
+  CHECK(read(model, 64, 1, {4}).warnings.empty());
+  CHECK(read(model, 64, 4, {}).warnings ==
+        std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: batch norm takes its "
+                                 "statistics from 16 examples at a time, not from the 64 of the "
+                                 "batch"});
+  const Read fewer = read(model, 64, 1, {2, 4});
+  CHECK(fewer.parts == 1);
+  CHECK(fewer.warnings ==
+        std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: each process computes 32 "
+                                 "examples at once, not 16 as with 4 processes: other parts would "
+                                 "change the statistics of batch norm"});
+  CHECK(read(model, 64, 1, {4, 2}).warnings.empty());
+}
+
+}  // namespace bv
