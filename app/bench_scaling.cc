@@ -60,9 +60,14 @@ Exit bench_scaling(const Arguments& arguments) {
   const dist::Machine machine = machine_of(given);
   const int64_t batch = given.examples > 0 ? given.examples : model.batch_size();
   const double example = example_seconds(given, model, batch);
-  for (const int64_t ranks : given.processes) {
-    check_hosts(given, static_cast<int>(ranks));
-    examples_of(given, model, static_cast<int>(ranks));
+  std::vector<dist::StepTime> times;  // before anything is printed
+  for (const int64_t count : given.processes) {
+    const int ranks = static_cast<int>(count);
+    check_hosts(given, ranks);
+    const int64_t own = examples_of(given, model, ranks);
+    const double compute = example * static_cast<double>(own);
+    times.push_back(
+        predict_step(model.work(ranks, own, compute, given.update_ms * 1e-3), ranks, machine));
   }
   std::printf(
       "predicted, not measured: %s, %s parameters, %.3g GMACs an example; one device takes %.4g ms "
@@ -71,14 +76,12 @@ Exit bench_scaling(const Arguments& arguments) {
       1e3 * example * static_cast<double>(batch), static_cast<long>(batch), given.update_ms);
   std::printf("%9s %6s %9s %10s %10s %11s %12s %12s\n", "processes", "hosts", "examples", "step ms",
               "exposed ms", "efficiency", "img/s", "sent MiB");
-  for (const int64_t count : given.processes) {
-    const int ranks = static_cast<int>(count);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const int ranks = static_cast<int>(given.processes[i]);
     const int64_t own = examples_of(given, model, ranks);
-    const double compute = example * static_cast<double>(own);
-    const dist::StepTime time =
-        predict_step(model.work(ranks, compute, given.update_ms * 1e-3), ranks, machine);
+    const dist::StepTime& time = times[i];
     // Against as many devices that each train alone.
-    const double alone = compute + given.update_ms * 1e-3;
+    const double alone = example * static_cast<double>(own) + given.update_ms * 1e-3;
     std::printf("%9d %6d %9ld %10.3f %10.3f %10.1f%% %12.1f %12.2f\n", ranks,
                 std::max(1, ranks / given.per_host), static_cast<long>(own), 1e3 * time.seconds,
                 1e3 * time.exposed, 100 * alone / time.seconds,

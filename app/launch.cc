@@ -1,5 +1,6 @@
 #include "app/launch.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "lib/dist/group.h"
@@ -59,7 +60,9 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const dist::
     dist::parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
   }
-  options.startup = dist::group_options(dist::environment_map()).bounds.startup;
+  const dist::Bounds bounds = dist::group_options(dist::environment_map()).bounds;
+  options.startup = bounds.startup;
+  options.grace = std::max(options.grace, 2 * bounds.heartbeat + 5);  // ranks look that often
   return static_cast<Exit>(dist::launch(options));
 }
 

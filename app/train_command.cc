@@ -32,8 +32,7 @@ void check_ranks(dist::Group& group, const Recipe& recipe) {
                          {"training examples", std::to_string(recipe.length.data_size)},
                          // What `auto` means depends on the host.
                          {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"},
-                         {"parts of a step", std::to_string(recipe.grad_accum_steps)}});
+                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 
 // Rank 0 takes the workdir, and may read large files for that. Returns whether the run in it is

@@ -37,6 +37,7 @@ class Walk {
 
   StepTime run() {
     for (int part = 1; part <= work_.parts; ++part) {
+      first_ = part == 1;
       last_ = part == work_.parts;
       forward();
       if (last_) launch(all_reduce_seconds(kWordBytes, ranks_, machine_));
@@ -64,7 +65,7 @@ class Walk {
 
   void forward() {
     const auto& units = work_.units;
-    const double rest = gather(work_.rest_bytes);
+    const double rest = first_ ? gather(work_.rest_bytes) : now_;
     if (!units.empty()) got_[0] = gather(units[0].bytes);
     now_ = std::max(now_, rest) + work_.before / work_.parts;
     for (size_t u = 0; u < units.size(); ++u) {
@@ -122,20 +123,20 @@ class Walk {
   const int ranks_;
   const Machine& machine_;
   double now_ = 0, channel_ = 0, sending_ = 0;
-  bool last_ = true;               // part
-  double done_ = 0;                // of backward, in seconds of computing were it one
-  size_t next_ = 0;                // of gradients
-  std::vector<double> got_;        // when each unit's parameters are there
-  std::deque<double> scattering_;  // ends
+  bool first_ = true, last_ = true;  // part
+  double done_ = 0;                  // of backward, in seconds of computing were it one
+  size_t next_ = 0;                  // of gradients
+  std::vector<double> got_;          // when each unit's parameters are there
+  std::deque<double> scattering_;    // ends
 };
 
 // Bytes by a rank: a ring's, whatever the hosts.
 double sent_bytes(const StepWork& work, int ranks) {
-  double halves = work.rest_bytes;
+  double halves = 0;
   for (size_t u = 0; u < work.units.size(); ++u)
     halves += work.units[u].bytes * (u + 1 < work.units.size() ? 2 : 1);
   for (const auto& each : work.gradients) halves += each.scattered ? each.bytes : 0;
-  halves = halves * work.parts + 2 * kWordBytes * (1 + work.words);
+  halves = halves * work.parts + work.rest_bytes + 2 * kWordBytes * (1 + work.words);
   for (const auto& each : work.gradients) halves += each.scattered ? 0 : 2 * each.bytes;
   for (const double bytes : work.spread) halves += bytes;
   return halves * (ranks - 1) / ranks;

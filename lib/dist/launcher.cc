@@ -183,7 +183,8 @@ void Launcher::handle_signals() {
 // What the launcher knows of a rank's end, all ranks learn at once.
 void Launcher::failed(Store& store, RankProcess& process) {
   if (failed_at_ < 0) failed_at_ = now();
-  if (process.by_us || orderly(process.code)) return;
+  // Who is killed by SIGTERM had no handler yet, and told nobody.
+  if (process.by_us || (process.signal == 0 && orderly(process.code))) return;
   const std::string cause =
       process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
   const Alarm alarm(kStoreAnswers, "[dist] the launcher's store does not answer");

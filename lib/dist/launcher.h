@@ -30,7 +30,7 @@ void parse_elastic(const std::string& text, LaunchOptions& options);
 // one that was killed); a rank's 7 only where no other code tells more. Blocks this thread's
 // signals and waits for them, from the first moment on. Throws Error(Exit::usage, peer, memory)
 // before any rank was started, and Error(Exit::peer) where the other nodes have gone on without
-// this one, which did not answer them; its ranks have ended then.
+// this one; its ranks have ended then.
 int launch(const LaunchOptions& options);
 
 }  // namespace bv::dist

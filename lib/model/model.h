@@ -40,7 +40,7 @@ class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
   virtual void begin() = 0;  // before a forward pass
-  virtual void end() = 0;    // behind it, and behind its backward
+  virtual void end() = 0;    // behind the last one, and behind its backward
   // x goes into unit `unit` of Model::units() next; y came out of it.
   virtual void enter(int unit, const at::Tensor& x) = 0;
   virtual void leave(int unit, const at::Tensor& y) = 0;
@@ -65,6 +65,12 @@ struct Pass {
   // Multiply-accumulates of dense, conv and attention layers are added here where set.
   double* macs = nullptr;
 
+  // Goes on to the n examples behind those of which it was.
+  void next_part(int64_t n) {
+    first_example += n;
+    next_dropout = 0;
+    if (units) units->begin();
+  }
   bool wants(std::string_view name) const {
     return features &&
            (!wanted || std::find(wanted->begin(), wanted->end(), name) != wanted->end());

@@ -90,7 +90,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group
   if (has_model && has_task)
     attempt(config, [&] { read_optimizer(); });
   else
-    attempt(config, [&] { read_step(config, NoModel(), length, ranks); });
+    attempt(config, [&] { read_step(config, NoModel(), length, ranks.count); });
   mark_read(kStepKeys);  // where one of them failed, the rest is known
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
@@ -241,37 +241,39 @@ void Recipe::read_task() {
 namespace {
 
 // How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
-// of that to sum them on one or to gather parameters. `parts`: of its examples.
-double passes_over_network(dist::Keep keep, bool frozen, bool comes_again, int ranks,
+// of that to sum them on one or to gather parameters. `parts`: of its examples. `gathers`: of its
+// unit with fsdp.
+double passes_over_network(dist::Keep keep, bool frozen, int64_t gathers, int ranks,
                            int64_t parts) {
-  const double gathers = comes_again ? 2 : 1, sums = frozen ? 0 : 1;  // on one
-  const auto times = static_cast<double>(parts);
-  const double halves = keep == dist::Keep::fsdp    ? (gathers + sums) * times
-                        : frozen                    ? 0
-                        : keep == dist::Keep::zero2 ? times + 1  // summed on one, gathered
-                        : keep == dist::Keep::zero1 ? 3          // summed on all, gathered
-                                                    : 2;
-  return halves * (ranks - 1) / ranks;
+  const int64_t sums = frozen ? 0 : parts;  // on one
+  const int64_t halves = keep == dist::Keep::fsdp    ? gathers + sums
+                         : frozen                    ? 0
+                         : keep == dist::Keep::zero2 ? sums + 1  // and gathered
+                         : keep == dist::Keep::zero1 ? 3         // summed on all, gathered
+                                                     : 2;
+  return static_cast<double>(halves) * (ranks - 1) / ranks;
 }
 
-// Whether a parameter's unit is gathered for backward again: the last one is still there, and what
-// belongs to none stays (lib/train/units.h).
-bool comes_again(const std::vector<std::string>& units, const std::string& name) {
+// How often a parameter's unit is gathered in a step: for forward and backward of each part, the
+// last unit only once a part, as it is still there; what belongs to none once (lib/train/units.h).
+int64_t gathers_of(const std::vector<std::string>& units, const std::string& name, int64_t parts) {
   const auto found = std::find_if(units.begin(), units.end(),
                                   [&](const std::string& unit) { return name.starts_with(unit); });
-  return std::distance(found, units.end()) > 1;
+  const auto behind = std::distance(found, units.end());
+  return behind == 0 ? 1 : behind == 1 ? parts : 2 * parts;
 }
 
 }  // namespace
 
 void Recipe::read_optimizer() {
-  StepConfig options = read_step(config, *model, length, ranks);
+  StepConfig options = read_step(config, *model, length, ranks.count);
   if (group && options.mixup.p > 0 && !options.mixup.by_rank) {
     config.warn("mixup",
                 "pairs examples over the whole batch, whatever the number of processes; "
                 "big_vision pairs within a device's part: mixup.scope: shard");
   }
-  grad_accum_steps = options.grad_accum_steps;
+  options.grad_accum_steps = grad_accum_steps =
+      read_grad_accum_steps(config, *model, length.batch_size, ranks);
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
@@ -281,10 +283,10 @@ void Recipe::read_optimizer() {
     };
     state_bytes += 4 * own(dist::Keep::fsdp);
     const bool frozen = options.groups.group_of[i] == kFrozen;
-    sent_bytes += 4 * count *
-                  passes_over_network(options.keep[i], frozen,
-                                      comes_again(model->units(), parameters[i].first), ranks.count,
-                                      grad_accum_steps);
+    const int64_t gathers = gathers_of(model->units(), parameters[i].first, grad_accum_steps);
+    sent_bytes +=
+        4 * count *
+        passes_over_network(options.keep[i], frozen, gathers, ranks.count, grad_accum_steps);
     if (frozen) continue;
     const double state = own(dist::Keep::zero1);
     state_bytes += 4 * own(dist::Keep::zero2) + (options.ema_decay ? 4 * state : 0);

@@ -129,10 +129,10 @@ int64_t Scaling::parameters() const { return impl_->parameters; }
 double Scaling::macs() const { return impl_->total; }
 int64_t Scaling::batch_size() const { return impl_->recipe.length.batch_size; }
 
-dist::StepWork Scaling::work(int ranks, double compute, double update) const {
+dist::StepWork Scaling::work(int ranks, int64_t examples, double compute, double update) const {
   const Impl& impl = *impl_;
   const std::shared_ptr<Model> model = impl.new_model();
-  const StepConfig step = read_step(impl.recipe.config, *model, impl.recipe.length, {ranks});
+  const StepConfig step = read_step(impl.recipe.config, *model, impl.recipe.length, ranks);
   throw_problems(impl.recipe.config);
   const FlatParams params(*model, step.groups.group_of,
                           {0, ranks, step.keep, model->units(), step.bucket_bytes});
@@ -140,7 +140,8 @@ dist::StepWork Scaling::work(int ranks, double compute, double update) const {
   const auto seconds = [&](double macs) { return forward * macs / impl.total; };
 
   dist::StepWork work;
-  work.parts = static_cast<int>(step.grad_accum_steps);
+  work.parts = static_cast<int>(
+      read_grad_accum_steps(impl.recipe.config, *model, examples * ranks, {ranks}));
   work.backward = kBackward;
   work.before = seconds(impl.before);
   work.after = seconds(impl.after);

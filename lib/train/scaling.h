@@ -22,13 +22,13 @@ class Scaling {
   double macs() const;  // multiply-accumulates of an example, forward
   int64_t batch_size() const;
 
-  // A step of one of `ranks`: `compute` seconds for forward and backward of its examples, `update`
-  // seconds for the optimizer on all of the parameters.
+  // A step of one of `ranks`: `compute` seconds for forward and backward of its `examples`,
+  // `update` seconds for the optimizer on all of the parameters.
   //
   // Units share `compute` by their multiply-accumulates, backward takes twice as long as forward,
   // and the gradients of a unit come as its backward goes on, in proportion to their size. Throws
   // the problems of the config with so many ranks.
-  dist::StepWork work(int ranks, double compute, double update) const;
+  dist::StepWork work(int ranks, int64_t examples, double compute, double update) const;
 
  private:
   struct Impl;

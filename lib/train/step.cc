@@ -193,9 +193,9 @@ at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
   SharedWord shared;
   params_.zero_grad();
   if (buckets_) buckets_->begin(parts);
+  const UnitScope scope(model_, pass);
   for (int64_t part = 0; part < parts; ++part) {
-    pass.next_dropout = 0;
-    const UnitScope scope(model_, pass);
+    if (part > 0) pass.next_part(n);
     const at::Tensor loss = forward(pass, part_of(batch, part, parts));
     const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
     whole = part == 0 ? own : whole.add_(own);
@@ -205,7 +205,6 @@ at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
     loss.backward(at::full({}, share, loss.options()));
     span.end();
     if (units_) units_->finish_gradients();
-    pass.first_example += n;
   }
   if (!group_) return whole;
   buckets_->finish();

@@ -28,7 +28,7 @@
 namespace bv {
 
 // What the config says about the step: lr, lr_mults, wd, wd_mults, schedule, optax_name, optax,
-// grad_clip_norm, mixup, ema, bucket_mb, grad_accum_steps, mesh, sharding_rules, sharding_strategy.
+// grad_clip_norm, mixup, ema, bucket_mb, mesh, sharding_rules, sharding_strategy; grad_accum_steps.
 struct StepConfig {
   ParamGroups groups;
   std::unique_ptr<Optimizer> optimizer;
@@ -41,16 +41,20 @@ struct StepConfig {
   int64_t grad_accum_steps = 1;
   std::vector<dist::Keep> keep;  // how ranks share each of named_parameters() out
 };
-struct Ranks {
-  int count = 1;
-  int first = 0;  // that the run began with, where an elastic restart has another number; or 0
-};
-// Records problems with the config; throws Error(Exit::usage) where it can't go on. After an
-// elastic restart there are as many parts as it takes for no rank to compute more examples at once
-// than before; but with batch norm, whose statistics are of the examples computed together, there
-// are as many as before.
+// Records problems with the config; throws Error(Exit::usage) where it can't go on.
 StepConfig read_step(const Config& config, const Model& model, const RunLength& length,
-                     Ranks ranks = {});
+                     int ranks = 1);
+
+struct Ranks {
+  int count = 1;  // divides the batch
+  int first = 0;  // that the run began with, where an elastic restart may have another number; or 0
+};
+// In how many parts a rank computes its examples. After an elastic restart as many as it takes for
+// no rank to compute more examples at once than before; but with batch norm, whose statistics are
+// of the examples computed together, as many as before, if they divide its examples. Throws
+// Error(Exit::usage).
+int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
+                              const Ranks& ranks);
 
 // What ranks tell each other with every step, besides gradients: summed over ranks.
 using ControlWord = std::array<double, 5>;

@@ -48,44 +48,6 @@ int64_t divisor_from(int64_t least, int64_t n) {
   return least;
 }
 
-// In how many parts a rank computes its examples. Records problems with the config.
-int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
-                              const Ranks& ranks) {
-  const auto asked = config.get<int64_t>("grad_accum_steps", 1);
-  if (asked < 1) {
-    config.problem("grad_accum_steps", fmt::format("must be at least 1, got {}", asked));
-    return 1;
-  }
-  const int first = ranks.first > 0 ? ranks.first : ranks.count;
-  if (batch_size % ranks.count != 0 || batch_size % first != 0) return 1;  // is said elsewhere
-  if (const int64_t own = batch_size / first; own % asked != 0) {
-    config.problem("grad_accum_steps",
-                   fmt::format("must divide the {} examples of each process (batch_size {} over "
-                               "{}), got {}",
-                               own, batch_size, first, asked));
-    return 1;
-  }
-  // Buffers are statistics of what is computed together.
-  const bool batch_norm = !named_buffers(model).empty();
-  if (batch_norm && asked > 1) {
-    config.warn("grad_accum_steps",
-                fmt::format("batch norm takes its statistics from {} examples at a time, not from "
-                            "the {} of the batch",
-                            batch_size / asked, batch_size));
-  }
-  if (first == ranks.count) return asked;
-  const int64_t own = batch_size / ranks.count, at_once = batch_size / first / asked;
-  const int64_t least = batch_norm ? std::min(asked, own) : (own + at_once - 1) / at_once;
-  const int64_t parts = divisor_from(least, own);
-  if (own / parts > at_once) {
-    config.warn("grad_accum_steps",
-                fmt::format("each process computes {} examples at once, not {} as with {} "
-                            "processes: other parts would change the statistics of batch norm",
-                            own / parts, at_once, first));
-  }
-  return parts;
-}
-
 // How each parameter is shared out. Records problems with the config.
 std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
                                      const StepConfig& step, int ranks) {
@@ -117,8 +79,7 @@ std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
 
 }  // namespace
 
-StepConfig read_step(const Config& config, const Model& model, const RunLength& length,
-                     Ranks ranks) {
+StepConfig read_step(const Config& config, const Model& model, const RunLength& length, int ranks) {
   StepConfig step;
   bool good = attempt(config, [&] {
     const auto name = config.get<std::string>("optax_name");
@@ -130,13 +91,47 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   step.clip_norm = read_clip_norm(config);
   step.mixup = read_mixup(config.section("mixup"));
   step.bucket_bytes = read_bucket_bytes(config);
-  step.grad_accum_steps = read_grad_accum_steps(config, model, length.batch_size, ranks);
   if (good)
-    step.keep = read_sharing(config, model, step, ranks.count);
+    step.keep = read_sharing(config, model, step, ranks);
   else
-    dist::Sharding(config, ranks.count);
+    dist::Sharding(config, ranks);
   if (!good) throw_problems(config);
   return step;
+}
+
+int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
+                              const Ranks& ranks) {
+  constexpr const char* kKey = "grad_accum_steps";
+  const auto asked = config.get<int64_t>(kKey, 1);
+  if (asked < 1) config.fail(kKey, fmt::format("must be at least 1, got {}", asked));
+  const bool elastic = ranks.first > 0 && batch_size % ranks.first == 0;
+  const int first = elastic ? ranks.first : ranks.count;
+  const int64_t own = batch_size / ranks.count, before = batch_size / first;
+  if (before % asked != 0) {
+    config.fail(kKey, fmt::format("must divide the {} examples of each process (batch_size {} over "
+                                  "{}), got {}",
+                                  before, batch_size, first, asked));
+  }
+  // Buffers are statistics of what is computed together.
+  const bool batch_norm = !named_buffers(model).empty();
+  const int64_t at_once = before / asked;
+  const int64_t parts =
+      divisor_from(batch_norm ? std::min(asked, own) : (own + at_once - 1) / at_once, own);
+  if (batch_norm && parts > 1) {
+    config.warn(kKey, fmt::format("batch norm takes its statistics from {} examples at a time, not "
+                                  "from the {} of the batch{}",
+                                  batch_size / parts, batch_size,
+                                  parts == asked ? ""
+                                                 : fmt::format("; with {} processes it took them "
+                                                               "from {}",
+                                                               first, batch_size / asked)));
+  }
+  if (batch_norm && own / parts > at_once) {
+    config.warn(kKey, fmt::format("each process computes {} examples at once, not {} as with {} "
+                                  "processes, for the statistics of batch norm",
+                                  own / parts, at_once, first));
+  }
+  return parts;
 }
 
 }  // namespace bv

@@ -134,6 +134,9 @@ TEST_CASE("parts of a batch: sums on all go with the last, what is sharded goes 
   time = predict_step(work, 2, fast());
   CHECK(time.seconds == Approx(38));
   CHECK(time.sent == Approx(2 * (2e9 + 2e9) + 40));
+  // What belongs to no unit is gathered once.
+  work.rest_bytes = 2e9;
+  CHECK(predict_step(work, 2, fast()).sent == Approx(1e9 + 2 * (2e9 + 2e9) + 40));
 }
 
 TEST_CASE("fsdp: at most one sum is under way when the next begins") {

@@ -65,6 +65,19 @@ TEST_CASE("a stopped rank does not stay behind") {
   CHECK(gone(ranks, 1));
 }
 
+TEST_CASE("ranks that a signal kills before they handle it do not leave the others waiting") {
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "1000000"}, {"BVTRAIN_SILENCE", "15"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGTERM);  // passed on to its rank, which has no handler here
+  const Ended two = second.wait(), one = first.wait();
+  INFO(one.err << two.err);
+  CHECK(two.code == 143);
+  CHECK(one.code == 7);
+  CHECK(one.seconds < 12);
+  CHECK(count(one.err, "was killed by signal 15 (SIGTERM)") == 1);
+}
+
 TEST_CASE("no rank outlives a killed launcher") {
   Worker launcher = launched({{"DIST_RANKS", "2"}, {"DIST_STEPS", "1000000"}});
   CHECK(launcher.first_line() == "stepping");

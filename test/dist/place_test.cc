@@ -205,6 +205,7 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   CHECK_FALSE(place.hosts_store);
   CHECK(place.store_host == StoreHost::launcher);
   CHECK(place.restarts == 3);
+  CHECK(place.first_size == 4);
   CHECK(place.token == "abc.3");
   EnvironmentMap half = own;
   half.erase("BVTRAIN_GROUP_NODE");

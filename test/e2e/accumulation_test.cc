@@ -75,11 +75,13 @@ TEST_CASE("parts of a batch: the same numbers, on one process and on several, sh
   struct Case {
     std::string devices, parts, sharding, said;
   };
-  for (const Case& c : {Case{"cpu", "4", "zero1", "its 32 examples of a step in 4 parts of 8\n"},
-                        {"cpu:2", "4", "replicate", "its 16 examples of a step in 4 parts of 4\n"},
-                        {"cpu:2", "2", "zero2", "its 16 examples of a step in 2 parts of 8\n"},
-                        {"cpu:4", "8", std::string(kFsdp).substr(18),
-                         "its 8 examples of a step in 8 parts of 1\n"}}) {
+  for (const Case& c :
+       {Case{"cpu", "4", "replicate", "its 32 examples of a step in 4 parts of 8\n"},
+        {"cpu:2", "8", "zero1", "its 16 examples of a step in 8 parts of 2\n"},
+        {"cpu:2", "4", "replicate", "its 16 examples of a step in 4 parts of 4\n"},
+        {"cpu:2", "2", "zero2", "its 16 examples of a step in 2 parts of 8\n"},
+        {"cpu:4", "8", std::string(kFsdp).substr(18),
+         "its 8 examples of a step in 8 parts of 1\n"}}) {
     INFO(c.devices << " " << c.parts << " " << c.sharding);
     const std::vector<std::string> sets = {"--set", "grad_accum_steps=" + c.parts, "--set",
                                            "sharding_strategy=" + c.sharding};
@@ -112,12 +114,30 @@ TEST_CASE("with batch norm an elastic restart keeps its statistics, and says wha
       config, "width: 32, depth: 2, num_heads: 2, mlp_dim: 64, patch_size: [4, 4], dropout: 0.1",
       "norm: batch, width: 4");
   write(f.dir / "c.yaml", config);
+  f.train("whole", "cpu:2");
   const Finished finished = f.train("w", "cpu:2", {"--max-restarts", "1", "--elastic", "1:2"},
                                     {{"BVTRAIN_CRASH_AT", "step.rank1:16"}});
-  CHECK(finished.err.find("each process computes 32 examples at once, not 16 as with 2 processes: "
-                          "other parts would change the statistics of batch norm") !=
-        std::string::npos);
+  CHECK(finished.err.find("each process computes 32 examples at once, not 16 as with 2 processes, "
+                          "for the statistics of batch norm") != std::string::npos);
   CHECK(finished.err.find(" parts of ") == std::string::npos);
+  // Statistics of half of the batch make losses differ by some percent.
+  const auto whole = f.rows("whole"), rows = f.rows("w");
+  REQUIRE(whole.size() == rows.size());
+  for (size_t i = 1; i < rows.size(); ++i) {
+    INFO("row " << i);
+    CHECK(std::stod(rows[i].at("training_loss")) ==
+          Approx(std::stod(whole[i].at("training_loss"))).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("grad_accum_steps is not blamed for a batch size that is missing") {
+  Fixture f;
+  write(f.dir / "c.yaml", replaced(kConfig, "batch_size: 32", "batch_sise: 32"));
+  const Finished finished =
+      run({"--config", f.dir / "c.yaml", "--set", "grad_accum_steps=4", "--workdir", f.dir / "w"});
+  CHECK(finished.code == 2);
+  CHECK(finished.err.find("batch_size") != std::string::npos);
+  CHECK(finished.err.find("grad_accum_steps") == std::string::npos);
 }
 
 TEST_CASE("a batch in parts needs the memory of a part") {

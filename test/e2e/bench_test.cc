@@ -68,11 +68,17 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
   const Fixture f;
   const std::string fsdp =
       "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.01)']]";
-  for (const std::string& strategy : {std::string("sharding_strategy=replicate"), fsdp}) {
-    INFO(strategy);
+  using Strategy = std::pair<std::string, std::string>;
+  for (const auto& [strategy, parts] : {Strategy{"sharding_strategy=replicate", "1"},
+                                        {"sharding_strategy=replicate", "2"},
+                                        {"sharding_strategy=zero2", "2"},
+                                        {fsdp, "1"},
+                                        {fsdp, "2"}}) {
+    INFO(strategy << " " << parts);
+    const std::string accum = "grad_accum_steps=" + parts;
     const Finished predicted =
-        f.scaling({"--set", strategy, "--processes", "1,4", "--compute-ms", "8", "--update-ms", "2",
-                   "--bandwidth-gb", "1", "--latency-us", "50"});
+        f.scaling({"--set", strategy, "--set", accum, "--processes", "1,4", "--compute-ms", "8",
+                   "--update-ms", "2", "--bandwidth-gb", "1", "--latency-us", "50"});
     INFO(predicted.err);
     REQUIRE(predicted.code == 0);
     CHECK(predicted.out.starts_with("predicted, not measured: vit, "));
@@ -82,12 +88,13 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
     CHECK(table[0] ==
           std::vector<std::string>{"1", "1", "8", "10.000", "0.000", "100.0%", "800.0", "0.00"});
     CHECK(table[1][2] == "2");
-    const Finished real = run({"--config", f.config, "--set", strategy, "--devices", "cpu:4"});
+    const Finished real =
+        run({"--config", f.config, "--set", strategy, "--set", accum, "--devices", "cpu:4"});
     INFO(real.err);
     REQUIRE(real.code == 0);
     CHECK(std::stod(table[1][7]) == Approx(sent_mebibytes(real.err)).epsilon(0.03));
-    const Finished dry =
-        run({"--config", f.config, "--set", strategy, "--devices", "cuda:4", "--dry-run"});
+    const Finished dry = run({"--config", f.config, "--set", strategy, "--set", accum, "--devices",
+                              "cuda:4", "--dry-run"});
     INFO(dry.out);
     std::smatch sends;  // "each computes 2 examples and sends 12.3 KiB a step"
     REQUIRE(std::regex_search(dry.out, sends, std::regex(" sends ([0-9.]+ [KM]iB) a step")));
@@ -113,6 +120,10 @@ TEST_CASE("bench scaling: what is missing or does not fit is one line") {
         "--examples of one process\n");
   CHECK(line({"--tflops", "1", "--examples", "1", "--processes", "16"}) ==
         "--processes 16: error: several hosts: give --network-gb and --network-us\n");
+  CHECK(line({"--tflops", "1", "--examples", "3", "--processes", "1,8", "--set",
+              "grad_accum_steps=2"}) ==
+        "--set grad_accum_steps=2: error: grad_accum_steps: must divide the 3 examples of each "
+        "process (batch_size 3 over 1), got 2\n");
   CHECK(line({"--tflops", "1", "--examples", "1", "--processes", "12"}) ==
         "--processes 12: error: is not a multiple of --per-host 8\n");
   CHECK(run({"bench", "--seconds", "1", "scaling", "--config", f.config, "--bandwidth-gb", "1",

@@ -29,8 +29,7 @@ Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
       fmt::format("{{optax_name: sgd, lr: 1, grad_accum_steps: {}}}", asked), "t.yaml");
   Read result;
   try {
-    result.parts = read_step(config, model, {.batch_size = batch_size, .total_steps = 9}, ranks)
-                       .grad_accum_steps;
+    result.parts = read_grad_accum_steps(config, model, batch_size, ranks);
     throw_problems(config);
   } catch (const Error& error) {
     result.problem = error.what();
@@ -118,9 +117,16 @@ TEST_CASE("batch norm's statistics decide for larger parts, with a warning") {
   CHECK(fewer.parts == 1);
   CHECK(fewer.warnings ==
         std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: each process computes 32 "
-                                 "examples at once, not 16 as with 4 processes: other parts would "
-                                 "change the statistics of batch norm"});
+                                 "examples at once, not 16 as with 4 processes, for the statistics "
+                                 "of batch norm"});
   CHECK(read(model, 64, 1, {4, 2}).warnings.empty());
+  // 4 parts do not divide the 18 examples that each has now: 6 do.
+  const Read other = read(model, 36, 4, {2, 3});
+  CHECK(other.parts == 6);
+  CHECK(other.warnings ==
+        std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: batch norm takes its "
+                                 "statistics from 6 examples at a time, not from the 36 of the "
+                                 "batch; with 3 processes it took them from 9"});
 }
 
 }  // namespace bv

@@ -45,7 +45,7 @@ TEST_CASE("scaling: units by their multiply-accumulates, buckets from the end of
   CHECK(scaling.parameters() == 2 * kBlock + kEmbedding + kNorm + kHead);
   CHECK(scaling.macs() == kMacs);
 
-  const dist::StepWork work = scaling.work(4, /*compute=*/3, /*update=*/0.5);
+  const dist::StepWork work = scaling.work(4, /*examples=*/2, /*compute=*/3, /*update=*/0.5);
   CHECK(work.compute_seconds() == Approx(3.5));
   CHECK(work.forward_seconds() == Approx(1));
   REQUIRE(work.units.size() == 2);
@@ -79,7 +79,7 @@ TEST_CASE("scaling: what is sharded is gathered by unit, scattered, and updated 
       "grad_clip_norm: 1.0\n";
   const Config parsed = parse_config(config(sharded), "t.yaml");
   const Scaling scaling(parsed, false);
-  const dist::StepWork work = scaling.work(4, 3, 0.5);
+  const dist::StepWork work = scaling.work(4, 2, 3, 0.5);
   CHECK(work.words == 2);
   CHECK(work.update < 0.5 * 0.35);  // small ones are whole everywhere
   CHECK(work.update > 0.5 * 0.25);
@@ -95,20 +95,20 @@ TEST_CASE("scaling: what is sharded is gathered by unit, scattered, and updated 
   CHECK(scattered == work.units[0].bytes + work.units[1].bytes + work.rest_bytes);
 
   const Config spread = parse_config(config("sharding_strategy: zero1\n"), "t.yaml");
-  const dist::StepWork one = Scaling(spread, false).work(2, 3, 0.5);
+  const dist::StepWork one = Scaling(spread, false).work(2, 4, 3, 0.5);
   CHECK(one.update == Approx(0.25).epsilon(0.05));
   REQUIRE(one.spread.size() == 1);
   CHECK(one.spread[0] == Approx(bytes_of(one)));
   CHECK_FALSE(one.gradients[0].scattered);
   // Alone nothing is shared out.
-  CHECK(scaling.work(1, 3, 0.5).units[0].bytes == 0);
+  CHECK(scaling.work(1, 8, 3, 0.5).units[0].bytes == 0);
 }
 
 TEST_CASE("scaling: problems with so many processes are the config's") {
   const Config parsed = parse_config(config("mesh: [[data, 2]]\n"), "t.yaml");
   const Scaling scaling(parsed, false);
-  CHECK_NOTHROW(scaling.work(2, 1, 0));
-  CHECK_THROWS_AS(scaling.work(4, 1, 0), Error);
+  CHECK_NOTHROW(scaling.work(2, 4, 1, 0));
+  CHECK_THROWS_AS(scaling.work(4, 2, 1, 0), Error);
 }
 
 }  // namespace bv

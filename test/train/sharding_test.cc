@@ -99,7 +99,9 @@ struct Run {
     const Config config =
         parse_config(yaml_of(c, strategy) + fmt::format("grad_accum_steps: {}\n", parts), "t.yaml");
     const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
-    StepConfig step_config = read_step(config, *model, length, {group.size()});
+    StepConfig step_config = read_step(config, *model, length, group.size());
+    step_config.grad_accum_steps =
+        read_grad_accum_steps(config, *model, length.batch_size, {group.size()});
     config.done();
     throw_problems(config);
     step = std::make_unique<TrainStep>(*model, *task, std::move(step_config), 3, Precision::float32,

@@ -64,6 +64,7 @@ struct TinyRun {
     const Config config = parse_config(yaml, "t.yaml");
     const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = total_steps};
     StepConfig step_config = read_step(config, model, length);
+    step_config.grad_accum_steps = read_grad_accum_steps(config, model, length.batch_size, {});
     config.done();
     throw_problems(config);
     step = std::make_unique<TrainStep>(model, *task, std::move(step_config), 3, Precision::float32);
