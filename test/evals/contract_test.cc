@@ -173,10 +173,9 @@ TEST_CASE("examples that can't be read are left out within skip_errors, in every
   CHECK(saved.at("inputs/label").equal(at::tensor({0, 0, 1, 1}, at::kLong)));
   CHECK(saved.at("outputs/logits").sizes() == at::IntArrayRef{4, 5});
 
+  const Measured calibrated = measure("calibration", keys("calibration", pictures.data, 2));
   double sum = 0;
-  for (const auto& bin :
-       measure("calibration", keys("calibration", pictures.data, 2)).details.at(0).calibration)
-    sum += bin.examples;
+  for (const auto& bin : calibrated.details.at(0).calibration) sum += bin.examples;
   CHECK(sum == 4);
   CHECK(measure("knn", keys("knn", pictures.data, 2)).at("prec@1_k=1") == 1);
 }
