@@ -8,7 +8,7 @@
 
 #include "app/bench.h"
 #include "app/launch.h"
-#include "lib/dist/group.h"
+#include "lib/distributed/group.h"
 #include "lib/report/clock.h"
 #include "lib/report/log.h"
 
@@ -19,7 +19,7 @@ constexpr int64_t kLeast = 4 << 10;    // bytes
 constexpr int64_t kTotal = 256 << 20;  // bytes of all repetitions of a size
 
 // Median seconds of rank 0, after one to warm up.
-double median_seconds(dist::Group& group, int64_t bytes, const std::function<void()>& once) {
+double median_seconds(Group& group, int64_t bytes, const std::function<void()>& once) {
   const auto repetitions = static_cast<size_t>(std::clamp<int64_t>(kTotal / bytes, 5, 101));
   once();
   std::vector<double> seconds;
@@ -37,7 +37,7 @@ struct Times {
   double all_reduce, reduce_scatter, all_gather;
 };
 
-Times times(dist::Group& group, int64_t bytes) {
+Times times(Group& group, int64_t bytes) {
   const int64_t part = bytes / 4 / group.size();
   const at::Tensor whole = at::ones({part * group.size()}), own = at::ones({part});
   return {
@@ -46,7 +46,7 @@ Times times(dist::Group& group, int64_t bytes) {
       median_seconds(group, bytes, [&] { group.all_gather(whole, own, "bench").wait(); })};
 }
 
-void measure(dist::Group& group, int64_t most) {
+void measure(Group& group, int64_t most) {
   const bool speaks = group.rank() == 0;
   const double hops = 2.0 * (group.size() - 1);  // of a ring's all-reduce
   double latency = 0;
@@ -69,18 +69,18 @@ void measure(dist::Group& group, int64_t most) {
 }  // namespace
 
 Exit bench_collectives(const Arguments& arguments) {
-  const dist::Devices devices = dist::parse_devices(arguments.devices);
-  if (devices.kind == dist::Devices::Kind::cuda)
+  const Devices devices = parse_devices(arguments.devices);
+  if (devices.kind == Devices::Kind::cuda)
     throw Error(Exit::usage, "--devices " + arguments.devices,
                 "bench collectives measures processes of the CPU (for NCCL there is nccl-tests); "
                 "give --devices cpu:N");
-  const dist::Place place = find_place(arguments, devices);
+  const RankLayout place = find_rank_layout(arguments, devices);
   if (place.launches) return launch_ranks(arguments, Config(), place);
   if (place.size == 1)
     throw Error(Exit::usage, "bvtrain bench collectives",
                 "one process sends nothing; give --devices cpu:N");
   log::set_rank(place.rank);
-  const auto group = dist::Group::join(place, dist::group_options(dist::environment_map()));
+  const auto group = Group::join(place, group_options(environment_map()));
   measure(*group, arguments.most_mb << 20);
   std::fflush(stdout);
   group->finish();

@@ -5,8 +5,8 @@
 
 #include "app/bench.h"
 #include "app/commands.h"
-#include "lib/dist/cuda.h"
-#include "lib/dist/devices.h"
+#include "lib/device/cuda.h"
+#include "lib/device/devices.h"
 #include "lib/report/clock.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
@@ -51,11 +51,11 @@ Exit bench_command(const Arguments& arguments) {
   if (arguments.bench == "collectives") return bench_collectives(arguments);
   if (arguments.config.empty()) throw Error(Exit::usage, "bvtrain bench", "no --config given");
   if (arguments.bench == "scaling") return bench_scaling(arguments);
-  const dist::Devices devices = dist::resolve_devices(dist::parse_devices(arguments.devices));
-  if (devices.kind == dist::Devices::Kind::cpu && devices.count > 1)
+  const Devices devices = resolve_devices(parse_devices(arguments.devices));
+  if (devices.kind == Devices::Kind::cpu && devices.count > 1)
     throw Error(Exit::usage, "--devices " + devices.text, "bench measures one process");
-  const c10::Device device = dist::own_device(devices, 0);
-  if (!device.is_cpu()) dist::use_cuda(device.index());
+  const c10::Device device = own_device(devices, 0);
+  if (!device.is_cpu()) use_cuda(device.index());
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, /*group=*/nullptr, device);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);

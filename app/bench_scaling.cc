@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "app/bench.h"
+#include "lib/bench/scaling.h"
 #include "lib/report/log.h"
-#include "lib/train/scaling.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kPasses = 3;  // forward and backward, in forward passes
 
-dist::Machine machine_of(const Arguments::Scaling& given) {
-  dist::Machine machine;
+Machine machine_of(const Arguments::Scaling& given) {
+  Machine machine;
   machine.inside = {given.bandwidth_gb * 1e9, given.latency_us * 1e-6};
   machine.between = {given.network_gb * 1e9, given.network_us * 1e-6};
   machine.per_host = given.per_host;
@@ -57,10 +57,10 @@ Exit bench_scaling(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const Scaling model(config, arguments.synthetic);
   for (const std::string& line : warnings(config)) log::warn("{}", line);
-  const dist::Machine machine = machine_of(given);
+  const Machine machine = machine_of(given);
   const int64_t batch = given.examples > 0 ? given.examples : model.batch_size();
   const double example = example_seconds(given, model, batch);
-  std::vector<dist::StepTime> times;  // before anything is printed
+  std::vector<StepTime> times;  // before anything is printed
   for (const int64_t count : given.processes) {
     const int ranks = static_cast<int>(count);
     check_hosts(given, ranks);
@@ -79,7 +79,7 @@ Exit bench_scaling(const Arguments& arguments) {
   for (size_t i = 0; i < times.size(); ++i) {
     const int ranks = static_cast<int>(given.processes[i]);
     const int64_t own = examples_of(given, model, ranks);
-    const dist::StepTime& time = times[i];
+    const StepTime& time = times[i];
     // Against as many devices that each train alone.
     const double alone = example * static_cast<double>(own) + given.update_ms * 1e-3;
     std::printf("%9d %6d %9ld %10.3f %10.3f %10.1f%% %12.1f %12.2f\n", ranks,

@@ -1,7 +1,7 @@
 #include "app/commands.h"
 #include "lib/ckpt/checkpointer.h"
+#include "lib/export/export.h"
 #include "lib/report/log.h"
-#include "lib/train/export/export.h"
 
 namespace bv {
 

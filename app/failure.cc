@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <new>
 
-#include "lib/dist/group.h"
+#include "lib/distributed/group.h"
 #include "lib/report/log.h"
 #include "lib/util/text.h"
 
@@ -42,7 +42,7 @@ int fail(const Failure& failure) {
   log::clear_progress();
   log::flush();
   std::fprintf(stderr, "%s\n", failure.line.c_str());
-  dist::leave_group(failure.code, failure.line);  // does not return in a group
+  leave_group(failure.code, failure.line);  // does not return in a group
   return static_cast<int>(failure.code);
 }
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lib/dist/group.h"
-#include "lib/dist/launcher.h"
+#include "lib/distributed/group.h"
+#include "lib/distributed/launch/launcher.h"
 
 namespace bv {
 namespace {
 
-dist::PlaceOptions place_options(const Arguments& arguments, const dist::Devices& devices) {
-  dist::PlaceOptions options;
+RankLayoutOptions place_options(const Arguments& arguments, const Devices& devices) {
+  RankLayoutOptions options;
   options.launcher = arguments.launcher;
   options.devices = devices;
   options.nnodes = arguments.nnodes;
@@ -32,18 +32,17 @@ int64_t common_batch_size(const Config& config) {
 }  // namespace
 
 void check_launch_flags(const Arguments& arguments) {
-  dist::check_options(place_options(arguments, dist::parse_devices(arguments.devices)));
+  check_options(place_options(arguments, parse_devices(arguments.devices)));
   if (arguments.elastic.empty()) return;
-  dist::LaunchOptions unused;
-  dist::parse_elastic(arguments.elastic, unused);
+  LaunchOptions unused;
+  parse_elastic(arguments.elastic, unused);
   if (arguments.max_restarts == 0)
     throw Error(Exit::usage, "--elastic " + arguments.elastic, "needs --max-restarts N");
 }
 
-dist::Place find_place(const Arguments& arguments, const dist::Devices& devices) {
-  const dist::Place place =
-      dist::find_place(place_options(arguments, devices), dist::environment_map());
-  const bool ours = place.launches || place.store_host == dist::StoreHost::launcher;
+RankLayout find_rank_layout(const Arguments& arguments, const Devices& devices) {
+  const RankLayout place = find_rank_layout(place_options(arguments, devices), environment_map());
+  const bool ours = place.launches || place.store_host == StoreHost::launcher;
   if (!ours && arguments.max_restarts > 0)
     throw Error(
         Exit::usage, fmt::format("--max-restarts {}", arguments.max_restarts),
@@ -51,19 +50,19 @@ dist::Place find_place(const Arguments& arguments, const dist::Devices& devices)
   return place;
 }
 
-Exit launch_ranks(const Arguments& arguments, const Config& config, const dist::Place& place) {
-  dist::LaunchOptions options;
+Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& place) {
+  LaunchOptions options;
   options.place = place;
   options.argv = arguments.argv;
   options.max_restarts = arguments.max_restarts;
   if (!arguments.elastic.empty()) {
-    dist::parse_elastic(arguments.elastic, options);
+    parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
   }
-  const dist::Bounds bounds = dist::group_options(dist::environment_map()).bounds;
+  const Bounds bounds = group_options(environment_map()).bounds;
   options.startup = bounds.startup;
   options.grace = std::max(options.grace, 2 * bounds.heartbeat + 5);  // ranks look that often
-  return static_cast<Exit>(dist::launch(options));
+  return static_cast<Exit>(launch(options));
 }
 
 }  // namespace bv

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/arguments.h"
-#include "lib/dist/place.h"
+#include "lib/distributed/launch/rank_layout.h"
 
 namespace bv {
 
@@ -12,10 +12,10 @@ void check_launch_flags(const Arguments& arguments);
 
 // Where this process stands, from the flags and the environment; `devices` are resolved. Throws
 // Error(Exit::usage) for a launch environment that contradicts itself or the flags.
-dist::Place find_place(const Arguments& arguments, const dist::Devices& devices);
+RankLayout find_rank_layout(const Arguments& arguments, const Devices& devices);
 
 // The launcher's role (place.launches): starts this program once a rank with the same arguments and
 // returns the exit code of the whole.
-Exit launch_ranks(const Arguments& arguments, const Config& config, const dist::Place& place);
+Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& place);
 
 }  // namespace bv

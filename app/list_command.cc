@@ -8,8 +8,8 @@
 #include "lib/model/loss.h"
 #include "lib/model/model.h"
 #include "lib/model/variants.h"
-#include "lib/train/optimizer.h"
-#include "lib/train/schedule.h"
+#include "lib/optim/optimizer.h"
+#include "lib/optim/schedule.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -10,7 +10,7 @@
 
 #include "app/commands.h"
 #include "app/failure.h"
-#include "lib/dist/open_files.h"
+#include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
 #include "lib/train/signals.h"
 
@@ -66,7 +66,7 @@ void keep_freed_memory() {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
-  dist::raise_open_files();
+  raise_open_files();
   install_signal_handlers();
   try {
     end(run(argc, argv));

@@ -9,8 +9,8 @@
 
 #include "app/commands.h"
 #include "lib/ckpt/npz.h"
+#include "lib/predict/predict.h"
 #include "lib/report/log.h"
-#include "lib/train/predict.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 

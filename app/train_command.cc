@@ -3,9 +3,9 @@
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/launch.h"
-#include "lib/dist/cuda.h"
-#include "lib/dist/group.h"
-#include "lib/dist/store.h"
+#include "lib/device/cuda.h"
+#include "lib/distributed/group.h"
+#include "lib/distributed/store.h"
 #include "lib/report/log.h"
 #include "lib/train/dry_run.h"
 #include "lib/train/signals.h"
@@ -18,27 +18,26 @@ namespace {
 
 // Of the run that --dry-run looks at. Without the devices at hand, cuda:64 means 64 of them there.
 int pretended_ranks(const Arguments& arguments) {
-  const dist::Devices devices = dist::parse_devices(arguments.devices);
-  const bool number = devices.kind == dist::Devices::Kind::cuda && devices.indices.size() == 1;
+  const Devices devices = parse_devices(arguments.devices);
+  const bool number = devices.kind == Devices::Kind::cuda && devices.indices.size() == 1;
   const int here = number ? std::max(devices.indices.front(), 1) : devices.count;
   return here * std::max(arguments.nnodes, 1);
 }
 
 // Ranks that start from different files would train different models together.
-void check_ranks(dist::Group& group, const Recipe& recipe) {
-  dist::check_agreement(group,
-                        {{"version", BV_VERSION},
-                         {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
-                         {"training examples", std::to_string(recipe.length.data_size)},
-                         // What `auto` means depends on the host.
-                         {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                         {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
+void check_ranks(Group& group, const Recipe& recipe) {
+  check_agreement(group, {{"version", BV_VERSION},
+                          {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
+                          {"training examples", std::to_string(recipe.length.data_size)},
+                          // What `auto` means depends on the host.
+                          {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
+                          {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 
 // Rank 0 takes the workdir, and may read large files for that. Returns whether the run in it is
 // finished already, to all ranks.
-bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, dist::Group& group) {
-  const dist::Group::Phase phase(group, "start");
+bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, Group& group) {
+  const Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
     trainer.load_start();
@@ -62,7 +61,7 @@ void tell_parts(const Recipe& recipe) {
                 : "");
 }
 
-Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, dist::Group& group,
+Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, int first_ranks) {
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group.size() > 1 ? &group : nullptr,
                 device, first_ranks);
@@ -91,28 +90,28 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, d
   }
 }
 
-std::shared_ptr<dist::Group> join_group(const dist::Place& place, c10::Device device) {
-  dist::GroupOptions options = dist::group_options(dist::environment_map());
+std::shared_ptr<Group> join_group(const RankLayout& place, c10::Device device) {
+  GroupOptions options = group_options(environment_map());
   if (!device.is_cpu()) options.cuda = device.index();
   options.stop = [] { return stop_requested() != Exit::ok; };
   try {
-    return dist::Group::join(place, options);
-  } catch (const dist::Interrupted&) {
+    return Group::join(place, options);
+  } catch (const Interrupted&) {
     log::info("Stopped by a signal; nothing was saved");
     log::flush();
-    dist::leave_group(stop_requested(), "stopped by a signal");
+    leave_group(stop_requested(), "stopped by a signal");
     throw Stopped{stop_requested()};
   }
 }
 
 Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir) {
-  const dist::Devices devices = dist::resolve_devices(dist::parse_devices(arguments.devices));
-  const dist::Place place = find_place(arguments, devices);
+  const Devices devices = resolve_devices(parse_devices(arguments.devices));
+  const RankLayout place = find_rank_layout(arguments, devices);
   if (place.launches) return launch_ranks(arguments, config, place);
-  const c10::Device device = dist::own_device(devices, place.local_rank);
-  if (!device.is_cpu()) dist::use_cuda(device.index());
+  const c10::Device device = own_device(devices, place.local_rank);
+  if (!device.is_cpu()) use_cuda(device.index());
   if (place.size == 1) {
-    return train(arguments, config, workdir, *dist::Group::alone(), device, place.first_size);
+    return train(arguments, config, workdir, *Group::alone(), device, place.first_size);
   }
   log::set_rank(place.rank);
   const auto group = join_group(place, device);

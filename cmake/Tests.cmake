@@ -34,9 +34,12 @@ function(bv_test room last)
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
-foreach(room util config report dist ckpt input model models tasks evals train)
+foreach(room util config report device distributed ckpt input model models tasks evals train export predict
+             bench)
   bv_test(${room} ${room})
 endforeach()
+bv_test(params train)  # their tests step a small model
+bv_test(optim train)
 bv_test(cuda train)
 if(TARGET test_cuda)
   # A little of CUDA for the CPU, in front of the real one.
@@ -45,7 +48,7 @@ endif()
 if(TARGET test_cuda AND TARGET bvtrain_cuda)
   add_dependencies(test_cuda bvtrain_cuda)
 endif()
-bv_test(e2e train)
+bv_test(e2e bench)
 if(TARGET test_e2e)
   add_dependencies(test_e2e bvtrain)
 endif()

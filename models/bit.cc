@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-struct Unit {
+struct BitUnit {
   StdConv conv1, conv2, conv3;
   GroupNorm gn1, gn2, gn3;
   StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
@@ -41,7 +41,7 @@ class Bit : public Model {
     int64_t channels = shape.width;
     for (size_t i = 0; i < shape.blocks.size(); ++i) {
       const int64_t nmid = shape.width << i;
-      std::vector<Unit> units;
+      std::vector<BitUnit> units;
       for (int64_t j = 0; j < shape.blocks[i]; ++j) {
         units_.push_back(fmt::format("block{}/unit{}/", i + 1, j + 1));
         units.push_back(
@@ -59,7 +59,7 @@ class Bit : public Model {
     pass.keep("stem", channels_last_view(x));
     int unit_number = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
-      for (const Unit& unit : stages_[i]) {
+      for (const BitUnit& unit : stages_[i]) {
         pass.enter(unit_number, x);
         x = unit(x, pass);
         pass.leave(unit_number++, x);
@@ -81,9 +81,9 @@ class Bit : public Model {
     return GroupNorm::add(*this, name, channels, kResnetGroups);
   }
 
-  Unit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
+  BitUnit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
     const int64_t out = 4 * nmid;
-    Unit unit;
+    BitUnit unit;
     unit.conv1 = add_conv(name + "conv1", 1, in, nmid, 1);
     unit.gn1 = add_norm(name + "gn1", nmid);
     unit.conv2 = add_conv(name + "conv2", 3, nmid, nmid, stride);
@@ -99,7 +99,7 @@ class Bit : public Model {
 
   StdConv root_;
   GroupNorm gn_root_;
-  std::vector<std::vector<Unit>> stages_;
+  std::vector<std::vector<BitUnit>> stages_;
   std::vector<std::string> units_;
   Dense head_;
 };

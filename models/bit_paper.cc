@@ -28,7 +28,7 @@ struct PaperNorm {
   }
 };
 
-struct Unit {
+struct BitPaperUnit {
   PaperNorm gn1, gn2, gn3;
   StdConv conv1, conv2, conv3;
   StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
@@ -51,7 +51,7 @@ class BitPaper : public Model {
     int64_t channels = shape.width;
     for (size_t i = 0; i < shape.blocks.size(); ++i) {
       const int64_t nmid = shape.width << i;
-      std::vector<Unit> units;
+      std::vector<BitPaperUnit> units;
       for (int64_t j = 0; j < shape.blocks[i]; ++j) {
         units_.push_back(fmt::format("block{}/unit{:02}/", i + 1, j + 1));
         units.push_back(
@@ -99,9 +99,9 @@ class BitPaper : public Model {
             add_parameter(name + "/bias", {1, 1, 1, channels}, zeros())};
   }
 
-  Unit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
+  BitPaperUnit add_unit(const std::string& name, int64_t in, int64_t nmid, int64_t stride) {
     const int64_t out = 4 * nmid;
-    Unit unit;
+    BitPaperUnit unit;
     unit.gn1 = add_norm(name + "gn1", in);
     if (in != out || stride != 1) {
       unit.conv_proj = add_conv(name + "conv_proj", 1, in, out, stride);
@@ -115,7 +115,7 @@ class BitPaper : public Model {
   }
 
   StdConv root_;
-  std::vector<std::vector<Unit>> stages_;
+  std::vector<std::vector<BitPaperUnit>> stages_;
   std::vector<std::string> units_;
   PaperNorm norm_;
   Dense head_;

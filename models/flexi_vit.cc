@@ -35,14 +35,14 @@ namespace bv {
 namespace {
 
 // How an image is cut, and what resizes the parameters to that; undefined: nothing to resize.
-struct Grid {
+struct PatchGrid {
   int64_t patch_height, patch_width;
   at::Tensor kernel_rows, kernel_columns;
   at::Tensor posemb_rows, posemb_columns;
 };
 
 // `flexi.seqhw`: values and the cumulated weights.
-struct Choice {
+struct SeqhwChoice {
   std::vector<int64_t> values;
   std::vector<double> cumulated;
 
@@ -55,8 +55,8 @@ struct Choice {
   }
 };
 
-Choice read_choice(const Config& config) {
-  Choice choice;
+SeqhwChoice read_choice(const Config& config) {
+  SeqhwChoice choice;
   if (!config.has("flexi")) return choice;
   const Config flexi = config.section("flexi"), seqhw = flexi.section("seqhw");
   choice.values = seqhw.get<std::vector<int64_t>>("v");
@@ -82,17 +82,17 @@ class FlexiVit : public Model, public Refits {
   at::Tensor refit(const std::string& name, const at::Tensor& value) const override;
 
  private:
-  const Grid& grid(int64_t height, int64_t width, int64_t seqhw);
+  const PatchGrid& grid(int64_t height, int64_t width, int64_t seqhw);
   void check_seqhw(const Config& config, const char* key, int64_t seqhw, const ModelEnv& env);
-  at::Tensor position_embedding(const Grid& grid, int64_t rows, int64_t columns) const;
+  at::Tensor position_embedding(const PatchGrid& grid, int64_t rows, int64_t columns) const;
   at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)
 
   const TransformerShape shape_;
   const std::string pool_type_;
   const int64_t seqhw_;  // 0: none
-  const Choice choice_;
+  const SeqhwChoice choice_;
   std::vector<int64_t> posemb_size_;
-  std::map<std::tuple<int64_t, int64_t, int64_t>, Grid> grids_;  // by height, width, seqhw
+  std::map<std::tuple<int64_t, int64_t, int64_t>, PatchGrid> grids_;  // by height, width, seqhw
 
   Dense embedding_;           // kernel (P, P, channels, D)
   at::Tensor pos_embedding_;  // (1, N, D): a parameter, or the sincos2d table
@@ -147,9 +147,9 @@ void FlexiVit::check_seqhw(const Config& config, const char* key, int64_t seqhw,
   }
 }
 
-const Grid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
+const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
   const auto [place, added] = grids_.try_emplace({height, width, seqhw});
-  Grid& grid = place->second;
+  PatchGrid& grid = place->second;
   if (!added) return grid;
   grid.patch_height = seqhw > 0 ? height / seqhw : shape_.patch_height;
   grid.patch_width = seqhw > 0 ? width / seqhw : shape_.patch_width;
@@ -179,7 +179,8 @@ at::Tensor FlexiVit::refit(const std::string& name, const at::Tensor& value) con
                      kernel_resize_matrix(width, own.size(1)));
 }
 
-at::Tensor FlexiVit::position_embedding(const Grid& grid, int64_t rows, int64_t columns) const {
+at::Tensor FlexiVit::position_embedding(const PatchGrid& grid, int64_t rows,
+                                        int64_t columns) const {
   if (!grid.posemb_rows.defined()) return pos_embedding_;
   const at::Tensor stored = pos_embedding_.view({posemb_size_[0], posemb_size_[1], shape_.width});
   return resize_grid(stored, grid.posemb_rows, grid.posemb_columns)
@@ -193,7 +194,7 @@ at::Tensor FlexiVit::pool(const at::Tensor& encoded, Pass& pass) const {
 
 at::Tensor FlexiVit::forward(const at::Tensor& image, Pass& pass) {
   const bool drawn = pass.train && !choice_.values.empty();
-  const Grid& cut =
+  const PatchGrid& cut =
       grid(image.size(1), image.size(2), drawn ? choice_.draw(pass.seed, pass.step) : seqhw_);
   at::Tensor kernel = embedding_.kernel;
   if (cut.kernel_rows.defined()) {

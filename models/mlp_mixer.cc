@@ -24,25 +24,25 @@
 namespace bv {
 namespace {
 
-struct Shape {
+struct MixerShape {
   const char* name = "";
   int64_t hidden_dim = 0, num_blocks = 0, channels_mlp_dim = 0, tokens_mlp_dim = 0;
   std::vector<int64_t> patch_size = {};
 };
-const Shape kSizes[] = {
+const MixerShape kSizes[] = {
     {"S", 512, 8, 2048, 256},
     {"B", 768, 12, 3072, 384},
     {"L", 1024, 24, 4096, 512},
     {"H", 1280, 32, 5120, 640},
 };
 
-Shape read_shape(const Config& config) {
+MixerShape read_shape(const Config& config) {
   std::vector<std::string> known;
-  for (const Shape& size : kSizes) known.emplace_back(size.name);
+  for (const MixerShape& size : kSizes) known.emplace_back(size.name);
   const auto variant = read_variant(config, known, /*needs_patch=*/true);
-  Shape shape;
+  MixerShape shape;
   if (variant) {
-    for (const Shape& size : kSizes) {
+    for (const MixerShape& size : kSizes) {
       if (variant->size == size.name) shape = size;
     }
     shape.patch_size = {variant->patch, variant->patch};
@@ -136,7 +136,7 @@ class MlpMixer : public Model {
             Dense::add(*this, name + "/Dense_1", hidden, features, lecun_normal(hidden))};
   }
 
-  const Shape shape_;
+  const MixerShape shape_;
   const double stoch_depth_;
   Dense stem_;  // kernel (P, P, channels, D)
   std::vector<Block> blocks_;

@@ -8,7 +8,7 @@ cd "$root"
 lint_include_order() {
   awk '
     BEGIN {
-      n = split("util config report dist ckpt input model tasks evals train cuda", rooms, " ")
+      n = split("util config report device distributed ckpt input model tasks evals params optim train export predict bench cuda", rooms, " ")
       for (i = 1; i <= n; ++i) rank[rooms[i]] = i
       models["util"] = models["config"] = models["model"] = 1
     }
@@ -27,7 +27,7 @@ lint_include_order() {
     /^#include [<"]torch\/torch\.h/ { printf "%s:%d: error: torch/torch.h takes 12 s to compile; include what is used\n", FILENAME, FNR; status = 1 }
     /^#include <yaml-cpp/ && FILENAME !~ /^lib\/config\// { printf "%s:%d: error: only lib/config uses yaml-cpp\n", FILENAME, FNR; status = 1 }
     /^#include <spdlog/ && FILENAME !~ /^lib\/report\// { printf "%s:%d: error: only lib/report uses spdlog\n", FILENAME, FNR; status = 1 }
-    /^#include <(torch\/csrc\/distributed|gloo)/ && FILENAME !~ /^lib\/(dist\/[a-z_]*(\.cc|_impl\.h)|cuda\/.*\.cc):?$/ { printf "%s:%d: error: only sources of lib/dist use c10d\n", FILENAME, FNR; status = 1 }
+    /^#include <(torch\/csrc\/distributed|gloo)/ && FILENAME !~ /^lib\/(distributed\/[a-z_\/]*(\.cc|_impl\.h)|cuda\/.*\.cc):?$/ { printf "%s:%d: error: only sources of lib/distributed use c10d\n", FILENAME, FNR; status = 1 }
     END { exit status }
   ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
 }

@@ -86,7 +86,7 @@ Manifest::File await_part(const std::string& folder, int rank, double patience) 
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const Manifest part = read_manifest(folder, name);
-  if (part.files.size() != 1) throw Error::line(Exit::storage, name + ": is not of one file");
+  if (part.files.size() != 1) throw Error::bare(Exit::storage, name + ": is not of one file");
   fs::remove(folder + "/" + name);
   return part.files[0];
 }
@@ -133,7 +133,7 @@ void check_pieces(const std::string& name, PiecedTensor& tensor) {
     end = piece.first + piece.values.numel();
   }
   if (!good || end != tensor.numel()) {
-    throw Error::line(Exit::usage, fmt::format("the pieces of '{}' do not make a whole", name));
+    throw Error::bare(Exit::usage, fmt::format("the pieces of '{}' do not make a whole", name));
   }
   tensor.type = pieces[0].values.scalar_type();
 }
@@ -171,7 +171,7 @@ std::optional<Restored> latest_in(const std::string& root, Pieces pieces) {
     try {
       Restored restored = read_checkpoint(root + "/" + step_name(*step), pieces);
       if (restored.step == *step) return restored;
-      throw Error::line(Exit::usage, fmt::format("manifest.json is of step {}", restored.step));
+      throw Error::bare(Exit::usage, fmt::format("manifest.json is of step {}", restored.step));
     } catch (const Error& error) {
       if (newest_fault.empty()) newest_fault = error.what();
       if (*step != steps.front()) {

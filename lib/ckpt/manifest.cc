@@ -31,7 +31,7 @@ constexpr int64_t kChunksPerTask = 16;
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
 
 Error broken(std::string_view file, std::string_view what) {
-  return Error::line(Exit::usage, fmt::format("{}: {}", file, what));
+  return Error::bare(Exit::usage, fmt::format("{}: {}", file, what));
 }
 
 std::string hex(uint64_t checksum) { return fmt::format("{:016x}", checksum); }

@@ -135,7 +135,7 @@ void Workdir::claim() {
     try {
       make_folders(dir_);
     } catch (const Error& error) {
-      throw Error::line(Exit::usage, error.what());
+      throw Error::lines(Exit::usage, error.what());
     }
     lock_fd_ = try_lock(dir_, lock());
   }

@@ -22,10 +22,10 @@ struct FreeCompressor {
 };
 
 // Little-endian records.
-class Record {
+class ZipRecord {
  public:
   template <class T>
-  Record& add(std::type_identity_t<T> value) {
+  ZipRecord& add(std::type_identity_t<T> value) {
     text_.append(reinterpret_cast<const char*>(&value), sizeof(T));
     return *this;
   }
@@ -62,7 +62,7 @@ void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
   entry.header = out_.bytes();
 
   const bool big = entry.bytes >= zip64_from_ || entry.packed_bytes >= zip64_from_;
-  Record local;
+  ZipRecord local;
   local.add<uint32_t>(0x04034b50).add<uint16_t>(big ? kVersion64 : kVersion);
   local.add<uint16_t>(flags_of(name))
       .add<uint16_t>(kDeflated)
@@ -75,7 +75,7 @@ void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
   out_.write(local.text());
   out_.write(name);
   if (big) {
-    Record extra;
+    ZipRecord extra;
     extra.add<uint16_t>(1).add<uint16_t>(16).add<uint64_t>(entry.bytes);
     extra.add<uint64_t>(entry.packed_bytes);
     out_.write(extra.text());
@@ -92,7 +92,7 @@ void ZipWriter::finish() {
     const auto low = [&](uint64_t value) {
       return big ? 0xffffffff : static_cast<uint32_t>(value);
     };
-    Record record;
+    ZipRecord record;
     record.add<uint32_t>(0x02014b50).add<uint16_t>(big ? kVersion64 : kVersion);
     record.add<uint16_t>(big ? kVersion64 : kVersion).add<uint16_t>(flags_of(entry.name));
     record.add<uint16_t>(kDeflated).add<uint16_t>(0).add<uint16_t>(kDate).add<uint32_t>(entry.crc);
@@ -103,7 +103,7 @@ void ZipWriter::finish() {
     out_.write(record.text());
     out_.write(entry.name);
     if (big) {
-      Record extra;
+      ZipRecord extra;
       extra.add<uint16_t>(1).add<uint16_t>(24).add<uint64_t>(entry.bytes);
       extra.add<uint64_t>(entry.packed_bytes).add<uint64_t>(entry.header);
       out_.write(extra.text());
@@ -113,14 +113,14 @@ void ZipWriter::finish() {
   const uint64_t end = out_.bytes(), count = entries_.size();
   const bool big = count >= 0xffff || begin >= zip64_from_ || end - begin >= zip64_from_;
   if (big) {
-    Record end64;
+    ZipRecord end64;
     end64.add<uint32_t>(0x06064b50).add<uint64_t>(44).add<uint16_t>(kVersion64);
     end64.add<uint16_t>(kVersion64).add<uint32_t>(0).add<uint32_t>(0).add<uint64_t>(count);
     end64.add<uint64_t>(count).add<uint64_t>(end - begin).add<uint64_t>(begin);
     end64.add<uint32_t>(0x07064b50).add<uint32_t>(0).add<uint64_t>(end).add<uint32_t>(1);
     out_.write(end64.text());
   }
-  Record tail;
+  ZipRecord tail;
   tail.add<uint32_t>(0x06054b50).add<uint16_t>(0).add<uint16_t>(0);
   tail.add<uint16_t>(big ? 0xffff : static_cast<uint16_t>(count));
   tail.add<uint16_t>(big ? 0xffff : static_cast<uint16_t>(count));

@@ -20,7 +20,7 @@ bool name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 
 bool name_part(char c) { return name_start(c) || (c >= '0' && c <= '9'); }
 
 // Where a text stands: letter for letter from a place on, or just as a whole.
-struct Span {
+struct TextSpan {
   std::string_view text;
   Place place;
   bool exact;
@@ -39,7 +39,7 @@ struct Span {
 // Parses one section. Offsets count from the start of the whole text.
 class Parser {
  public:
-  Parser(const Span& span, size_t begin, size_t end) : span_(span), at_(begin), end_(end) {}
+  Parser(const TextSpan& span, size_t begin, size_t end) : span_(span), at_(begin), end_(end) {}
 
   // Returns the op's name and its arguments as a call node.
   std::pair<std::string, std::shared_ptr<Node>> section() {
@@ -269,12 +269,12 @@ class Parser {
     }
   }
 
-  const Span& span_;
+  const TextSpan& span_;
   size_t at_;
   const size_t end_;
 };
 
-std::vector<Call> parse_span(const Span& span, const std::shared_ptr<Document>& document,
+std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Document>& document,
                              const std::string& path) {
   if (span.text.size() > kLargestText) {
     throw Error(Exit::usage, span.place.text(), fmt::format("longer than {} bytes", kLargestText));
@@ -305,7 +305,7 @@ std::vector<Call> parse_span(const Span& span, const std::shared_ptr<Document>& 
 std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key) {
   const std::string path = join_path(owner.path_, key);
   const auto node = owner.find(key);
-  Span span{text, owner.place(key), false, shown_path(path)};
+  TextSpan span{text, owner.place(key), false, shown_path(path)};
   if (node != nullptr && node->shift >= 0 && node->text == text && node->place.line > 0) {
     span.exact = true;
     span.place.column += node->shift;

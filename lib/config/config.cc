@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// "lib/input/loader.cc:31" whatever the folder the sources were compiled in.
+// "lib/input/loader/loader.cc:31" whatever the folder the sources were compiled in.
 std::string source_text(const std::source_location& where) {
   const std::string file = std::string("/") + where.file_name();
   size_t begin = 0;
@@ -101,7 +101,7 @@ void Config::missing(std::string_view key, std::string_view type) const {
     const std::string why = unread_line(entry, {std::string(key)});
     document_->report(path_, entry.key);
     document_->record(why);
-    throw Error::line(Exit::usage, why);
+    throw Error::lines(Exit::usage, why);
   }
   const std::string why = fmt::format("missing: {} is required", type);
   throw_line(line(node_->place, key, "", why));
@@ -110,7 +110,7 @@ void Config::missing(std::string_view key, std::string_view type) const {
 void Config::throw_line(const std::string& text) const {
   document_->incomplete.insert(path_);
   document_->record(text);
-  throw Error::line(Exit::usage, text);
+  throw Error::lines(Exit::usage, text);
 }
 
 template <class T>

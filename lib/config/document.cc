@@ -101,7 +101,7 @@ void throw_lines(const std::vector<std::string>& lines) {
     sorted.resize(kMostProblems);
     sorted.push_back(fmt::format("... and {} more", more));
   }
-  throw Error::line(Exit::usage, join(sorted, "\n"));
+  throw Error::lines(Exit::usage, join(sorted, "\n"));
 }
 
 // ---- explain and the resolved config

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMostSteps = 0x1p53;
 
-struct Unit {
+struct DurationUnit {
   std::string key;
   double value;
   std::optional<double> steps;  // nullopt: an ingredient is unknown
@@ -27,15 +27,15 @@ double in_range(const Config& config, const std::string& key, double steps) {
 }
 
 // The one unit in which `name` is given; nullopt where none is.
-std::optional<Unit> given_unit(const Config& config, std::string_view name, const RunLength& length,
-                               std::source_location where) {
-  std::optional<Unit> given;
+std::optional<DurationUnit> given_unit(const Config& config, std::string_view name,
+                                       const RunLength& length, std::source_location where) {
+  std::optional<DurationUnit> given;
   for (const char* suffix : {"_steps", "_examples", "_epochs", "_percent"}) {
     const std::string key = std::string(name) + suffix;
     const std::optional<double> value = config.maybe<double>(key, where);
     if (!value || *value < 0) continue;
     if (given) config.fail(key, fmt::format("give only one of {} and {}", given->key, key));
-    given = Unit{key, *value, std::nullopt};
+    given = DurationUnit{key, *value, std::nullopt};
     const std::string_view unit = suffix;
     if (unit == "_steps") given->steps = in_range(config, key, *value);
     if (unit == "_examples" && length.batch_size > 0) {

@@ -24,9 +24,9 @@ constexpr size_t kMostValues = 1'000'000;  // aliases expanded
 constexpr size_t kMostKeys = 10'000;       // of one mapping
 
 // The text split into lines, to turn yaml-cpp's marks (line and byte from 0) into places.
-class Source {
+class IncludedFile {
  public:
-  Source(std::string_view text, std::string name, bool on_command_line)
+  IncludedFile(std::string_view text, std::string name, bool on_command_line)
       : text_(text), name_(std::move(name)), on_command_line_(on_command_line) {
     lines_.push_back(0);
     for (size_t i = 0; i < text.size(); ++i) {
@@ -126,7 +126,7 @@ bool is_null_text(const std::string& text) { return text.empty() || text == "nul
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(const Source& source, bool substitute, std::vector<std::string>& problems)
+  Builder(const IncludedFile& source, bool substitute, std::vector<std::string>& problems)
       : source_(source), substitute_(substitute), problems_(problems) {}
 
   std::shared_ptr<Node> root() const { return root_; }
@@ -348,7 +348,7 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  const Source& source_;
+  const IncludedFile& source_;
   const bool substitute_;
   std::vector<std::string>& problems_;
   bool started_ = false;
@@ -359,7 +359,7 @@ class Builder : public YAML::EventHandler {
 };
 
 // Throws for bytes that no config may hold.
-void check_bytes(const Source& source, const std::string& name) {
+void check_bytes(const IncludedFile& source, const std::string& name) {
   const std::string_view text = source.text();
   if (text.size() > kLargestFile) {
     throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestFile));
@@ -381,7 +381,7 @@ void check_bytes(const Source& source, const std::string& name) {
 std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
                                  bool on_command_line, std::vector<std::string>& problems) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const Source source(text, name, on_command_line);
+  const IncludedFile source(text, name, on_command_line);
   check_bytes(source, name);
   std::istringstream stream{std::string(text)};
   Builder builder(source, !on_command_line, problems);

@@ -145,8 +145,7 @@ std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
   try {
     base = read_file(file, kLargestFile);
   } catch (const Error& error) {
-    const std::string_view line = error.what();  // "<file>: error: no such file"
-    throw wrong(fmt::format("'{}': {}", printable(file), line.substr(line.rfind(": ") + 2)));
+    throw wrong(fmt::format("'{}': {}", printable(file), error.message()));
   }
   files.push_back(file);
   return merged(load_tree(base, file, files, problems), root);

@@ -100,7 +100,7 @@ class Document {
     std::string mapping, key;
     std::shared_ptr<Node> value;     // null: absent
     std::shared_ptr<Node> fallback;  // null: none
-    std::string source;              // "lib/input/loader.cc:31"
+    std::string source;              // "lib/input/loader/loader.cc:31"
     bool several_fallbacks = false;
     bool section = false;
     bool optional = false;  // absent is fine, without a default

@@ -1,4 +1,4 @@
-// c10d's NCCL backend (lib/dist/nccl_impl.h).
+// c10d's NCCL backend (lib/distributed/nccl_impl.h).
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "lib/cuda/export.h"
-#include "lib/dist/nccl_impl.h"
+#include "lib/distributed/nccl_impl.h"
 
 BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
                                  int device, c10::intrusive_ptr<c10d::Backend>& backend) {

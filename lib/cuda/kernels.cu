@@ -1,8 +1,8 @@
-// The fused optimizer pass, sums of squares and dropout masks on CUDA (lib/train/kernels.h,
+// The fused optimizer pass, sums of squares and dropout masks on CUDA (lib/optim/kernels.h,
 // lib/model/dropout_mask.h). The arithmetic is in the headers that the CPU compiles too; here is
 // who does which element.
 //
-// Sums: each thread adds its elements, a block its threads in a fixed tree, one block the blocks in
+// BlockSums: each thread adds its elements, a block its threads in a fixed tree, one block the blocks in
 // a fixed order: results repeat.
 #include <algorithm>
 #include <stdexcept>
@@ -12,7 +12,7 @@
 #include "lib/cuda/launch.h"
 #include "lib/cuda/scratch.h"
 #include "lib/model/dropout_mask.h"
-#include "lib/train/kernels.h"
+#include "lib/optim/kernels.h"
 
 namespace bv {
 namespace {
@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kMostBlocks = 4096;
 constexpr int64_t kElements = 8;  // of a thread, at least, before there are more blocks
 
-struct Sums {
+struct BlockSums {
   double params, updates;
-  __device__ Sums& operator+=(const Sums& other) {
+  __device__ BlockSums& operator+=(const BlockSums& other) {
     params += other.params;
     updates += other.updates;
     return *this;
@@ -39,8 +39,8 @@ int64_t blocks_for(int64_t elements) {
 }
 
 // The sum over the block, on thread 0.
-__device__ Sums block_sum(Sums own) {
-  __shared__ Sums all[kThreads];
+__device__ BlockSums block_sum(BlockSums own) {
+  __shared__ BlockSums all[kThreads];
   all[threadIdx.x] = own;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -53,11 +53,11 @@ __device__ Sums block_sum(Sums own) {
 template <class Rule>
 __global__ void update_range(Rule rule, FusedChunk range, FusedScalars scalars,
                              const double* grad_squares, const float* grad, float* param,
-                             float* ema, Sums* sums) {
+                             float* ema, BlockSums* sums) {
   if (grad_squares) scalars.norm = static_cast<float>(sqrt(*grad_squares));
   grad += range.grad - range.begin;
   param += range.data - range.begin;
-  Sums own = {0, 0};
+  BlockSums own = {0, 0};
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t at = range.begin + blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
        at < range.end; at += stride) {
@@ -66,11 +66,11 @@ __global__ void update_range(Rule rule, FusedChunk range, FusedScalars scalars,
     own += {static_cast<double>(p[0]) * p[0], static_cast<double>(u[0]) * u[0]};
   }
   own = block_sum(own);
-  if (threadIdx.x == 0) sums[blockIdx.x] = range.counts ? own : Sums{0, 0};
+  if (threadIdx.x == 0) sums[blockIdx.x] = range.counts ? own : BlockSums{0, 0};
 }
 
-__global__ void square_blocks(const float* values, int64_t n, Sums* sums) {
-  Sums own = {0, 0};
+__global__ void square_blocks(const float* values, int64_t n, BlockSums* sums) {
+  BlockSums own = {0, 0};
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; at < n; at += stride)
     own.params += static_cast<double>(values[at]) * values[at];
@@ -79,8 +79,8 @@ __global__ void square_blocks(const float* values, int64_t n, Sums* sums) {
 }
 
 // One block: result[0] (and [1]) = the sums of `count` blocks.
-__global__ void add_up(const Sums* sums, int64_t count, double* result, bool both) {
-  Sums own = {0, 0};
+__global__ void add_up(const BlockSums* sums, int64_t count, double* result, bool both) {
+  BlockSums own = {0, 0};
   for (int64_t i = threadIdx.x; i < count; i += kThreads) own += sums[i];
   own = block_sum(own);
   if (threadIdx.x != 0) return;
@@ -102,8 +102,8 @@ void update(const Rule& rule, const FusedArguments& all, void* on) {
   int64_t blocks = 0;
   for (int64_t i = 0; i < all.count; ++i)
     blocks += blocks_for(all.ranges[i].end - all.ranges[i].begin);
-  const Scratch scratch(std::max<int64_t>(blocks, 1) * sizeof(Sums), on);
-  auto* const sums = static_cast<Sums*>(scratch.get());
+  const Scratch scratch(std::max<int64_t>(blocks, 1) * sizeof(BlockSums), on);
+  auto* const sums = static_cast<BlockSums*>(scratch.get());
   int64_t done = 0;
   for (int64_t i = 0; i < all.count; ++i) {
     const FusedChunk& range = all.ranges[i];
@@ -119,8 +119,8 @@ void update(const Rule& rule, const FusedArguments& all, void* on) {
 void square_sum(const float* values, int64_t n, double* sum, void* on) {
   auto* const stream = static_cast<cudaStream_t>(on);
   const int64_t blocks = blocks_for(n);
-  const Scratch scratch(blocks * sizeof(Sums), on);
-  auto* const sums = static_cast<Sums*>(scratch.get());
+  const Scratch scratch(blocks * sizeof(BlockSums), on);
+  auto* const sums = static_cast<BlockSums*>(scratch.get());
   launch(square_blocks, blocks, stream, values, n, sums);
   launch(add_up, 1, stream, sums, blocks, sum, /*both=*/false);
   must(cudaGetLastError(), "a sum of squares");

@@ -1,4 +1,4 @@
-// The plug-in's own functions (lib/dist/cuda.h).
+// The plug-in's own functions (lib/device/cuda.h).
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -13,8 +13,8 @@
 
 #include <cmath>
 
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/ranks.h"
 
 namespace bv {
 namespace {
@@ -84,7 +84,7 @@ class Calibration : public Evaluator {
     }
   }
 
-  static void sum_bins(dist::Group* group, std::vector<EvalDetails::Bin>& bins) {
+  static void sum_bins(Group* group, std::vector<EvalDetails::Bin>& bins) {
     const at::Tensor all = at::zeros({std::ssize(bins), 3}, at::kDouble);
     auto* row = all.mutable_data_ptr<double>();
     for (const auto& bin : bins) {

@@ -5,8 +5,8 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/ranks.h"
 #include "lib/input/image/decode.h"
 #include "lib/model/loss.h"
 
@@ -17,12 +17,12 @@ constexpr int64_t kMaxConfusionClasses = 1000;
 constexpr size_t kWrongImages = 24;
 constexpr int64_t kWrongImageSide = 128;  // larger ones are subsampled for the report
 
-// Sums over a pass; tensors, so that nothing is read back per batch.
-struct Sums {
+// ClassificationSums over a pass; tensors, so that nothing is read back per batch.
+struct ClassificationSums {
   at::Tensor weight, correct1, correct5, loss;  // scalars, float64
   at::Tensor confusion;                         // (classes * classes) float64, [truth][guess]
 
-  explicit Sums(int64_t classes)
+  explicit ClassificationSums(int64_t classes)
       : weight(at::zeros({}, at::kDouble)),
         correct1(weight.clone()),
         correct5(weight.clone()),
@@ -51,7 +51,7 @@ class WrongExamples {
   }
 
   // Of all ranks.
-  void gather(dist::Group* group) {
+  void gather(Group* group) {
     if (!group) return;
     const at::Tensor own = at::zeros({std::ssize(entries_), 4}, at::kDouble);
     const at::Tensor ids = at::zeros({std::ssize(entries_)}, at::kLong);
@@ -138,7 +138,7 @@ class Classification : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    std::optional<Sums> sums;
+    std::optional<ClassificationSums> sums;
     WrongExamples wrong;
     int64_t classes = 0;
     input_.for_each(context, [&](const Batch& batch) {
@@ -169,7 +169,7 @@ class Classification : public Evaluator {
 
  private:
   void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
-                  Sums& sums, WrongExamples* wrong) const {
+                  ClassificationSums& sums, WrongExamples* wrong) const {
     const at::Tensor mask = batch.at("_mask");                                  // (n) bool
     const at::Tensor truth = labels.argmax(1);                                  // (n)
     const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
@@ -192,7 +192,8 @@ class Classification : public Evaluator {
     }
   }
 
-  EvalDetails details(int64_t step, int64_t classes, const Sums& sums, WrongExamples& wrong) {
+  EvalDetails details(int64_t step, int64_t classes, const ClassificationSums& sums,
+                      WrongExamples& wrong) {
     EvalDetails result;
     result.evaluator = name_;
     result.step = step;

@@ -15,21 +15,21 @@
 
 #include <cmath>
 
+#include "lib/evals/common/stored.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/stored.h"
 
 namespace bv {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // rows of logits that exist at a time
 
-struct Sums {
+struct ContrastiveSums {
   double loss = 0;
   int64_t correct = 0, seen = 0;
 };
 
 // zimg, ztxt: (n, d) float64, all contrasted with each other.
-void contrast(const at::Tensor& zimg, const at::Tensor& ztxt, double t, Sums& sums) {
+void contrast(const at::Tensor& zimg, const at::Tensor& ztxt, double t, ContrastiveSums& sums) {
   const int64_t n = zimg.size(0);
   at::Tensor columns = at::full({n}, -HUGE_VAL, at::kDouble);  // log-sum-exp of each
   at::Tensor rows = at::empty({n}, at::kDouble), own = at::empty({n}, at::kDouble);
@@ -68,7 +68,7 @@ class Contrastive : public Evaluator {
 
   void run(const EvalContext& context, const Measure& emit) override {
     load();
-    Sums sums;
+    ContrastiveSums sums;
     const int64_t n = zimg_.size(0), step = minibatch_ > 0 ? minibatch_ : n;
     for (int64_t begin = 0; begin < n; begin += step) {
       if (context.poll) context.poll();

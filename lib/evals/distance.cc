@@ -19,9 +19,9 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/ranges.h>
 
+#include "lib/evals/common/ranks.h"
+#include "lib/evals/common/stored.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/ranks.h"
-#include "lib/evals/stored.h"
 #include "lib/util/text.h"
 
 namespace bv {

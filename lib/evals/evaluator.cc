@@ -6,9 +6,9 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 
-#include "lib/evals/ranks.h"
+#include "lib/evals/common/ranks.h"
 
-#include "lib/input/first_example.h"
+#include "lib/input/loader/compute_example.h"
 
 namespace bv {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lib/config/registry.h"
-#include "lib/dist/group.h"
-#include "lib/input/loader.h"
+#include "lib/distributed/group.h"
+#include "lib/input/loader/loader.h"
 #include "lib/report/metrics.h"
 #include "lib/tasks/task.h"
 
@@ -22,7 +22,7 @@ struct EvalEnv {
   int threads = 1;
   uint64_t seed = 0;
   DataEnv data;
-  dist::Group* group = nullptr;  // each rank evaluates its part of every batch; null: there is one
+  Group* group = nullptr;  // each rank evaluates its part of every batch; null: there is one
 };
 
 // A prediction function bound to a model, without gradients, from and to the CPU wherever the model
@@ -43,7 +43,7 @@ struct EvalContext {
       details;  // takes them; empty without a report, and but on rank 0
   // Called by all ranks alike, once a batch: throws on a signal.
   std::function<void()> poll;
-  dist::Group* group = nullptr;  // as in EvalEnv
+  Group* group = nullptr;  // as in EvalEnv
 };
 
 class Evaluator {

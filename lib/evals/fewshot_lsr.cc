@@ -15,24 +15,23 @@
 // Metrics: "<a/|z/><name>_<shots>shot-seed-<seed>".
 #include <algorithm>
 
+#include "lib/evals/common/least_squares.h"
+#include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/least_squares.h"
-#include "lib/evals/representation.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-struct Pair {  // train and test of a data set
+struct TrainAndTest {  // train and test of a data set
   std::string name;
   EvalInput train, test;
 };
 
-// What a message says after its place.
+// The first line of the message, without its place.
 std::string reason(const Error& error) {
-  const std::string text = bv::split(error.what(), '\n').at(0), mark = "error: ";
-  const size_t at = text.find(mark);
-  return at == std::string::npos ? text : text.substr(at + mark.size());
+  const std::string line = bv::split(error.message(), '\n').at(0);
+  return error.room().empty() ? line : fmt::format("[{}] {}", error.room(), line);
 }
 
 class FewshotLsr : public Evaluator {
@@ -61,7 +60,7 @@ class FewshotLsr : public Evaluator {
 
   Batch probe(int64_t n) override {
     Batch first;
-    for (Pair& pair : pairs_) {
+    for (TrainAndTest& pair : pairs_) {
       for (EvalInput* input : {&pair.train, &pair.test}) {
         Batch batch = input->probe(first.empty() ? n : 1);
         class_labels(batch, keys_.label_key, name_);
@@ -73,7 +72,7 @@ class FewshotLsr : public Evaluator {
 
   int64_t examples() const override {
     int64_t sum = 0;
-    for (const Pair& pair : pairs_) sum += pair.train.examples() + pair.test.examples();
+    for (const TrainAndTest& pair : pairs_) sum += pair.train.examples() + pair.test.examples();
     return sum;
   }
 
@@ -81,7 +80,7 @@ class FewshotLsr : public Evaluator {
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<Sets> all;
-    for (Pair& pair : pairs_) all.push_back(represent(pair, context));
+    for (TrainAndTest& pair : pairs_) all.push_back(represent(pair, context));
     for (int64_t seed = 0; seed < num_seeds_; ++seed) {
       for (size_t i = 0; i < all.size(); ++i) {
         measure(pairs_[i].name, all[i], seed, context, emit);
@@ -134,13 +133,14 @@ class FewshotLsr : public Evaluator {
   void read_display_first(const Config& config) {
     display_first_ = config.get("display_first", std::vector<std::pair<std::string, double>>());
     for (const auto& [name, shots] : display_first_) {
-      const bool known = std::any_of(pairs_.begin(), pairs_.end(),
-                                     [&, &name = name](const Pair& p) { return p.name == name; });
+      const bool known =
+          std::any_of(pairs_.begin(), pairs_.end(),
+                      [&, &name = name](const TrainAndTest& p) { return p.name == name; });
       if (!known) config.warn("display_first", fmt::format("'{}' is none of the datasets", name));
     }
   }
 
-  Sets represent(Pair& pair, const EvalContext& context) const {
+  Sets represent(TrainAndTest& pair, const EvalContext& context) const {
     Sets sets{keys_.represent(pair.train, context), keys_.represent(pair.test, context), 0};
     pair.train.rest();
     pair.test.rest();
@@ -178,7 +178,7 @@ class FewshotLsr : public Evaluator {
   const std::vector<int64_t> shots_;
   const std::vector<double> l2_;
   const int64_t num_seeds_;
-  std::vector<Pair> pairs_;
+  std::vector<TrainAndTest> pairs_;
   std::vector<std::pair<std::string, double>> display_first_;
 };
 

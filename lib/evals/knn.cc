@@ -19,8 +19,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/representation.h"
 
 namespace bv {
 namespace {

@@ -2,8 +2,8 @@
 // `pred: loss` this measures <prefix>loss.
 #include <ATen/ops/zeros.h>
 
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/ranks.h"
 
 namespace bv {
 namespace {

@@ -16,8 +16,8 @@
 #include <array>
 #include <utility>
 
+#include "lib/evals/common/stored.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/stored.h"
 
 namespace bv {
 namespace {

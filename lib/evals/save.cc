@@ -17,8 +17,8 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/workdir.h"
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
-#include "lib/evals/ranks.h"
 #include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -88,8 +88,7 @@ class Save : public Evaluator {
       refuse_remote_path(outfile_);
       fill(outfile_, "", 0);
     } catch (const Error& error) {
-      const std::string_view text = error.what();
-      config.problem("outfile", text.substr(text.find("error: ") + 7));
+      config.problem("outfile", error.message());
     }
   }
 

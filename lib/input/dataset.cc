@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "lib/input/shuffle.h"
+#include "lib/input/loader/shuffle.h"
 #include "lib/input/source.h"
-#include "lib/input/split.h"
+#include "lib/input/sources/common/split.h"
 #include "lib/util/text.h"
 
 namespace bv {

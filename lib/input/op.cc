@@ -28,7 +28,7 @@ at::Tensor& need(Example& example, const std::string& key, const char* op) {
   if (found != example.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [name, tensor] : example) known.push_back(name);
-  throw Error::line(Exit::usage, fmt::format("{}: no key '{}' in the example; it has: {}", op, key,
+  throw Error::bare(Exit::usage, fmt::format("{}: no key '{}' in the example; it has: {}", op, key,
                                              known.empty() ? "nothing" : join(known, ", ")));
 }
 

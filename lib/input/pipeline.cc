@@ -13,7 +13,7 @@ void at_place(const Place& place, const Body& body) {
     body();
   } catch (const Error& error) {
     if (error.code() != Exit::usage) throw;
-    throw Error(Exit::usage, place.text(), error.what());
+    throw Error(Exit::usage, place.text(), error.message());
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "lib/input/split.h"
-#include "lib/input/synthetic.h"
+#include "lib/input/sources/common/split.h"
+#include "lib/input/sources/common/synthetic.h"
 
 namespace bv {
 namespace {

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "lib/model/simd.h"
+#include "lib/device/lanes.h"
 
 namespace bv {
 namespace {
@@ -283,7 +283,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const bool max_pool = context->saved_data["max_pool"].toBool();
     const at::Tensor grad = grads[0].contiguous(kChannelsLast);
     const double rows = context->saved_data["rows"].toDouble();
-    auto* group = reinterpret_cast<dist::Group*>(context->saved_data["group"].toInt());
+    auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());
 
     const at::Tensor sums = choose(x, max_pool, [&]<int Pool, class T>() {
       return gradient_sums_of<Pool, T>(x, grad, affine);
@@ -316,7 +316,7 @@ bool batch_norm_fits(const at::Tensor& x, bool max_pool) {
   return x.is_cpu() && type && covered && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
 }
 
-BatchStatistics batch_statistics(const at::Tensor& x, dist::Group* group) {
+BatchStatistics batch_statistics(const at::Tensor& x, Group* group) {
   const auto rows = static_cast<double>(x.numel() / x.size(1));
   at::Tensor mean, var;  // (c) float64
   if (batch_norm_fits(x, /*max_pool=*/false)) {

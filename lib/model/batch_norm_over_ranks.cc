@@ -31,7 +31,7 @@ class BatchNormOverRanks : public torch::autograd::Function<BatchNormOverRanks> 
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &mean = saved[1], &invstd = saved[2], &gain = saved[3];
     const double rows = context->saved_data["rows"].toDouble();
-    auto* group = reinterpret_cast<dist::Group*>(context->saved_data["group"].toInt());
+    auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());
     const at::Tensor grad = grads[0].to(at::kFloat);
     const at::Tensor normal = (x - by_channel(mean)) * by_channel(invstd);
     // Gradients of scale and bias are this rank's part, like those of all parameters; that of x

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "lib/dist/cuda.h"
+#include "lib/device/cuda.h"
 #include "lib/model/dropout_mask.h"
 #include "lib/util/error.h"
 #include "lib/util/rng.h"
@@ -39,8 +39,8 @@ at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int cou
     });
   } else {
     static auto* const fill =
-        reinterpret_cast<FillDropoutMask*>(dist::cuda_symbol("bvtrain_cuda_dropout"));
-    fill(draw, out, dist::cuda_stream(x.device()));
+        reinterpret_cast<FillDropoutMask*>(cuda_symbol("bvtrain_cuda_dropout"));
+    fill(draw, out, cuda_stream(x.device()));
   }
   return mask.to(x.scalar_type());
 }

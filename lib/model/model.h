@@ -16,7 +16,7 @@
 
 #include "lib/config/registry.h"
 
-namespace bv::dist {
+namespace bv {
 class Group;
 }
 
@@ -35,7 +35,7 @@ using Features = std::map<std::string, at::Tensor>;
 enum class Precision { float32, bf16 };
 
 // Told where a pass is, by models whose parameters need not all be in memory at a time (they are
-// shared out over ranks: lib/train/units.h).
+// shared out over ranks: lib/params/units.h).
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
@@ -60,8 +60,8 @@ struct Pass {
   // Of several ranks, each with a part of the batch: the place of this rank's first example in the
   // whole batch. Batch statistics are those of the whole.
   int64_t first_example = 0;
-  dist::Group* group = nullptr;  // null: this process has the whole batch
-  UnitHooks* units = nullptr;    // set by UnitScope
+  Group* group = nullptr;      // null: this process has the whole batch
+  UnitHooks* units = nullptr;  // set by UnitScope
   // Multiply-accumulates of dense, conv and attention layers are added here where set.
   double* macs = nullptr;
 

@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lib/model/simd.h"
+#include "lib/device/lanes.h"
 
 namespace bv {
 namespace {

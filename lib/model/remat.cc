@@ -15,8 +15,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What backward needs besides the inputs: the part, and the pass as it was before.
-struct Recipe : torch::CustomClassHolder {
-  Recipe(Part part, const Pass& pass) : part(std::move(part)), pass(pass) {
+struct Recomputation : torch::CustomClassHolder {
+  Recomputation(Part part, const Pass& pass) : part(std::move(part)), pass(pass) {
     this->pass.features = nullptr;  // pointers of the caller, gone by then
     this->pass.wanted = nullptr;
     this->pass.macs = nullptr;
@@ -28,15 +28,15 @@ struct Recipe : torch::CustomClassHolder {
 class Remat : public torch::autograd::Function<Remat> {
  public:
   static at::Tensor forward(AutogradContext* context, at::TensorList inputs,
-                            const c10::intrusive_ptr<Recipe>& recipe, Pass* pass) {
+                            const c10::intrusive_ptr<Recomputation>& recipe, Pass* pass) {
     context->save_for_backward(inputs.vec());
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
     return recipe->part(inputs.vec(), *pass);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const auto recipe =
-        c10::static_intrusive_pointer_cast<Recipe>(context->saved_data["recipe"].toCapsule());
+    const auto recipe = c10::static_intrusive_pointer_cast<Recomputation>(
+        context->saved_data["recipe"].toCapsule());
     variable_list inputs = context->get_saved_variables(), wanted;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const bool wants = context->needs_input_grad(i);
@@ -69,7 +69,8 @@ at::Tensor remat(const Part& part, const std::vector<at::Tensor>& inputs, Pass& 
   const bool wanted = std::any_of(inputs.begin(), inputs.end(),
                                   [](const at::Tensor& input) { return input.requires_grad(); });
   if (pass.features || !wanted || !c10::GradMode::is_enabled()) return part(inputs, pass);
-  return Remat::apply(at::TensorList(inputs), c10::make_intrusive<Recipe>(part, pass), &pass);
+  return Remat::apply(at::TensorList(inputs), c10::make_intrusive<Recomputation>(part, pass),
+                      &pass);
 }
 
 }  // namespace bv

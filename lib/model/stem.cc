@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lib/model/simd.h"
+#include "lib/device/lanes.h"
 
 namespace bv {
 namespace {

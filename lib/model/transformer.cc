@@ -12,11 +12,11 @@
 namespace bv {
 namespace {
 
-struct Size {
+struct VariantSize {
   const char* name;
   int64_t width, depth, mlp_dim, num_heads;
 };
-constexpr Size kSizes[] = {
+constexpr VariantSize kSizes[] = {
     {"mu", 32, 1, 128, 2},          {"Ti", 192, 12, 768, 3},   {"S", 384, 12, 1536, 6},
     {"M", 512, 12, 2048, 8},        {"B", 768, 12, 3072, 12},  {"L", 1024, 24, 4096, 16},
     {"So400m", 1152, 27, 4304, 16}, {"H", 1280, 32, 5120, 16}, {"g", 1408, 40, 6144, 16},
@@ -29,10 +29,10 @@ TransformerShape shape_of_variant(const Config& config, int64_t patch) {
   TransformerShape shape;
   shape.patch_height = shape.patch_width = patch;
   std::vector<std::string> known;
-  for (const Size& size : kSizes) known.emplace_back(size.name);
+  for (const VariantSize& size : kSizes) known.emplace_back(size.name);
   const auto variant = read_variant(config, known, /*needs_patch=*/false);
   if (!variant) return shape;
-  for (const Size& size : kSizes) {
+  for (const VariantSize& size : kSizes) {
     if (variant->size != size.name) continue;
     shape.width = size.width;
     shape.depth = size.depth;

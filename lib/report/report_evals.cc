@@ -75,12 +75,12 @@ std::string matrix_table(const Matrix& matrix, const Names& names) {
   return out + "</tbody></table></div>\n";
 }
 
-struct Pair {
+struct ConfusedPair {
   int64_t count = 0, truth = 0, guess = 0;
 };
 
 std::string pairs_table(const Matrix& matrix, const Names& names) {
-  std::vector<Pair> pairs;
+  std::vector<ConfusedPair> pairs;
   for (size_t t = 0; t < matrix.size(); ++t) {
     for (size_t g = 0; g < matrix.size(); ++g) {
       if (t == g || matrix[t][g] == 0) continue;
@@ -88,13 +88,13 @@ std::string pairs_table(const Matrix& matrix, const Names& names) {
     }
   }
   std::stable_sort(pairs.begin(), pairs.end(),
-                   [](const Pair& a, const Pair& b) { return a.count > b.count; });
+                   [](const ConfusedPair& a, const ConfusedPair& b) { return a.count > b.count; });
   if (pairs.size() > kMostPairs) pairs.resize(kMostPairs);
   if (pairs.empty()) return "<p>No mistakes.</p>\n";
   std::string out =
       "<table class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>times</th>"
       "<th>of the class</th></tr></thead><tbody>\n";
-  for (const Pair& pair : pairs) {
+  for (const ConfusedPair& pair : pairs) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
                        names(pair.truth), names(pair.guess), pair.count,
                        100 * share(pair.count, sum(matrix[static_cast<size_t>(pair.truth)])));

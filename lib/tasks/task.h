@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/input/loader.h"
+#include "lib/input/loader/loader.h"
 #include "lib/model/model.h"
 
 namespace bv {

@@ -72,7 +72,7 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
                     int ranks) {
-  const auto group = dist::Group::pretend(ranks);
+  const auto group = Group::pretend(ranks);
   const Recipe shapes(config, synthetic, /*meta=*/true, ranks > 1 ? group.get() : nullptr);
   const std::string start = check_start(shapes, workdir);
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);

@@ -26,7 +26,7 @@ struct EvalDefaults {
   int threads = 1;
   uint64_t seed = 0;
   DataEnv data;
-  dist::Group* group = nullptr;          // as in EvalEnv
+  Group* group = nullptr;                // as in EvalEnv
   bool has_ema = false;                  // the run keeps averaged weights
   std::vector<std::string> predictions;  // of the task
 };

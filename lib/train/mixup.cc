@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-#include "lib/model/simd.h"
+#include "lib/device/lanes.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -29,7 +29,7 @@ constexpr int64_t kWidth = 64;  // elements; a constant trip count, which GCC ve
 }
 
 // The example before this rank's first: the last one of the rank before. (1, ...)
-at::Tensor example_before(const at::Tensor& examples, dist::Group* group) {
+at::Tensor example_before(const at::Tensor& examples, Group* group) {
   const at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
   if (!group || group->size() == 1) return last;
   const at::Tensor all = at::empty({group->size(), last.numel()}, last.options());
@@ -54,7 +54,7 @@ double mixup_coefficient(uint64_t seed, int64_t step, double p) {
   return std::max(a, 1.0 - a);
 }
 
-void mix(at::Tensor& examples, double a, const char* key, dist::Group* group) {
+void mix(at::Tensor& examples, double a, const char* key, Group* group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,

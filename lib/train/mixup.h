@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "lib/config/config.h"
-#include "lib/dist/group.h"
+#include "lib/distributed/group.h"
 
 namespace bv {
 
@@ -24,6 +24,6 @@ double mixup_coefficient(uint64_t seed, int64_t step, double p);
 // In place: x[i] = a x[i] + (1 - a) x[i - 1], where x[-1] is the last example, of the whole batch
 // if `examples` is a rank's part of one and a group is given. `examples`: float32, contiguous, (n,
 // ...). Throws Error(Exit::usage) naming `key` for another type.
-void mix(at::Tensor& examples, double a, const char* key, dist::Group* group = nullptr);
+void mix(at::Tensor& examples, double a, const char* key, Group* group = nullptr);
 
 }  // namespace bv

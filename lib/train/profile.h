@@ -6,7 +6,7 @@
 
 #include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
-#include "lib/dist/group.h"
+#include "lib/distributed/group.h"
 
 namespace bv {
 
@@ -20,7 +20,7 @@ class Profile {
  public:
   // Does nothing without `what`. `workdir` (null: no file, only lines in the log) and `group` must
   // outlive this.
-  Profile(std::optional<ProfileSteps> what, const Workdir* workdir, const dist::Group& group)
+  Profile(std::optional<ProfileSteps> what, const Workdir* workdir, const Group& group)
       : what_(what), workdir_(workdir), group_(group) {}
   ~Profile();
   Profile(const Profile&) = delete;
@@ -34,7 +34,7 @@ class Profile {
 
   const std::optional<ProfileSteps> what_;
   const Workdir* workdir_;
-  const dist::Group& group_;
+  const Group& group_;
   enum class State { waiting, running, done } state_ = State::waiting;
   int64_t sent_ = 0;  // by this rank until the first step
 };

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "lib/input/first_example.h"
+#include "lib/input/loader/compute_example.h"
 #include "lib/train/keys.h"
 #include "lib/train/shapes.h"
 
@@ -41,11 +41,9 @@ void read_example(const Config& config, std::string_view pp_key,
   try {
     read();
   } catch (const Error& error) {
-    constexpr std::string_view kPlain = "error: ";  // a line without a place
-    const std::string_view text = error.what();
-    if (error.code() == Exit::data) config.fail(pp_key, text);
-    if (error.code() == Exit::usage && text.starts_with(kPlain))
-      config.fail(pp_key, text.substr(kPlain.size()));
+    if (error.code() == Exit::data) config.fail(pp_key, error.what());
+    if (error.code() == Exit::usage && error.needs_place() && error.room().empty())
+      config.fail(pp_key, error.message());
     throw;
   }
 }
@@ -74,8 +72,8 @@ Precision read_precision(const Config& config, c10::Device device) {
   return bf16 ? Precision::bf16 : Precision::float32;
 }
 
-Recipe::Recipe(const Config& from, bool synthetic, bool meta, dist::Group* group,
-               c10::Device device, int first_ranks)
+Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group* group, c10::Device device,
+               int first_ranks)
     : config(from), group(group), ranks{group ? group->size() : 1, first_ranks}, device(device) {
   // Each part is tried on its own, so that a user sees all problems together; a part that needs one
   // that failed is left out, and its keys are not called unknown.
@@ -243,19 +241,19 @@ namespace {
 // How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
 // of that to sum them on one or to gather parameters. `parts`: of its examples. `gathers`: of its
 // unit with fsdp.
-double passes_over_network(dist::Keep keep, bool frozen, int64_t gathers, int ranks,
+double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
                            int64_t parts) {
   const int64_t sums = frozen ? 0 : parts;  // on one
-  const int64_t halves = keep == dist::Keep::fsdp    ? gathers + sums
-                         : frozen                    ? 0
-                         : keep == dist::Keep::zero2 ? sums + 1  // and gathered
-                         : keep == dist::Keep::zero1 ? 3         // summed on all, gathered
-                                                     : 2;
+  const int64_t halves = level == ShardLevel::fsdp    ? gathers + sums
+                         : frozen                     ? 0
+                         : level == ShardLevel::zero2 ? sums + 1  // and gathered
+                         : level == ShardLevel::zero1 ? 3         // summed on all, gathered
+                                                      : 2;
   return static_cast<double>(halves) * (ranks - 1) / ranks;
 }
 
 // How often a parameter's unit is gathered in a step: for forward and backward of each part, the
-// last unit only once a part, as it is still there; what belongs to none once (lib/train/units.h).
+// last unit only once a part, as it is still there; what belongs to none once (lib/params/units.h).
 int64_t gathers_of(const std::vector<std::string>& units, const std::string& name, int64_t parts) {
   const auto found = std::find_if(units.begin(), units.end(),
                                   [&](const std::string& unit) { return name.starts_with(unit); });
@@ -278,18 +276,18 @@ void Recipe::read_optimizer() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
     // Elements of this rank where a strategy of at least that much shares them out.
-    const auto own = [&](dist::Keep least) {
-      return options.keep[i] >= least && group ? count / group->size() : count;
+    const auto own = [&](ShardLevel least) {
+      return options.levels[i] >= least && group ? count / group->size() : count;
     };
-    state_bytes += 4 * own(dist::Keep::fsdp);
+    state_bytes += 4 * own(ShardLevel::fsdp);
     const bool frozen = options.groups.group_of[i] == kFrozen;
     const int64_t gathers = gathers_of(model->units(), parameters[i].first, grad_accum_steps);
     sent_bytes +=
         4 * count *
-        passes_over_network(options.keep[i], frozen, gathers, ranks.count, grad_accum_steps);
+        passes_over_network(options.levels[i], frozen, gathers, ranks.count, grad_accum_steps);
     if (frozen) continue;
-    const double state = own(dist::Keep::zero1);
-    state_bytes += 4 * own(dist::Keep::zero2) + (options.ema_decay ? 4 * state : 0);
+    const double state = own(ShardLevel::zero1);
+    state_bytes += 4 * own(ShardLevel::zero2) + (options.ema_decay ? 4 * state : 0);
     for (const auto& slot : options.optimizer->slots())
       state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * state;
   }
@@ -317,9 +315,8 @@ void Recipe::check_layers(const Config& keys, const EvalJob& job, const Batch& b
   try {
     bind_prediction(*task, job.pred, shapes.model(), precision)(shapes.on_meta(batch), layers);
   } catch (const Error& error) {
-    const std::string_view text = error.what();
-    if (error.code() != Exit::usage || !text.starts_with("error: ")) throw;
-    keys.fail("", text.substr(7));
+    if (error.code() != Exit::usage || !error.needs_place() || !error.room().empty()) throw;
+    keys.fail("", error.message());
   }
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lib/config/duration.h"
-#include "lib/input/loader.h"
+#include "lib/input/loader/loader.h"
 #include "lib/model/model.h"
 #include "lib/tasks/task.h"
 #include "lib/train/evaluation.h"
@@ -36,7 +36,7 @@ struct Recipe {
   // of one) must outlive this; the model trains on `device`. `first_ranks`: that the run began
   // with, if an elastic restart has another number. Throws all problems of the config together as
   // one Error(Exit::usage).
-  Recipe(const Config& config, bool synthetic, bool meta = false, dist::Group* group = nullptr,
+  Recipe(const Config& config, bool synthetic, bool meta = false, Group* group = nullptr,
          c10::Device device = c10::kCPU, int first_ranks = 0);
 
   Config config;
@@ -44,7 +44,7 @@ struct Recipe {
   int64_t num_classes = 0;
   Precision precision = Precision::float32;
   int compute_threads = 1;
-  dist::Group* group = nullptr;  // null: a group of one
+  Group* group = nullptr;  // null: a group of one
   Ranks ranks;
   c10::Device device = c10::kCPU;
   RunLength length;  // batch_size, data_size, total_steps

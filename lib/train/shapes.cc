@@ -14,11 +14,8 @@ void at_place(const Place& place, const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    constexpr std::string_view kPlain = "error: ";
-    const std::string_view text = error.what();
-    if (error.code() != Exit::usage || !(text.starts_with(kPlain) || text.starts_with('['))) throw;
-    throw Error(Exit::usage, place.text(),
-                text.starts_with('[') ? text : text.substr(kPlain.size()));
+    if (error.code() != Exit::usage || !error.needs_place()) throw;
+    throw Error(Exit::usage, place.text(), error.room().empty() ? error.message() : error.what());
   }
 }
 

@@ -12,16 +12,16 @@
 #include <cmath>
 #include <tuple>
 
+#include "lib/optim/fused.h"
 #include "lib/report/trace.h"
-#include "lib/train/fused.h"
 
 namespace bv {
 namespace {
 
-Sharing sharing(const StepConfig& config, const Model& model, const dist::Group* group,
-                c10::Device device) {
+ShardingPlan sharing(const StepConfig& config, const Model& model, const Group* group,
+                     c10::Device device) {
   if (!group) return {.device = device};
-  return {group->rank(), group->size(), config.keep, model.units(), config.bucket_bytes, device};
+  return {group->rank(), group->size(), config.levels, model.units(), config.bucket_bytes, device};
 }
 
 // Buffers follow the parameters.
@@ -46,7 +46,7 @@ Batch part_of(const Batch& batch, int64_t part, int64_t parts) {
 // The control word goes over the CPU, where it is read; the loss with it if it is there.
 class SharedWord {
  public:
-  void begin(dist::Group& group, const at::Tensor& loss, const ControlWord& word) {
+  void begin(Group& group, const at::Tensor& loss, const ControlWord& word) {
     values_ = at::empty({1 + std::ssize(word)}, at::kDouble);
     auto* values = values_.mutable_data_ptr<double>();
     values[0] = loss.is_cpu() ? *loss.const_data_ptr<double>() : 0;
@@ -62,7 +62,7 @@ class SharedWord {
 
  private:
   at::Tensor values_;
-  dist::Group::Pending pending_;
+  Group::Pending pending_;
 };
 
 constexpr int64_t kSwapped = 1 << 22;  // elements at a time
@@ -79,7 +79,7 @@ float ema_decay_at(double decay, int64_t count) {
 }  // namespace
 
 TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed,
-                     Precision precision, dist::Group* group, std::function<void(size_t)> init,
+                     Precision precision, Group* group, std::function<void(size_t)> init,
                      c10::Device device)
     : model_(model),
       task_(task),
@@ -232,7 +232,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   if (config_.mixup.p > 0) {
     const trace::Span span("mixup");
     const double a = mixup_coefficient(seed_, step, config_.mixup.p);
-    dist::Group* scope = config_.mixup.by_rank ? nullptr : group_;
+    Group* scope = config_.mixup.by_rank ? nullptr : group_;
     mix(batch.at("image"), a, "image", scope);
     mix(batch.at("labels"), a, "labels", scope);
   }

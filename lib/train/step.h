@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "lib/ckpt/tensors.h"
+#include "lib/optim/groups.h"
+#include "lib/optim/optimizer.h"
+#include "lib/params/buckets.h"
+#include "lib/params/flat_params.h"
+#include "lib/params/state.h"
+#include "lib/params/units.h"
 #include "lib/tasks/task.h"
-#include "lib/train/buckets.h"
-#include "lib/train/groups.h"
 #include "lib/train/mixup.h"
-#include "lib/train/optimizer.h"
-#include "lib/train/params.h"
-#include "lib/train/state.h"
-#include "lib/train/units.h"
 
 namespace bv {
 
@@ -39,7 +39,7 @@ struct StepConfig {
   // A rank's examples go forward and backward in so many equal parts, one after the other; losses
   // and gradients are means over all (reference 8.4).
   int64_t grad_accum_steps = 1;
-  std::vector<dist::Keep> keep;  // how ranks share each of named_parameters() out
+  std::vector<ShardLevel> levels;  // how ranks share each of named_parameters() out
 };
 // Records problems with the config; throws Error(Exit::usage) where it can't go on.
 StepConfig read_step(const Config& config, const Model& model, const RunLength& length,
@@ -65,7 +65,7 @@ class TrainStep {
   // given (parameter_init()), on `device`. Model and task must outlive this, and so must `group`
   // (null: a group of one).
   TrainStep(Model& model, const Task& task, StepConfig config, uint64_t seed, Precision precision,
-            dist::Group* group = nullptr, std::function<void(size_t)> init = {},
+            Group* group = nullptr, std::function<void(size_t)> init = {},
             c10::Device device = c10::kCPU);
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
@@ -106,11 +106,11 @@ class TrainStep {
   // Gives all ranks rank 0's state; what is shared out is each rank's own (made by init, loaded).
   void share_state();
   // The parameters that are shared out, so that no rank has one as a whole.
-  std::set<std::string> parted() const;
+  std::set<std::string> sharded_parameters() const;
   // By all ranks: those of them that are `names` get rank 0's values; there value(name), of the
   // parameter's shape, is asked for. One parameter at a time is there as a whole.
-  void share_parted(const std::set<std::string>& names,
-                    const std::function<at::Tensor(const std::string&)>& value);
+  void set_sharded_parameters(const std::set<std::string>& names,
+                              const std::function<at::Tensor(const std::string&)>& value);
   // Mean and standard deviation of each parameter, in the model's order; by all ranks.
   std::vector<std::pair<double, double>> statistics();
 
@@ -139,7 +139,7 @@ class TrainStep {
   StepConfig config_;
   const uint64_t seed_;
   const Precision precision_;
-  dist::Group* const group_;  // null in a group of one
+  Group* const group_;  // null in a group of one
   const c10::Device device_;
   FlatParams params_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one

@@ -49,10 +49,10 @@ int64_t divisor_from(int64_t least, int64_t n) {
 }
 
 // How each parameter is shared out. Records problems with the config.
-std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
+std::vector<ShardLevel> read_sharing(const Config& config, const Model& model,
                                      const StepConfig& step, int ranks) {
-  const dist::Sharding sharding(config, ranks);
-  std::vector<dist::Keep> keep;
+  const Sharding sharding(config, ranks);
+  std::vector<ShardLevel> levels;
   std::string problem;
   const auto named = named_parameters(model);
   for (size_t i = 0; i < named.size(); ++i) {
@@ -62,19 +62,19 @@ std::vector<dist::Keep> read_sharing(const Config& config, const Model& model,
       for (const Optimizer::Slot& slot : step.optimizer->slots()) slots.push_back(slot.name);
     }
     try {
-      keep.push_back(sharding.keep(name, 4 * value.numel(), slots));
+      levels.push_back(sharding.level(name, 4 * value.numel(), slots));
     } catch (const Error& error) {
       if (problem.empty()) problem = error.what();
     }
   }
   if (!problem.empty()) config.problem("sharding_strategy", problem);
-  const bool any = std::find(keep.begin(), keep.end(), dist::Keep::fsdp) != keep.end();
+  const bool any = std::find(levels.begin(), levels.end(), ShardLevel::fsdp) != levels.end();
   if (any && ranks > 1 && model.units().empty()) {
     config.warn("sharding_strategy",
                 "this model is not made of units that are gathered one by one (a vit is without "
                 "'scan'): its sharded parameters are all there during a step");
   }
-  return keep;
+  return levels;
 }
 
 }  // namespace
@@ -92,9 +92,9 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   step.mixup = read_mixup(config.section("mixup"));
   step.bucket_bytes = read_bucket_bytes(config);
   if (good)
-    step.keep = read_sharing(config, model, step, ranks);
+    step.levels = read_sharing(config, model, step, ranks);
   else
-    dist::Sharding(config, ranks);
+    Sharding(config, ranks);
   if (!good) throw_problems(config);
   return step;
 }

@@ -86,15 +86,15 @@ void TrainStep::share_state() {
   for (const auto& [name, buffer] : ema_buffers_) broadcast(buffer);
 }
 
-std::set<std::string> TrainStep::parted() const {
+std::set<std::string> TrainStep::sharded_parameters() const {
   std::set<std::string> names;
   for (const FlatParams::Entry& entry : params_.entries())
-    if (entry.keep == dist::Keep::fsdp) names.insert(entry.name);
+    if (entry.level == ShardLevel::fsdp) names.insert(entry.name);
   return names;
 }
 
-void TrainStep::share_parted(const std::set<std::string>& names,
-                             const std::function<at::Tensor(const std::string&)>& value) {
+void TrainStep::set_sharded_parameters(const std::set<std::string>& names,
+                                       const std::function<at::Tensor(const std::string&)>& value) {
   started_ = false;
   for (const FlatParams::Stretch& own : params_.stretches(FlatParams::Space::data)) {
     const FlatParams::Entry& entry = *own.entry;

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "lib/ckpt/crash_point.h"
-#include "lib/dist/cuda.h"
+#include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/train/signals.h"
@@ -33,7 +33,7 @@ class Paused {
 
 }  // namespace
 
-Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group)
+Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group)
     : recipe_(recipe),
       workdir_(workdir),
       group_(group),
@@ -69,7 +69,7 @@ Exit Trainer::run() {
   log::info("Running for {} steps, that means {:.2f} epochs", total_,
             static_cast<double>(total_) / recipe_.steps_per_epoch());
   {
-    const dist::Group::Phase phase(group_, "start");
+    const Group::Phase phase(group_, "start");
     if (leads()) restore();
     share_start();
   }
@@ -84,7 +84,7 @@ Exit Trainer::run() {
   setup.batch_size = recipe_.length.batch_size;
   setup.steps_per_epoch = recipe_.steps_per_epoch();
   setup.num_devices = group_.size();
-  setup.device_kind = recipe_.device.is_cpu() ? "cpu" : dist::cuda_name(recipe_.device.index());
+  setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   setup.state = chrono_state_;
   chrono_.inform(setup);
   try {
@@ -276,7 +276,7 @@ void Trainer::save(int64_t step, bool keep) {
   saved_step_ = step;
   if (!saves()) return;
   const Paused paused(chrono_);
-  const dist::Group::Phase phase(group_, "checkpoint");
+  const Group::Phase phase(group_, "checkpoint");
   const trace::Span span("checkpoint snapshot");
   Snapshot snapshot;
   snapshot.step = step;
@@ -304,7 +304,7 @@ void Trainer::save(int64_t step, bool keep) {
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {
   const Paused paused(chrono_);
-  const dist::Group::Phase phase(group_, "evaluation");
+  const Group::Phase phase(group_, "evaluation");
   if (group_.size() > 1) crash_point(fmt::format("eval.rank{}", group_.rank()));
   const trace::Span span("evaluation ", job.name);
   log::note("{} evaluation...\n{}", job.name, chrono_.note());

@@ -28,7 +28,7 @@ class Trainer {
   // `workdir` may be null: then nothing is written. Rank 0 must have claimed it already: it alone
   // writes to it, but for the ranks' logs and their parts of checkpoints. `group` must outlive
   // this.
-  Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, dist::Group& group);
+  Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group);
   ~Trainer();
 
   // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Called before
@@ -80,7 +80,7 @@ class Trainer {
 
   Recipe& recipe_;
   Workdir* workdir_;
-  dist::Group& group_;
+  Group& group_;
   TrainerOptions options_;
   const int64_t total_;
   int64_t first_step_ = 0;

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kLastRows{2};
 
 // A signal: saves unless this step is saved already, and leaves. Step 0: nothing was done yet.
 Exit Trainer::stop(int64_t step, Exit code) {
-  const dist::Group::Phase phase(group_, "checkpoint");  // until it is committed
+  const Group::Phase phase(group_, "checkpoint");  // until it is committed
   log::clear_progress();
   profile_.finish();
   if (workdir_ && step > 0) {
@@ -34,7 +34,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
 }
 
 void Trainer::finish() {
-  const dist::Group::Phase phase(group_, "checkpoint");
+  const Group::Phase phase(group_, "checkpoint");
   log::clear_progress();
   profile_.finish();
   log::note("Done!\n{}", chrono_.note());

@@ -76,10 +76,10 @@ void Trainer::load_start() {
 
 // What ranks have shared out waits until they can be told.
 void Trainer::fill_from(std::vector<WeightCopy> weights) {
-  const std::set<std::string> parted = recipe_.step->parted();
+  const std::set<std::string> sharded = recipe_.step->sharded_parameters();
   const c10::AutoGradMode no_grad(false);
   for (WeightCopy& copy : weights) {
-    if (parted.contains(copy.name))
+    if (sharded.contains(copy.name))
       weights_[copy.name] = std::move(copy.from);
     else
       copy.to.copy_(copy.from);
@@ -92,7 +92,8 @@ void Trainer::share_weights() {
   std::set<std::string> names;
   for (const std::string& name : split(group_.gather_text(mine, "names of weights").at(0), '\n'))
     names.insert(name);
-  recipe_.step->share_parted(names, [&](const std::string& name) { return weights_.at(name); });
+  recipe_.step->set_sharded_parameters(names,
+                                       [&](const std::string& name) { return weights_.at(name); });
   weights_.clear();
 }
 

@@ -58,7 +58,7 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
     try {
       value = resample_positions(value, target.sizes().vec(), "");
     } catch (const Error& error) {
-      problems.push_back(std::string(error.what()).substr(std::string_view("error: ").size()));
+      problems.push_back(error.message());
       return;
     }
   }

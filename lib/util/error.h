@@ -1,12 +1,13 @@
 // The one exception type of bvtrain, and check().
 //
-// what() is the whole line a user sees: "<where>: error: <message>" for a place in a file
+// what() is the whole line that a user sees: "<where>: error: <message>" for a place in a file
 // ("vit.yaml:12:7: error: ..."), or "[<room>] <message>" for what happens at run time
-// ("[input.image_folder] train/cat/17.jpg: truncated JPEG").
+// ("[input] train/cat/17.jpg: truncated JPEG").
 #pragma once
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,28 +30,50 @@ enum class Exit : int {
   sigterm = 143,
 };
 
+// An exception whose place, room and message can be asked for one by one.
 class Error : public std::runtime_error {
  public:
-  // `where` is "file:line:col" (or "file", "file @ offset N") and may be empty.
+  // A problem at `where`: "vit.yaml:12:7", "vit.yaml", "f.npz @ offset 312". An empty `where` means
+  // that no place is known: what() is then "error: <message>".
   Error(Exit code, std::string_view where, std::string_view message)
-      : std::runtime_error(where.empty() ? fmt::format("error: {}", message)
-                                         : fmt::format("{}: error: {}", where, message)),
-        code_(code) {}
-  Exit code() const { return code_; }
+      : Error(code, Parts{.where = std::string(where), .message = std::string(message)},
+              where.empty() ? fmt::format("error: {}", message)
+                            : fmt::format("{}: error: {}", where, message)) {}
 
-  // An error of a room at run time: "[room] message".
+  // A problem of a room at run time: what() is "[<room>] <message>".
   static Error in(std::string_view room, Exit code, std::string_view message) {
-    return Error(code, Line{fmt::format("[{}] {}", room, message)});
+    return Error(code, Parts{.room = std::string(room), .message = std::string(message)},
+                 fmt::format("[{}] {}", room, message));
   }
-  // A ready-made line (or several), for errors that were already formatted.
-  static Error line(Exit code, std::string text) { return Error(code, Line{std::move(text)}); }
+  // A message for a caller that knows the place and adds it: what() is the message alone.
+  static Error bare(Exit code, std::string_view message) {
+    return Error(code, Parts{.message = std::string(message)}, std::string(message));
+  }
+  // One or several lines that need nothing more: each already holds its place.
+  static Error lines(Exit code, std::string_view text) {
+    return Error(code, Parts{.message = std::string(text), .complete = true}, std::string(text));
+  }
+
+  Exit code() const { return code_; }
+  const std::string& where() const { return parts_->where; }  // "": no place is known
+  const std::string& room() const { return parts_->room; }    // "": not made by in()
+  // The text without the place and the room; the whole text of lines().
+  const std::string& message() const { return parts_->message; }
+  // Whether a place is still missing: neither `where` was given nor is the text complete.
+  bool needs_place() const { return parts_->where.empty() && !parts_->complete; }
 
  private:
-  struct Line {
-    std::string text;
+  struct Parts {
+    std::string where = {}, room = {}, message = {};
+    bool complete = false;
   };
-  Error(Exit code, Line line) : std::runtime_error(line.text), code_(code) {}
+  Error(Exit code, Parts parts, const std::string& text)
+      : std::runtime_error(text),
+        code_(code),
+        parts_(std::make_shared<const Parts>(std::move(parts))) {}
+
   Exit code_;
+  std::shared_ptr<const Parts> parts_;  // shared, so that copying an exception cannot throw
 };
 
 // A condition that only a bug can break. Throws Error(Exit::internal).

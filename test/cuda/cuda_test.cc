@@ -6,12 +6,12 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "lib/dist/cuda.h"
-#include "lib/dist/group.h"
+#include "lib/device/cuda.h"
+#include "lib/distributed/group.h"
 #include "lib/model/dropout.h"
 #include "lib/model/stochastic_depth.h"
-#include "lib/train/fused.h"
-#include "lib/train/groups.h"
+#include "lib/optim/fused.h"
+#include "lib/optim/groups.h"
 #include "lib/train/step.h"
 
 namespace bv {
@@ -29,9 +29,9 @@ bool gpu() {
   if (on_cpu()) return true;
   static const bool found = [] {
     try {
-      dist::open_cuda("[gpu]");
-      dist::count_cuda("[gpu]");
-      dist::use_cuda(0);
+      open_cuda("[gpu]");
+      count_cuda("[gpu]");
+      use_cuda(0);
       return true;
     } catch (const Error& error) {
       WARN("not run: " << error.what());
@@ -72,7 +72,7 @@ Batch batch_of(int64_t n) {
 
 struct Run {
   Run(const Case& which, Precision precision, c10::Device device, const std::string& keys,
-      dist::Group* group = nullptr) {
+      Group* group = nullptr) {
     model = Model::Registry::make(which.name, parse_config(which.keys, "m.yaml"), Place(),
                                   ModelEnv{kClasses, kSize, kSize, 3});
     task = Task::Registry::make("classify", Config(), {}, {.loss_name = "softmax_xent"});
@@ -208,15 +208,15 @@ TEST_CASE("a step that is not measured reads nothing back") {
 
 // Last: the group stays open until the end of the process.
 TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of one") {
-  dist::Place place;
+  RankLayout place;
   place.address = "127.0.0.1";
   place.port = 29417;
   place.token = "gpu";
   place.hosts_store = true;
-  dist::GroupOptions options;
+  GroupOptions options;
   if (!here().is_cpu()) options.cuda = 0;
   options.even_alone = true;
-  const auto group = dist::Group::join(place, options);
+  const auto group = Group::join(place, options);
   for (const Case& model : models()) {
     INFO(model.name);
     const auto alone = Run(model, Precision::float32, here(), kAdam).train(3);

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/dist/cuda.h"
+#include "lib/device/cuda.h"
 #include "test/e2e/binary.h"
 
 namespace bv::test {
@@ -16,7 +16,7 @@ Finished train_on(const std::string& devices, const Environment& environment = {
 }
 
 TEST_CASE("CUDA without a driver is refused, and auto is the CPU") {
-  if (dist::has_cuda_driver()) {
+  if (has_cuda_driver()) {
     WARN("skipped: this host has a driver");
     return;
   }

@@ -114,7 +114,7 @@ TEST_CASE("ranks that never come end a run with code 7 and their names") {
   };
   const Finished first = run(node("0"), short_start);
   CHECK(first.code == 7);
-  CHECK(first.err == "[dist] node 1 did not come within 1.5 s\n");
+  CHECK(first.err == "[distributed] node 1 did not come within 1.5 s\n");
   CHECK(first.seconds < 10);
 
   const Finished second = run(node("1"), short_start);
@@ -133,8 +133,9 @@ TEST_CASE("ranks that never come end a run with code 7 and their names") {
                                  {"MASTER_PORT", port}});
   const Finished alone = run(f.args("w", {}), outside);
   CHECK(alone.code == 7);
-  CHECK_THAT(alone.err, Catch::Matches(R"(\[dist\] within [12](\.\d+)? s only some of 3 ranks )"
-                                       R"(came; missing: 1, 2\n)"));
+  CHECK_THAT(alone.err,
+             Catch::Matches(R"(\[distributed\] within [12](\.\d+)? s only some of 3 ranks )"
+                            R"(came; missing: 1, 2\n)"));
   CHECK(alone.seconds < 10);
   CHECK_FALSE(exists(f.dir / "w"));
 }
@@ -147,10 +148,11 @@ TEST_CASE("a rank that is alive but stuck ends all after the step time-out, and 
   INFO(finished.err);
   CHECK(finished.code == 7);
   // Said once: the launcher knows that the other ranks' lines say no more.
-  CHECK_THAT(lines_with(finished.err, "[dist] "),
-             Catch::Matches(R"(\[dist\] rank 2 \([^ ]+, pid \d+\) is alive but kept the others )"
-                            R"(waiting for \d+(\.\d+)? s; its last step was 31; it never joined )"
-                            R"(collective \d+ \((control word|gradients 0)\)\n)"));
+  CHECK_THAT(
+      lines_with(finished.err, "[distributed] "),
+      Catch::Matches(R"(\[distributed\] rank 2 \([^ ]+, pid \d+\) is alive but kept the others )"
+                     R"(waiting for \d+(\.\d+)? s; its last step was 31; it never joined )"
+                     R"(collective \d+ \((control word|gradients 0)\)\n)"));
   CHECK(count(finished.err, "pid ") == 1);
   CHECK(finished.seconds < 60);
   CHECK(processes_with(f.dir.path()).empty());
@@ -179,7 +181,7 @@ TEST_CASE("a slow rank is warned about once, with its ratio, and the run goes on
                  R"(W\d{4} \d\d:\d\d:\d\d warning: rank 1 \([^ ]+, pid \d+\) is slow: its steps )"
                  R"(take \d+\.\d times the median of the ranks)"));
   CHECK(std::stod(finished.err.substr(at + needle.size())) > 2);
-  CHECK(finished.err.find("[dist] ") == std::string::npos);
+  CHECK(finished.err.find("[distributed] ") == std::string::npos);
 }
 
 // The store's port, and those at which Gloo waits for the other ranks.

@@ -68,7 +68,7 @@ void check_whole(const Finished& finished, const std::string& workdir) {
   INFO(finished.err);
   CHECK(finished.code == 0);
   CHECK(finished.seconds > 7);
-  CHECK(finished.err.find("[dist] ") == std::string::npos);
+  CHECK(finished.err.find("[distributed] ") == std::string::npos);
   CHECK(metric_rows(workdir).size() == 41);
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("so may that of a run that is stopped") {
   INFO(finished.err);
   CHECK(finished.code == 143);
   CHECK(finished.seconds > 7);
-  CHECK(finished.err.find("[dist] ") == std::string::npos);
+  CHECK(finished.err.find("[distributed] ") == std::string::npos);
   CHECK(finished.err.find("the checkpoint is committed") != std::string::npos);
 }
 

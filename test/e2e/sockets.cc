@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "lib/dist/address.h"
+#include "lib/distributed/address.h"
 
 namespace bv::test {
 namespace {
@@ -89,7 +89,7 @@ std::set<int> processes_with(const std::string& text) {
 }
 
 int free_port() {
-  const dist::Listener listener = dist::listen_at("127.0.0.1", 0);
+  const Listener listener = listen_at("127.0.0.1", 0);
   ::close(listener.fd);
   return listener.port;
 }

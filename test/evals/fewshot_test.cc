@@ -2,8 +2,8 @@
 // keys.
 #include <fstream>
 
-#include "lib/evals/least_squares.h"
-#include "lib/evals/numpy_rng.h"
+#include "lib/evals/common/least_squares.h"
+#include "lib/evals/common/numpy_rng.h"
 #include "test/evals/support.h"
 #include "test/train/golden.h"
 

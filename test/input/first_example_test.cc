@@ -1,9 +1,9 @@
 // What is looked at of a data set before a run: the examples with the extreme labels, the second.
-#include "lib/input/first_example.h"
+#include "lib/input/loader/compute_example.h"
 
 #include <catch2/catch.hpp>
 
-#include "lib/input/loader.h"
+#include "lib/input/loader/loader.h"
 #include "test/input/fake_source.h"
 
 namespace bv {

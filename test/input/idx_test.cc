@@ -1,4 +1,4 @@
-#include "lib/input/idx.h"
+#include "lib/input/sources/common/idx.h"
 
 #include <ATen/ops/tensor.h>
 #include <libdeflate.h>

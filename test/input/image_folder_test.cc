@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "lib/input/folder_index.h"
 #include "lib/input/image/complete.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/source.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/util/rng.h"
 #include "test/input/files.h"
 

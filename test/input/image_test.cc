@@ -82,7 +82,7 @@ TEST_CASE("JPEG decoding equals the reference's, fast and precise", "[image]") {
       CHECK(most_apart(decode_image(bytes_of(file), 3, true), golden.at("_precise")) == 0);
     }
     const at::Tensor image = decode_jpeg(bytes_of(file), 0, true);
-    const ImageSize size = jpeg_size(bytes_of(file));
+    const JpegSize size = jpeg_size(bytes_of(file));
     CHECK(image.sizes() == at::IntArrayRef({size.height, size.width, size.channels}));
     CHECK(size.channels == (name == "img2" ? 1 : 3));
   }

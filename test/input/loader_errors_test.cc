@@ -7,9 +7,9 @@
 #include <new>
 #include <set>
 
-#include "lib/input/loader.h"
-#include "lib/input/shuffle.h"
-#include "lib/input/text.h"
+#include "lib/input/loader/loader.h"
+#include "lib/input/loader/shuffle.h"
+#include "lib/input/ops/common/text.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/input/fake_source.h"

@@ -1,5 +1,5 @@
 // What a loader delivers: which examples, in which order, in which memory, by which threads.
-#include "lib/input/loader.h"
+#include "lib/input/loader/loader.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/equal.h>
@@ -15,7 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "lib/input/shuffle.h"
+#include "lib/input/loader/shuffle.h"
 #include "test/input/fake_source.h"
 
 namespace bv {

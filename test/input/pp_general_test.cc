@@ -1,6 +1,6 @@
 // choice, concat, setdefault, lookup and the other ops on features of any kind.
 #include "lib/ckpt/npz.h"
-#include "lib/input/text.h"
+#include "lib/input/ops/common/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;

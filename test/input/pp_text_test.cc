@@ -1,5 +1,5 @@
 // The ops on text: what the reference's own tests ask of them, and more.
-#include "lib/input/text.h"
+#include "lib/input/ops/common/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;

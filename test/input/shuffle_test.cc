@@ -1,4 +1,4 @@
-#include "lib/input/shuffle.h"
+#include "lib/input/loader/shuffle.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

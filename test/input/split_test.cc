@@ -1,4 +1,4 @@
-#include "lib/input/split.h"
+#include "lib/input/sources/common/split.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

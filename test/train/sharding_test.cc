@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "lib/dist/address.h"
-#include "lib/dist/group.h"
+#include "lib/distributed/address.h"
+#include "lib/distributed/group.h"
 #include "test/train/tiny.h"
 
 namespace bv {
@@ -90,7 +90,7 @@ Batch batch_of(int64_t step, int rank) {
 }
 
 struct Run {
-  Run(const Case& c, const std::string& strategy, dist::Group& group, int64_t steps = kSteps)
+  Run(const Case& c, const std::string& strategy, Group& group, int64_t steps = kSteps)
       : task(softmax_task()) {
     const Config keys = parse_config("model: {" + std::string(c.keys) + "}", "m.yaml");
     model = Model::Registry::make(c.model, keys.section("model"), {}, ModelEnv{5, 16, 16, 3});
@@ -165,32 +165,32 @@ void check_same(Run& whole, Run& shared, const NamedTensors& expected, int rank,
       check_near(name, there, piece.values, tolerance);
     }
   }
-  CHECK(Loan::bytes_now() == 0);
+  CHECK(FreeableStorage::bytes_now() == 0);
   // Second moments of adafactor are not shared out.
   CHECK(shared.step->memory().state < whole.step->memory().state * 2 / 3);
 }
 
 // What rank 0 has read of a file gets to all ranks' parts, and no rank has a whole unit for that.
-void check_weights_go_out(dist::Group& group) {
+void check_weights_go_out(Group& group) {
   Run run({"vit", kVit, "optax_name: sgd"}, kStrategies[2], group, /*steps=*/0);
-  const std::set<std::string> parted = run.step->parted();
-  CHECK(parted.contains("Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel"));
-  CHECK_FALSE(parted.contains("head/bias"));  // too small
+  const std::set<std::string> sharded = run.step->sharded_parameters();
+  CHECK(sharded.contains("Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel"));
+  CHECK_FALSE(sharded.contains("head/bias"));  // too small
   std::map<std::string, at::Tensor> values;
   for (const auto& [name, parameter] : named_parameters(*run.model))
     values[name] = at::arange(parameter.numel(), at::kFloat).reshape(parameter.sizes());
-  std::set<std::string> names = parted;
+  std::set<std::string> names = sharded;
   names.erase("pos_embedding");
   PiecedTensors before, after;
   run.step->state(&before);
   int asked = 0;
-  run.step->share_parted(names, [&](const std::string& name) {
+  run.step->set_sharded_parameters(names, [&](const std::string& name) {
     ++asked;
     return values.at(name);
   });
   run.step->state(&after);
   CHECK(asked == (group.rank() == 0 ? std::ssize(names) : 0));
-  CHECK(Loan::bytes_most() == 0);
+  CHECK(FreeableStorage::bytes_most() == 0);
   for (const auto& [name, tensor] : after) {
     if (!name.starts_with("params/")) continue;
     INFO(name);
@@ -205,7 +205,7 @@ void check_weights_go_out(dist::Group& group) {
 }
 
 int free_port() {
-  const dist::Listener listener = dist::listen_at("127.0.0.1", 0);
+  const Listener listener = listen_at("127.0.0.1", 0);
   close(listener.fd);
   return listener.port;
 }
@@ -214,9 +214,8 @@ int free_port() {
 
 // A rank: run by the test below, in a process of its own.
 TEST_CASE("sharding worker", "[.]") {
-  const dist::EnvironmentMap environment = dist::environment_map();
-  const auto group =
-      dist::Group::join(dist::find_place({}, environment), dist::group_options(environment));
+  const EnvironmentMap environment = environment_map();
+  const auto group = Group::join(find_rank_layout({}, environment), group_options(environment));
   REQUIRE(group->size() == kRanks);
   check_weights_go_out(*group);
   for (const Case& c : cases()) {

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lib/input/image/simd.h"
+#include "lib/device/simd.h"
 
 namespace bv {
 namespace {

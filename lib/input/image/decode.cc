@@ -55,7 +55,7 @@ at::Tensor decode_image(std::span<const uint8_t> bytes, int channels, bool preci
   const std::string format = image_format(bytes);
   if (format == "JPEG") return decode_jpeg(bytes, channels, precise);
   if (format == "PNG") return decode_png(bytes, channels);
-  throw Error::line(Exit::data, not_an_image(bytes));
+  throw Error::bare(Exit::data, not_an_image(bytes));
 }
 
 }  // namespace bv

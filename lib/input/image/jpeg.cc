@@ -13,7 +13,7 @@ namespace bv {
 namespace {
 
 void read_header(JpegDecoder& decoder) {
-  if (!decoder.read_header()) throw Error::line(Exit::data, decoder.message());
+  if (!decoder.read_header()) throw Error::bare(Exit::data, decoder.message());
   check_image_size(decoder.height(), decoder.width());
 }
 
@@ -26,7 +26,7 @@ int output_channels(const JpegDecoder& decoder, int channels) {
 at::Tensor decode(JpegDecoder& decoder, const JpegOutput& output, int64_t height, int64_t width) {
   at::Tensor image = at::empty({height, width, output.channels}, at::kByte);
   if (!decoder.decode(output, image.mutable_data_ptr<uint8_t>())) {
-    throw Error::line(Exit::data, decoder.message());
+    throw Error::bare(Exit::data, decoder.message());
   }
   return image;
 }
@@ -36,13 +36,13 @@ at::Tensor decode(JpegDecoder& decoder, const JpegOutput& output, int64_t height
 void check_image_size(int64_t height, int64_t width) {
   if (height < 1 || width < 1 || height > kMaxImageSide || width > kMaxImageSide ||
       height * width > kMaxImagePixels) {
-    throw Error::line(
+    throw Error::bare(
         Exit::data, fmt::format("image of {} x {} pixels: at most {} a side and {} in all", height,
                                 width, kMaxImageSide, kMaxImagePixels));
   }
 }
 
-ImageSize jpeg_size(std::span<const uint8_t> bytes) {
+JpegSize jpeg_size(std::span<const uint8_t> bytes) {
   JpegDecoder decoder(bytes.data(), bytes.size());
   read_header(decoder);
   return {decoder.height(), decoder.width(), output_channels(decoder, 0)};

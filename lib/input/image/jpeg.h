@@ -12,7 +12,7 @@
 
 namespace bv {
 
-struct ImageSize {
+struct JpegSize {
   int64_t height = 0, width = 0, channels = 0;
 };
 struct Window {
@@ -26,7 +26,7 @@ constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
 void check_image_size(int64_t height, int64_t width);
 
 // From the header alone; channels 1 for grey, else 3.
-ImageSize jpeg_size(std::span<const uint8_t> bytes);
+JpegSize jpeg_size(std::span<const uint8_t> bytes);
 // (h, w, channels) uint8. channels: 1 (luma), 3 (grey is replicated) or 0 (as the file has it).
 at::Tensor decode_jpeg(std::span<const uint8_t> bytes, int channels, bool precise);
 // Decodes little more than the window, which must lie inside the image. Up to 2 grey levels from

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lib/input/image/simd.h"
+#include "lib/device/simd.h"
 
 namespace bv {
 namespace {

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kChunkLimit = size_t{1} << 26;
 
 void ok(int code) {
-  if (code) throw Error::line(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
+  if (code) throw Error::bare(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
 }
 
 // The weights of libjpeg's luma, in 16 bits, rounded.

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "lib/input/image/simd.h"
+#include "lib/device/simd.h"
 
 namespace bv {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "lib/input/image/simd.h"
+#include "lib/device/simd.h"
 #include "lib/util/error.h"
 
 namespace bv {

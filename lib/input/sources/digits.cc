@@ -1,7 +1,7 @@
 // digits: 1,437 + 360 handwritten digits, 8x8 grey, in the executable itself (see
 // digits/README.md). No keys of its own.
-#include "lib/input/array_source.h"
-#include "lib/input/idx.h"
+#include "lib/input/sources/common/array_source.h"
+#include "lib/input/sources/common/idx.h"
 
 // The files of digits/ between two labels each; BV_EMBED_DIR is that folder.
 asm(".pushsection .rodata\n"

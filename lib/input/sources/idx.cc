@@ -2,10 +2,10 @@
 // with train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-... (or test-...), which
 // make the splits train and test; or images and labels, two files that make the split train;
 // class_names.
-#include "lib/input/idx.h"
+#include "lib/input/sources/common/idx.h"
 
-#include "lib/input/array_source.h"
 #include "lib/input/path.h"
+#include "lib/input/sources/common/array_source.h"
 #include "lib/util/file.h"
 
 namespace bv {

@@ -16,9 +16,9 @@
 #include <mutex>
 #include <set>
 
-#include "lib/input/folder_index.h"
 #include "lib/input/path.h"
 #include "lib/input/source.h"
+#include "lib/input/sources/common/folder_index.h"
 
 namespace bv {
 namespace {
@@ -28,7 +28,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 30;
 // (n,) uint8. The path is left out of messages: the loader names the example.
 at::Tensor read_bytes(const std::string& file) {
   const auto failed = [](std::string_view why) {
-    return Error::line(Exit::data, fmt::format("can't be read: {}", why));
+    return Error::bare(Exit::data, fmt::format("can't be read: {}", why));
   };
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw failed(std::strerror(errno));

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lib/input/array_source.h"
 #include "lib/input/path.h"
+#include "lib/input/sources/common/array_source.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -2,7 +2,7 @@
 // channels, classes, encoded (jpeg or none).
 //
 // An image is a brightness gradient whose direction, per channel, belongs to the class, plus noise.
-#include "lib/input/synthetic.h"
+#include "lib/input/sources/common/synthetic.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,0 +1,90 @@
+#include "lib/device/cuda.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kFile = "libbvtrain_cuda.so";
+
+void*& plugin() {
+  static void* handle = nullptr;
+  return handle;
+}
+
+std::string folder_of_executable() {
+  char path[PATH_MAX];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
+  const std::string file(path, size > 0 ? static_cast<size_t>(size) : 0);
+  return file.substr(0, file.rfind('/'));
+}
+
+template <class Function>
+Function* function(const char* name) {
+  return reinterpret_cast<Function*>(cuda_symbol(name));
+}
+
+}  // namespace
+
+bool has_cuda_driver() {
+  static const bool found = ::access("/dev/nvidiactl", F_OK) == 0 ||
+                            ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  return found;
+}
+
+void open_cuda(const std::string& where) {
+  if (plugin()) return;
+  if (!has_cuda_driver()) throw Error(Exit::usage, where, "this host has no NVIDIA driver");
+  const std::string file = folder_of_executable() + "/" + kFile;
+  if (::access(file.c_str(), F_OK) != 0)
+    throw Error(Exit::usage, where,
+                fmt::format("this build has no {}: build it where nvcc is (docs/gpu.md)", kFile));
+  // Its libraries are found by the run paths of LibTorch.
+  plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!plugin()) {
+    const char* why = ::dlerror();
+    throw Error(Exit::usage, where,
+                fmt::format("cannot open {}: {}; BVTRAIN_CUDA=1 scripts/bvtrain.sh fetches CUDA's "
+                            "libraries (docs/gpu.md)",
+                            kFile, why ? why : "unknown reason"));
+  }
+  const std::string version = function<const char*()>("bvtrain_cuda_version")();
+  if (version != BV_CUDA_VERSION)
+    throw Error(Exit::usage, where,
+                fmt::format("{} is of bvtrain {}, this is {}: build both again", kFile, version,
+                            BV_CUDA_VERSION));
+}
+
+int count_cuda(const std::string& where) {
+  char why[500] = "";
+  const int count = function<int(char*, int)>("bvtrain_cuda_count")(why, sizeof(why));
+  if (count > 0) return count;
+  throw Error(Exit::usage, where, fmt::format("no CUDA device can be used: {}", why));
+}
+
+std::string cuda_name(int index) {
+  char name[200] = "";
+  function<void(int, char*, int)>("bvtrain_cuda_name")(index, name, sizeof(name));
+  return name;
+}
+
+void use_cuda(int index) { function<void(int)>("bvtrain_cuda_use")(index); }
+
+void* cuda_symbol(const char* name) {
+  check(plugin() != nullptr, "{} before the CUDA plug-in is open", name);
+  void* symbol = ::dlsym(plugin(), name);
+  check(symbol != nullptr, "the CUDA plug-in has no {}", name);
+  return symbol;
+}
+
+void* cuda_stream(c10::Device device) {
+  static auto* const stream = function<void*(int)>("bvtrain_cuda_stream");
+  return stream(device.index());
+}
+
+}  // namespace bv

@@ -1,0 +1,113 @@
+#include "lib/device/devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "lib/device/cuda.h"
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr int kMostProcesses = 1024;  // on one host
+
+std::optional<int> small_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Devices parse_devices(std::string_view text) {
+  const std::string where = fmt::format("--devices {}", text);
+  const auto fail = [&](std::string_view why) { throw Error(Exit::usage, where, why); };
+  Devices devices;
+  devices.text = std::string(text);
+  const size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  const bool more = colon != std::string_view::npos;
+  const std::string_view rest = more ? text.substr(colon + 1) : std::string_view();
+  if (text == "auto") return devices;
+  if (kind == "cpu") {
+    devices.kind = Devices::Kind::cpu;
+    if (!more) return devices;
+    const auto count = small_number(rest);
+    if (!count || *count < 1 || *count > kMostProcesses)
+      fail(fmt::format("expected cpu:N with N from 1 to {}", kMostProcesses));
+    devices.count = *count;
+  } else if (kind == "cuda") {
+    devices.kind = Devices::Kind::cuda;
+    devices.all = rest == "all";
+    if (!more || devices.all) return devices;
+    for (const std::string& item : split(rest, ',')) {
+      const auto index = small_number(item);
+      if (!index || *index >= kMostProcesses) fail("expected cuda:all or indices such as cuda:0,1");
+      if (std::find(devices.indices.begin(), devices.indices.end(), *index) !=
+          devices.indices.end())
+        fail(fmt::format("device {} is given twice", *index));
+      devices.indices.push_back(*index);
+    }
+    devices.count = static_cast<int>(devices.indices.size());
+  } else {
+    fail("expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all");
+  }
+  return devices;
+}
+
+namespace {
+
+std::string option(const Devices& devices) { return "--devices " + devices.text; }
+
+void check_index(const Devices& devices, int index, int count) {
+  if (index < count) return;
+  throw Error(Exit::usage, option(devices),
+              fmt::format("there is no device {}: this process sees {} CUDA device{}", index, count,
+                          count == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+Devices resolve_devices(Devices devices) {
+  const std::string where = option(devices);
+  if (devices.kind == Devices::Kind::automatic) {
+    devices.kind = Devices::Kind::cpu;
+    if (!has_cuda_driver()) return devices;
+    try {
+      open_cuda(where);
+      devices.count = count_cuda(where);
+      devices.kind = Devices::Kind::cuda;
+      devices.all = true;
+    } catch (const Error& error) {
+      log::warn("{}; training on CPUs", error.what());
+    }
+    return devices;
+  }
+  if (devices.kind != Devices::Kind::cuda) return devices;
+  open_cuda(where);
+  const int count = count_cuda(where);
+  if (devices.all) devices.count = count;
+  for (const int index : devices.indices) check_index(devices, index, count);
+  return devices;
+}
+
+c10::Device own_device(const Devices& devices, int local_rank) {
+  if (devices.kind != Devices::Kind::cuda) return c10::kCPU;
+  const int count = count_cuda(option(devices));
+  int index = count == 1 && devices.indices.empty() ? 0 : local_rank;
+  if (!devices.indices.empty()) {
+    if (local_rank >= std::ssize(devices.indices))
+      throw Error(Exit::usage, option(devices),
+                  fmt::format("names {} devices, and this is process {} of the host",
+                              devices.indices.size(), local_rank));
+    index = devices.indices[static_cast<size_t>(local_rank)];
+  }
+  check_index(devices, index, count);
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+}  // namespace bv

@@ -1,0 +1,160 @@
+#include "lib/distributed/launch/rank_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/util/error.h"
+
+extern char** environ;
+
+namespace bv {
+namespace {
+
+constexpr size_t kLongestLine = 1 << 16;  // bytes
+constexpr int kFirstFreeDescriptor = 3;
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    if (!added.contains(text.substr(0, text.find('=')))) all.push_back(text);
+  }
+  for (const auto& [name, value] : added) all.push_back(name + "=" + value);
+  return all;
+}
+
+// Between fork and exec: system calls only.
+[[noreturn]] void become(char** argv, char** environment, const cpu_set_t* cpus, int parent,
+                         int out, int err) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it is gone already
+  setpgid(0, 0);
+  for (int signal = 1; signal < NSIG; ++signal)
+    if (signal != SIGKILL && signal != SIGSTOP && signal != SIGHUP) ::signal(signal, SIG_DFL);
+  ::signal(SIGTTOU, SIG_IGN);  // a background process group may still write to the terminal
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (cpus) sched_setaffinity(0, sizeof(*cpus), cpus);
+  if (out >= 0) dup2(out, STDOUT_FILENO);
+  if (err >= 0) dup2(err, STDERR_FILENO);
+  close_range(kFirstFreeDescriptor, ~0U, 0);
+  execve("/proc/self/exe", argv, environment);
+  _exit(127);
+}
+
+// "error: ...", "vit.yaml:12:7: error: ...", "[input] ..." (lib/util/error.h).
+bool is_error_line(const std::string& line) {
+  const size_t room = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.", 1);
+  const bool of_room = line.starts_with("[") && room != std::string::npos && room > 1 &&
+                       line.compare(room, 2, "] ") == 0;
+  return of_room || line.starts_with("error: ") || line.find(": error: ") != std::string::npos;
+}
+
+void pass_line(RankProcess& process, std::string line) {
+  if (is_error_line(line) || !process.held.empty())
+    process.held.push_back(std::move(line));
+  else
+    std::fprintf(stderr, "[rank %d] %s\n", process.rank, line.c_str());
+}
+
+}  // namespace
+
+void start(RankProcess& process, const RankStart& how) {
+  std::vector<std::string> argv = how.argv, environment = merged_environment(how.environment);
+  std::vector<char*> argv_pointers = pointers(argv);
+  std::vector<char*> environment_pointers = pointers(environment);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : how.cpus) CPU_SET(static_cast<size_t>(cpu), &cpus);
+  int pipe[2] = {-1, -1}, null = -1;
+  if (how.quiet) {
+    null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (::pipe2(pipe, O_CLOEXEC) != 0)
+      throw Error(Exit::memory, fmt::format("rank {}", process.rank), std::strerror(errno));
+    ::fcntl(pipe[0], F_SETFL, O_NONBLOCK);
+  }
+  std::fflush(nullptr);
+  const int parent = ::getpid();
+  process.pid = ::fork();
+  if (process.pid == 0)
+    become(argv_pointers.data(), environment_pointers.data(), how.cpus.empty() ? nullptr : &cpus,
+           parent, null, pipe[1]);
+  const int error = errno;
+  if (null >= 0) ::close(null);
+  if (pipe[1] >= 0) ::close(pipe[1]);
+  process.errors = pipe[0];
+  if (process.pid < 0)
+    throw Error(Exit::memory, fmt::format("rank {}", process.rank),
+                fmt::format("cannot start a process: {}", std::strerror(error)));
+  ::setpgid(process.pid, process.pid);  // in whichever comes first
+}
+
+bool pass_output(RankProcess& process) {
+  if (process.errors < 0) return false;
+  char buffer[4096];
+  while (true) {
+    const ssize_t n = ::read(process.errors, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return true;
+    if (n <= 0) break;
+    process.partial.append(buffer, static_cast<size_t>(n));
+    for (size_t end; (end = process.partial.find('\n')) != std::string::npos;) {
+      pass_line(process, process.partial.substr(0, end));
+      process.partial.erase(0, end + 1);
+    }
+    if (process.partial.size() > kLongestLine) {
+      pass_line(process, process.partial);
+      process.partial.clear();
+    }
+  }
+  if (!process.partial.empty()) pass_line(process, process.partial);
+  process.partial.clear();
+  ::close(process.errors);
+  process.errors = -1;
+  return false;
+}
+
+std::string end_text(const RankProcess& process) {
+  if (process.signal == 0) return fmt::format("exit code {}", process.code);
+  const char* name = sigabbrev_np(process.signal);
+  return fmt::format("signal {} (SIG{})", process.signal, name ? name : "?");
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) cpus.push_back(cpu);
+  return cpus;
+}
+
+std::vector<std::vector<int>> divide_cpus(const std::vector<int>& cpus, int parts) {
+  std::vector<std::vector<int>> pieces(static_cast<size_t>(parts));
+  const size_t n = cpus.size(), count = pieces.size();
+  if (n < count) return pieces;
+  for (size_t i = 0; i < count; ++i)
+    pieces[i].assign(cpus.begin() + static_cast<std::ptrdiff_t>(i * n / count),
+                     cpus.begin() + static_cast<std::ptrdiff_t>((i + 1) * n / count));
+  return pieces;
+}
+
+}  // namespace bv

@@ -1,0 +1,40 @@
+#include "lib/distributed/watch/step_clock.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace bv {
+namespace {
+
+constexpr size_t kWindow = 20;  // steps
+
+double median(const std::deque<double>& values, size_t least) {
+  if (values.size() < least) return 0;
+  std::vector<double> sorted(values.begin(), values.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+void push(std::deque<double>& values, double value) {
+  values.push_back(value);
+  if (values.size() > kWindow) values.pop_front();
+}
+
+}  // namespace
+
+void StepClock::step(double now) {
+  if (last_ >= 0) {
+    push(all_, now - last_);
+    push(own_, std::max(1e-6, now - last_ - waited_));
+  }
+  last_ = now;
+  waited_ = 0;
+}
+
+void StepClock::skip() { last_ = -1; }
+
+double StepClock::step_time() const { return median(all_, 3); }
+double StepClock::own_time() const { return median(own_, kWindow); }
+
+}  // namespace bv

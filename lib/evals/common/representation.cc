@@ -1,0 +1,84 @@
+#include "lib/evals/common/representation.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
+
+#include "lib/evals/common/ranks.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kLogits = "logits";
+constexpr const char* kMask = "_mask";
+
+// Which rows count: (n) bool.
+at::Tensor mask_of(const Batch& batch, const std::string& key, const std::string& evaluator) {
+  const at::Tensor& real = batch.at(kMask);
+  if (key == kMask) return real;
+  const auto found = batch.find(key);
+  if (found == batch.end() || found->second.dim() != 1) {
+    throw Error(Exit::usage, "",
+                fmt::format("evaluator '{}': mask_key '{}' is no feature with one value per "
+                            "example",
+                            evaluator, key));
+  }
+  return real.logical_and(found->second.to(at::kBool));
+}
+
+}  // namespace
+
+RepresentationKeys::RepresentationKeys(const Config& config, const std::string& evaluator)
+    : layer(config.get("representation_layer", "")),
+      label_key(config.get("label_key", "label")),
+      mask_key(config.get("mask_key", kMask)),
+      evaluator(evaluator) {}
+
+std::vector<std::string> RepresentationKeys::layers() const {
+  return layer.empty() ? std::vector<std::string>() : std::vector<std::string>{layer};
+}
+
+Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
+  Represented all;
+  std::vector<at::Tensor> ids;
+  int64_t rows = 0;
+  input.for_each(context, [&](const Batch& batch) {
+    const at::Tensor features =
+        context.predict(batch, layers()).at(layer.empty() ? kLogits : layer);
+    if (features.dim() != 2) {
+      throw Error(Exit::usage, "",
+                  fmt::format("evaluator '{}': representation_layer '{}' has shape ({}), not one "
+                              "vector per example",
+                              evaluator, layer, fmt::join(features.sizes(), ", ")));
+    }
+    const at::Tensor keep = mask_of(batch, mask_key, evaluator).nonzero().squeeze(1);
+    const at::Tensor labels = class_labels(batch, label_key, evaluator);
+    if (!all.features.defined()) {
+      all.features = at::empty({input.examples(), features.size(1)}, at::kFloat);
+      all.labels = at::empty({input.examples()}, at::kLong);
+    }
+    all.features.narrow(0, rows, keep.numel()).copy_(features.index_select(0, keep));
+    all.labels.narrow(0, rows, keep.numel()).copy_(labels.index_select(0, keep));
+    ids.push_back(batch.at("_id").index_select(0, keep));
+    rows += keep.numel();
+  });
+  check(all.features.defined(), "evaluator '{}' saw no batch", evaluator);
+  const at::Tensor places = at::cat(ids);
+  return {gather_rows(context.group, all.features.narrow(0, 0, rows), places),
+          gather_rows(context.group, all.labels.narrow(0, 0, rows), places)};
+}
+
+int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator) {
+  auto classes = static_cast<int64_t>(data.source().class_names().size());
+  if (labels.numel() == 0) return classes;
+  const auto least = labels.min().item<int64_t>(), greatest = labels.max().item<int64_t>();
+  constexpr int64_t kMost = 1 << 24;
+  if (least < 0 || greatest >= kMost) {
+    throw Error(Exit::usage, "",
+                fmt::format("evaluator '{}': label {} is no class", evaluator,
+                            least < 0 ? least : greatest));
+  }
+  return std::max(classes, greatest + 1);
+}
+
+}  // namespace bv

@@ -1,0 +1,55 @@
+// resnet_cifar as an ONNX graph (models/resnet_cifar.cc). Batch normalisation uses the running
+// statistics.
+#include "lib/export/onnx_layers.h"
+#include "lib/model/layers.h"
+
+namespace bv {
+namespace {
+
+using Plane = OnnxLayers::Plane;
+constexpr auto kSame = OnnxLayers::Padding::same;
+constexpr int64_t kGroupSize = 16;  // norm: group
+
+Plane conv_norm(OnnxLayers& net, const Plane& x, const std::string& conv, const std::string& norm,
+                bool batch_norm) {
+  const Plane y =
+      net.conv(x, conv, net.tensor(conv + "/kernel"), {1, 1}, kSame, OnnxLayers::Bias::none);
+  if (batch_norm) return net.relu(net.batch_norm(y, norm, static_cast<float>(BatchNorm::kEps)));
+  return net.relu(net.group_norm(y, norm, y.channels / kGroupSize, 1e-6F));
+}
+
+class OnnxResnetCifar : public WeightsWriter {
+ public:
+  OnnxResnetCifar(const Config& model, const Trained& trained)
+      : batch_norm_(model.word("norm", "batch", {"batch", "group"}) == "batch"),
+        logit_scale_(static_cast<float>(model.get<double>("logit_scale", 0.125))),
+        trained_(trained) {}
+
+  void write(const std::string& output) const override {
+    OnnxLayers net(trained_,
+                   known_image(trained_, trained_parameter(trained_, "prep/conv/kernel")));
+    const auto layer = [&](const Plane& x, const std::string& path, const char* number) {
+      return conv_norm(net, x, path + "conv" + number, path + "norm" + number, batch_norm_);
+    };
+    Plane x = layer(net.image(), "prep/", "");
+    for (int i = 1; net.has(fmt::format("stage{}/conv/kernel", i)); ++i) {
+      const std::string stage = fmt::format("stage{}/", i);
+      x = net.pool("MaxPool", layer(x, stage, ""), 2, 2, OnnxLayers::Padding::valid);
+      for (int j = 1; net.has(fmt::format("{}block{}/conv1/kernel", stage, j)); ++j) {
+        const std::string block = fmt::format("{}block{}/", stage, j);
+        x = net.add(x, layer(layer(x, block, "1"), block, "2"));
+      }
+    }
+    net.write(output, net.reduce("ReduceMax", x.value, {2, 3}), {-1, x.channels}, logit_scale_);
+  }
+
+ private:
+  const bool batch_norm_;
+  const float logit_scale_;
+  const Trained trained_;
+};
+
+const Register<WeightsWriter, OnnxResnetCifar> registered("onnx/resnet_cifar");
+
+}  // namespace
+}  // namespace bv

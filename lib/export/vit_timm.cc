@@ -1,0 +1,43 @@
+// A vit for timm.models.vision_transformer.VisionTransformer: what timm/vit.cc and
+// timm/flexi_vit.cc write.
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/export/timm_file.h"
+#include "lib/export/vit_weights.h"
+
+namespace bv {
+namespace {
+
+nlohmann::json arguments_of(const VitWeights& vit) {
+  const std::map<std::string, std::string> kPools = {
+      {"gap", "avg"}, {"map", "map"}, {"tok", "token"}, {"0", "token"}, {"none", ""}};
+  return {// timm insists on whole patches.
+          {"img_size", {vit.grid_height * vit.patch_height, vit.grid_width * vit.patch_width}},
+          {"patch_size", {vit.patch_height, vit.patch_width}},
+          {"in_chans", vit.image.channels},
+          {"num_classes", vit.classes},
+          {"global_pool", kPools.at(vit.pool)},
+          {"embed_dim", vit.width},
+          {"depth", vit.depth},
+          {"num_heads", vit.heads},
+          {"mlp_ratio", timm_ratio(vit.mlp, vit.width)},
+          {"class_token", vit.pool == "tok"},
+          {"fc_norm", false},  // the norm comes before the pooling
+          {"act_layer", "gelu_tanh"}};
+}
+
+}  // namespace
+
+void write_vit_timm(const VitWeights& vit, const std::string& output) {
+  if (vit.rep_size > 0) {
+    throw Error(Exit::usage, "--format timm",
+                "the model has rep_size, a layer that timm's VisionTransformer has not; npz, "
+                "safetensors and onnx hold it");
+  }
+  NamedTensors params = vit.trained.params;
+  params["pos_embedding"] = vit.positions;
+  write_timm(output, to_timm(params), "VisionTransformer", arguments_of(vit));
+}
+
+}  // namespace bv

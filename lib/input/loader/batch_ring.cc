@@ -1,0 +1,147 @@
+#include "lib/input/loader/batch_ring.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
+
+// Whether (n,) uint8 are a JPEG's or PNG's bytes rather than a text's.
+bool is_encoded(const at::Tensor& bytes) {
+  constexpr std::string_view kJpeg = "\xFF\xD8\xFF", kPng = "\x89PNG";
+  const at::Tensor dense = bytes.contiguous();
+  const std::string_view content(static_cast<const char*>(dense.const_data_ptr()),
+                                 static_cast<size_t>(dense.numel()));
+  return content.starts_with(kJpeg) || content.starts_with(kPng);
+}
+
+[[noreturn]] void fail(const std::string& why) { throw Error(Exit::usage, "", why); }
+
+}  // namespace
+
+BatchRing::BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation,
+                     bool pinned)
+    : pinned_(pinned), batches_(batches) {
+  for (const auto& [name, value] : form) {
+    if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
+    add(name, value.scalar_type(), value.sizes(), batch_size, features_);
+  }
+  if (!evaluation) return;
+  if (!form.contains("_mask")) add("_mask", at::kBool, {}, batch_size, mask_and_id_);
+  if (!form.contains("_id")) add("_id", at::kLong, {}, batch_size, mask_and_id_);
+}
+
+void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape,
+                    int64_t batch_size, std::vector<Feature>& to) {
+  std::vector<int64_t> whole{batch_size};
+  whole.insert(whole.end(), shape.begin(), shape.end());
+  Feature feature{name, dtype, shape.vec(), 0, {}};
+  for (Batch& batch : batches_) {
+    try {
+      const at::Tensor tensor = at::empty(whole, at::TensorOptions(dtype).pinned_memory(pinned_));
+      feature.row_bytes = tensor.nbytes() / static_cast<size_t>(batch_size);
+      feature.base.push_back(static_cast<char*>(tensor.data_ptr()));
+      batch[name] = tensor;
+    } catch (const c10::Error&) {
+      double bytes = static_cast<double>(c10::elementSize(dtype) * batches_.size());
+      for (const int64_t size : whole) bytes *= static_cast<double>(size);
+      throw Error::in("input", Exit::memory,
+                      fmt::format("no memory for {} batches of feature '{}' {} ({}, {} in all)",
+                                  batches_.size(), name, shape_text(whole), dtype_text(dtype),
+                                  human_bytes(bytes)));
+    }
+  }
+  to.push_back(std::move(feature));
+}
+
+void BatchRing::write(int64_t slot, int64_t row, const Example& example) {
+  copy(slot, row, 1, false, example);
+}
+
+void BatchRing::write_stacked(int64_t slot, int64_t row, int64_t count, const Example& stacked) {
+  copy(slot, row, count, true, stacked);
+}
+
+void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
+                     const Example& example) {
+  const auto unknown = [](const std::string& name) {
+    fail(fmt::format("feature '{}' is not in the other examples: make all alike, or drop('{}')",
+                     name, name));
+  };
+  auto given = example.begin();  // sorted by name, as features_
+  for (const Feature& feature : features_) {
+    if (given != example.end() && given->first < feature.name) unknown(given->first);
+    if (given == example.end() || given->first != feature.name || !given->second.defined()) {
+      fail(fmt::format("feature '{}' is missing, other examples have it", feature.name));
+    }
+    const at::Tensor& value = given->second;
+    ++given;
+    if (value.scalar_type() != feature.dtype) {
+      fail(fmt::format("feature '{}' is {}, in other examples {}", feature.name,
+                       dtype_text(value.scalar_type()), dtype_text(feature.dtype)));
+    }
+    const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
+    const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();
+    if (has_count != stacked || shape != at::IntArrayRef(feature.shape)) {
+      fail(fmt::format("feature '{}' has shape {}, in other examples {}: {}", feature.name,
+                       shape_text(shape), shape_text(feature.shape), remedy(feature, value)));
+    }
+    char* to = feature.base[slot] + row * feature.row_bytes;
+    if (value.is_contiguous()) {
+      std::memcpy(to, value.const_data_ptr(), count * feature.row_bytes);
+    } else {
+      at::from_blob(to, value.sizes(), at::TensorOptions(feature.dtype)).copy_(value);
+    }
+  }
+  if (given != example.end()) unknown(given->first);
+}
+
+// What to do about a feature that has another shape in other examples.
+std::string BatchRing::remedy(const Feature& feature, const at::Tensor& value) const {
+  const bool bytes = feature.dtype == at::kByte && feature.shape.size() == 1;
+  if (feature.name == "image" && !bytes)
+    return "add an op such as resize or random_crop to pp that makes all shapes equal";
+  std::string kept;
+  for (const Feature& other : features_) {
+    if (other.name != feature.name)
+      kept += fmt::format("{}'{}'", kept.empty() ? "" : ", ", other.name);
+  }
+  const bool encoded = bytes && (feature.name == "image" || is_encoded(value));
+  return fmt::format("{} pp, or leave it out with drop('{}'){}",
+                     encoded ? "add decode to" : "fill it up with pad_to_shape in", feature.name,
+                     kept.empty() ? "" : fmt::format(" or keep({})", kept));
+}
+
+void BatchRing::mark(int64_t slot, int64_t row, int64_t id) {
+  for (const Feature& feature : mask_and_id_) {
+    char* const base = feature.base[slot];
+    if (feature.dtype == at::kBool) {
+      reinterpret_cast<bool*>(base)[row] = true;
+    } else {
+      reinterpret_cast<int64_t*>(base)[row] = id;
+    }
+  }
+}
+
+void BatchRing::clear(int64_t slot, int64_t row, int64_t count) {
+  for (const auto* features : {&features_, &mask_and_id_}) {
+    for (const Feature& feature : *features) {
+      std::memset(feature.base[slot] + row * feature.row_bytes, 0, count * feature.row_bytes);
+    }
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,49 @@
+#include "lib/input/loader/example_failure.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+#include <string_view>
+
+namespace bv {
+namespace {
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+// What a message says of the example `name`, without repeating the name.
+std::string reason(const Error& error, const std::string& name) {
+  const bool about_example = error.where().empty() || error.where() == name;
+  std::string_view text = first_line(about_example ? error.message() : error.what());
+  if (text.starts_with(name) && text.substr(name.size()).starts_with(": "))
+    text.remove_prefix(name.size() + 2);
+  return std::string(text);
+}
+
+}  // namespace
+
+ExampleFailure current_failure(const Dataset& data, int64_t index) {
+  const std::string name = data.describe(index);
+  const auto failure = [&](Exit code, bool fatal, std::string_view what) {
+    return ExampleFailure{.index = index,
+                          .fatal = fatal,
+                          .code = code,
+                          .text = fmt::format("{}: {}", name, first_line(what))};
+  };
+  try {
+    throw;
+  } catch (const Error& error) {
+    const bool usage = error.code() == Exit::usage;
+    return failure(usage ? Exit::data : error.code(), error.code() != Exit::data,
+                   reason(error, name));
+  } catch (const std::bad_alloc&) {
+    return failure(Exit::memory, true, "out of memory");
+  } catch (const c10::Error& error) {
+    return failure(Exit::data, false, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return failure(Exit::data, false, error.what());
+  } catch (...) {
+    return failure(Exit::internal, true, "unknown exception");
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,418 @@
+// Loader: worker threads take tickets (a chunk of a batch) from a counter, in order, and fill the
+// chunk's rows of the ring. The thread that does a batch's last chunk marks it ready. The consumer
+// holds one batch of the ring; workers wait once all others are full. Locks are taken per batch,
+// not per example, except to wait and to record failures.
+//
+// Failures are recorded with their batch, and counted, warned of and thrown by the consumer when it
+// gets there: what happens at which batch does not depend on the threads either.
+#include "lib/input/loader/loader.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <dlfcn.h>
+#include <omp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "lib/input/loader/batch_ring.h"
+#include "lib/input/loader/compute_example.h"
+#include "lib/input/loader/example_failure.h"
+#include "lib/input/loader/shuffle.h"
+#include "lib/report/log.h"
+
+namespace bv {
+namespace {
+
+constexpr int kMaxReplacements = 20;
+constexpr int64_t kMaxWarnings = 10;
+
+// LibTorch's ops stay in the calling thread from now on. at::set_num_threads() would change all
+// threads, so OpenMP and MKL are told, whose settings are per thread. LibTorch overwrites them when
+// a thread first asks for its number of threads: that comes first. MKL is found at run time because
+// only some builds of LibTorch contain it.
+void stay_single_threaded() {
+  at::get_num_threads();
+  omp_set_num_threads(1);
+  if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
+    reinterpret_cast<int (*)(int)>(set)(1);
+  }
+}
+
+// An example that the ring takes its shapes from: the first that can be read, so that the shapes do
+// not depend on where a run begins. A failure is reported by the batch it belongs to, unless there
+// is nothing else.
+Example find_form(const Dataset& data, const Pipeline& pp, uint64_t seed) {
+  const c10::NoGradGuard no_grad;
+  std::optional<ExampleFailure> failure;  // the first
+  for (int64_t index = 0; index < std::min<int64_t>(data.size(), kMaxReplacements); ++index) {
+    try {
+      return compute_example(data, pp, seed, index, index);
+    } catch (...) {
+      if (!failure) failure = current_failure(data, index);
+    }
+  }
+  throw Error::in("input", failure->code, failure->text);
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
+       LoaderOptions options);
+  ~Impl() { stop(); }
+
+  void start();
+  void stop();
+  const Batch& next();
+  void release(int64_t batch);
+  void settle(std::vector<ExampleFailure>& failures);
+
+  void work(int number);
+  void fill(int64_t batch, int64_t chunk);
+  void fill_stacked(int64_t batch, int64_t begin, int64_t end);
+  bool fill_row(int64_t batch, int64_t row);
+  int64_t index_at(int64_t position) const;
+  void record(int64_t batch, ExampleFailure failure);
+
+  struct Slot {
+    std::atomic<int64_t> open{0};          // chunks still to be done
+    bool ready = false;                    // guarded by mutex
+    std::vector<ExampleFailure> failures;  // guarded by mutex until ready
+  };
+  Slot& slot(int64_t batch) { return slots[batch % std::ssize(slots)]; }
+  int64_t ring_slot(int64_t batch) const { return batch % std::ssize(slots); }
+  // In the stream, of a row of this rank's part of a batch.
+  int64_t position_of(int64_t batch, int64_t row) const {
+    return batch * options.batch_size + options.rank * rows + row;
+  }
+
+  const std::shared_ptr<const Dataset> data;
+  const std::shared_ptr<const Pipeline> pp;
+  const LoaderOptions options;
+  const int64_t size;
+  const int64_t rows;    // of a batch, in this rank
+  const bool stacked;    // chunks go through read_batch() and apply_batch()
+  const int64_t chunk;   // rows
+  const int64_t chunks;  // of a batch
+  const int64_t last;    // batches of an evaluation; endless in training
+  std::optional<BatchRing> ring;
+  std::vector<Slot> slots;  // of the ring
+
+  // Of the workers.
+  std::vector<std::thread> workers;
+  int64_t first = 0;  // batch of ticket 0
+  std::atomic<int64_t> ticket{0};
+  std::atomic<int64_t> limit{0};  // workers fill batches below it; raised under mutex
+  std::atomic<bool> stopping{false};
+  std::mutex mutex;
+  std::condition_variable ready;  // a batch became ready
+  std::condition_variable space;  // limit was raised, or stopping
+
+  // Of the consumer.
+  int64_t coming = 0;  // the batch that next() returns
+  bool holds = false;  // it still has the one before
+  std::set<int64_t> failed;
+  int64_t pass_failures = 0;  // since seek()
+  std::optional<Error> error;
+  double waited = 0;
+};
+
+namespace {
+
+int64_t chunk_rows(int64_t rows, int threads, bool stacked) {
+  if (!stacked) return 1;
+  return std::min(std::clamp<int64_t>(rows / (2 * threads), 8, 256), rows);
+}
+
+const LoaderOptions& checked(const LoaderOptions& options, const Dataset& data) {
+  check(options.batch_size >= 1, "loader: batch_size {}", options.batch_size);
+  check(options.ranks >= 1 && options.batch_size % options.ranks == 0 && options.rank >= 0 &&
+            options.rank < options.ranks,
+        "loader: rank {} of {}, batch_size {}", options.rank, options.ranks, options.batch_size);
+  check(options.threads >= 1, "loader: threads {}", options.threads);
+  check(options.prefetch >= 0, "loader: prefetch {}", options.prefetch);
+  if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
+  return options;
+}
+
+}  // namespace
+
+Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pipeline> ops,
+                   LoaderOptions given)
+    : data(std::move(from)),
+      pp(std::move(ops)),
+      options(checked(given, *data)),
+      size(data->size()),
+      rows(options.batch_size / options.ranks),
+      stacked(data->is_array() && pp->has_batched()),
+      chunk(chunk_rows(rows, options.threads, stacked)),
+      chunks((rows + chunk - 1) / chunk),
+      last(options.evaluation ? (size + options.batch_size - 1) / options.batch_size
+                              : std::numeric_limits<int64_t>::max()),
+      slots(options.prefetch + 1) {}
+
+void Loader::Impl::start() {
+  if (!ring) {
+    ring.emplace(find_form(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
+                 options.evaluation, options.pinned);
+  }
+  for (Slot& each : slots) {
+    each.open = chunks;
+    each.ready = false;
+    each.failures.clear();
+  }
+  first = coming;
+  ticket = 0;
+  limit = first + std::ssize(slots);
+  holds = false;
+  try {
+    for (int i = 0; i < options.threads; ++i) workers.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw Error::in(
+        "input", Exit::usage,
+        fmt::format("can't start {} loader threads: {}", options.threads, error.what()));
+  }
+}
+
+void Loader::Impl::stop() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  space.notify_all();
+  for (std::thread& worker : workers) worker.join();
+  workers.clear();
+  stopping = false;
+}
+
+const Batch& Loader::Impl::next() {
+  if (error) throw *error;
+  check(coming < last, "loader: no batch {} in a pass of {}", coming, last);
+  const auto begin = std::chrono::steady_clock::now();
+  if (workers.empty()) {
+    start();
+  } else if (holds) {
+    release(coming - 1);
+  }
+  Slot& current = slot(coming);
+  {
+    std::unique_lock lock(mutex);
+    ready.wait(lock, [&] { return current.ready; });
+  }
+  waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  settle(current.failures);
+  holds = true;
+  return ring->batch(ring_slot(coming++));
+}
+
+void Loader::Impl::release(int64_t batch) {
+  {
+    const std::lock_guard lock(mutex);
+    Slot& done = slot(batch);
+    done.open = chunks;
+    done.ready = false;
+    done.failures.clear();
+    ++limit;
+    holds = false;
+  }
+  space.notify_all();
+}
+
+// Counts a ready batch's failures, in the order of its rows.
+void Loader::Impl::settle(std::vector<ExampleFailure>& failures) {
+  std::sort(failures.begin(), failures.end(), [](const ExampleFailure& a, const ExampleFailure& b) {
+    return std::tie(a.row, a.attempt) < std::tie(b.row, b.attempt);
+  });
+  for (const ExampleFailure& failure : failures) {
+    pass_failures += !failure.fatal;
+    if (!failure.fatal && failed.insert(failure.index).second) {
+      const int64_t count = std::ssize(failed);
+      if (count <= std::min(options.error_budget, kMaxWarnings)) {
+        log::warn("[input] {} ({})", failure.text,
+                  options.evaluation ? "left out" : "another example takes its place");
+      } else if (count <= options.error_budget && count == kMaxWarnings + 1) {
+        log::warn("[input] further examples that fail are counted, not listed");
+      }
+    }
+    const int64_t count = std::ssize(failed);
+    if (!failure.fatal && count <= options.error_budget) continue;
+    error = Error::in("input", failure.code,
+                      failure.fatal || options.error_budget == 0
+                          ? failure.text
+                          : fmt::format("{} ({} examples failed, the error budget is {})",
+                                        failure.text, count, options.error_budget));
+    throw *error;
+  }
+}
+
+void Loader::Impl::work(int number) {
+  pthread_setname_np(pthread_self(), fmt::format("bv-load-{}", number).c_str());
+  stay_single_threaded();
+  const c10::InferenceMode no_autograd;
+  while (true) {
+    const int64_t mine = ticket.fetch_add(1, std::memory_order_relaxed);
+    const int64_t batch = first + mine / chunks;
+    if (batch >= last) return;
+    if (batch >= limit) {
+      std::unique_lock lock(mutex);
+      space.wait(lock, [&] { return stopping || batch < limit; });
+    }
+    if (stopping) return;
+    try {
+      fill(batch, mine % chunks);
+    } catch (const std::exception& error) {  // not of an example: those are handled there
+      record(batch, {.fatal = true, .code = Exit::internal, .text = error.what()});
+    }
+    Slot& filled = slot(batch);
+    if (filled.open.fetch_sub(1) == 1) {
+      const std::lock_guard lock(mutex);
+      filled.ready = true;
+      ready.notify_one();
+    }
+  }
+}
+
+void Loader::Impl::fill(int64_t batch, int64_t number) {
+  const int64_t begin = number * chunk;
+  const int64_t end = std::min(begin + chunk, rows);
+  // Where an evaluation's padding begins.
+  const int64_t real =
+      options.evaluation ? std::clamp(size - position_of(batch, 0), begin, end) : end;
+  if (real < end) ring->clear(ring_slot(batch), real, end - real);
+  if (stacked && real > begin) {
+    fill_stacked(batch, begin, real);
+  } else {
+    for (int64_t row = begin; row < real; ++row) fill_row(batch, row);
+  }
+}
+
+void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
+  std::exception_ptr failure;
+  std::vector<int64_t> indices;
+  try {
+    std::vector<Rng> rngs;
+    indices.reserve(end - begin);
+    rngs.reserve(end - begin);
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t position = position_of(batch, row);
+      indices.push_back(index_at(position));
+      rngs.emplace_back(options.seed, Purpose::augment, static_cast<uint64_t>(position));
+    }
+    Example examples = data->read_batch(indices);
+    pp->apply_batch(examples, rngs);
+    ring->write_stacked(ring_slot(batch), begin, end - begin, examples);
+    for (int64_t row = begin; row < end; ++row) {
+      ring->mark(ring_slot(batch), row, indices[row - begin]);
+    }
+    return;
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // One by one, to find out which example it is.
+  bool found = false;
+  for (int64_t row = begin; row < end; ++row) found |= !fill_row(batch, row);
+  if (found) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    ExampleFailure whole = current_failure(*data, indices.at(0));
+    whole.row = begin;
+    whole.fatal = true;
+    record(batch, std::move(whole));
+  }
+}
+
+// Returns whether the example went through at the first try.
+bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
+  const int64_t position = position_of(batch, row);
+  int64_t index = index_at(position);
+  std::optional<Rng> replacement;
+  for (int attempt = 0;; ++attempt) {
+    try {
+      ring->write(ring_slot(batch), row,
+                  compute_example(*data, *pp, options.seed, position, index));
+      ring->mark(ring_slot(batch), row, index);
+      return attempt == 0;
+    } catch (...) {
+      ExampleFailure failure = current_failure(*data, index);
+      failure.row = row;
+      failure.attempt = attempt;
+      if (!failure.fatal && attempt == kMaxReplacements) {
+        failure.fatal = true;
+        failure.text += fmt::format(" (the last of {} replacements in a row)", attempt);
+      }
+      const bool give_up = failure.fatal || options.error_budget == 0;
+      record(batch, std::move(failure));
+      if (give_up) return false;
+    }
+    if (options.evaluation) {
+      ring->clear(ring_slot(batch), row, 1);
+      return false;
+    }
+    if (!replacement) {
+      replacement.emplace(options.seed, Purpose::shuffle, static_cast<uint64_t>(position));
+    }
+    index = replacement->below(size);
+  }
+}
+
+int64_t Loader::Impl::index_at(int64_t position) const {
+  if (options.evaluation) return position;
+  const int64_t within = position % size;
+  return options.shuffle ? shuffle(options.seed, position / size, within, size) : within;
+}
+
+void Loader::Impl::record(int64_t batch, ExampleFailure failure) {
+  const std::lock_guard lock(mutex);
+  slot(batch).failures.push_back(std::move(failure));
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
+               LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), options)) {}
+
+Loader::~Loader() = default;
+
+int64_t Loader::batches_per_pass() const {
+  return (impl_->size + impl_->options.batch_size - 1) / impl_->options.batch_size;
+}
+
+void Loader::seek(int64_t batch) {
+  check(batch >= 0 && batch <= impl_->last, "loader: seek to batch {} of {}", batch, impl_->last);
+  impl_->stop();
+  impl_->coming = batch;
+  impl_->pass_failures = 0;
+  impl_->error.reset();
+}
+
+const Batch& Loader::next() { return impl_->next(); }
+
+double Loader::wait_seconds() const { return impl_->waited; }
+
+int64_t Loader::errors() const { return std::ssize(impl_->failed); }
+const std::set<int64_t>& Loader::failed() const { return impl_->failed; }
+int64_t Loader::failed_rows() const { return impl_->pass_failures; }
+
+int64_t read_error_budget(const Config& config) {
+  if (config.is_bool("skip_errors"))
+    return config.get<bool>("skip_errors") ? std::numeric_limits<int64_t>::max() : 0;
+  const auto budget = config.get<int64_t>("skip_errors", 0);
+  if (budget < 0)
+    config.fail("skip_errors",
+                "the number of failing examples to put up with must not be negative");
+  return budget;
+}
+
+}  // namespace bv

@@ -1,0 +1,43 @@
+// central_crop: the middle of the image. pp: "central_crop(224)", "central_crop" (the largest
+// square) Reference section 12.3.
+#include <algorithm>
+
+#include "lib/input/image/crop.h"
+#include "lib/input/ops/common/op_args.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class CentralCrop : public ImageOp {
+ public:
+  explicit CentralCrop(const Config& args)
+      : ImageOp("central_crop"), size_(maybe_size(args, "crop_size")) {
+    keys_ = InOut(args);
+  }
+
+ private:
+  at::Tensor map_images(const Images& images, std::span<Rng>) const override {
+    const int64_t square = std::min(images.height, images.width);
+    const Size size = size_.value_or(Size{square, square});
+    if (size.height > images.height || size.width > images.width) {
+      throw bad_example(fmt::format("the crop of {}x{} is larger than the image of {}x{}",
+                                    size.height, size.width, images.height, images.width));
+    }
+    const Window window = {(images.height - size.height) / 2, (images.width - size.width) / 2,
+                           size.height, size.width};
+    at::Tensor out = images.like(size);
+    for (int64_t i = 0; i < images.count; ++i) {
+      copy_window(images.bytes(i), images.width * images.pixel_bytes(), images.pixel_bytes(),
+                  window, image_bytes(out, i, images.count));
+    }
+    return out;
+  }
+
+  const std::optional<Size> size_;
+};
+
+const Register<Op, CentralCrop> registered("central_crop");
+
+}  // namespace
+}  // namespace bv

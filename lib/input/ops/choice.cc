@@ -1,0 +1,122 @@
+// choice: a random pick of a feature's entries (along its first dimension), the same of all keys.
+// pp: "choice(key='captions')", "choice(n=128, key=['patches', 'positions'])",
+// "choice([1, 4], inkey='boxes', outkey='some_{key}')"
+//   n          "single" (default): one, without its dimension; a number: so many; [least, most]: a
+//              random number of them. Without repetition, in their order
+//   key        in and out; or inkey and outkey: a name or a list of names
+//   fewer_ok   default False: fewer entries than n (or least) are an error; else all are taken
+// Reference section 12.2. Draws: the number for [least, most], then a partial shuffle.
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "lib/input/op.h"
+#include "lib/input/ops/common/op_args.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class Choice : public Op {
+ public:
+  explicit Choice(const Config& args) {
+    read_count(args);
+    const std::vector<std::string> key = maybe_strings(args, "key");
+    fewer_ok_ = args.get<bool>("fewer_ok", false);
+    const std::vector<std::string> inkey = maybe_strings(args, "inkey");
+    const std::vector<std::string> outkey = maybe_strings(args, "outkey");
+    inkeys_ = inkey.empty() ? key : inkey;
+    outkeys_ = outkey.empty() ? key : outkey;
+    if (inkeys_.empty()) args.fail("key", "missing: the feature to choose from (key or inkey)");
+    if (outkeys_.empty()) args.fail("outkey", "missing: where the choice goes (key or outkey)");
+    if (inkeys_.size() != outkeys_.size()) {
+      args.fail("outkey", fmt::format("must have as many names as inkey ({}), got {}",
+                                      inkeys_.size(), outkeys_.size()));
+    }
+    for (size_t i = 0; i < inkeys_.size(); ++i) {
+      constexpr std::string_view kPlaceholder = "{key}";
+      const size_t at = outkeys_[i].find(kPlaceholder);
+      if (at != std::string::npos) outkeys_[i].replace(at, kPlaceholder.size(), inkeys_[i]);
+    }
+  }
+
+  void apply(Example& example, Rng& rng) const override {
+    std::vector<at::Tensor> in;
+    for (const std::string& key : inkeys_) in.push_back(need(example, key, "choice"));
+    const int64_t entries = checked_entries(in);
+    const int64_t count = least_ == most_ ? most_ : least_ + rng.below(most_ - least_ + 1);
+    const at::Tensor picked = pick(entries, std::min(count, entries), rng);
+    for (size_t i = 0; i < in.size(); ++i) {
+      at::Tensor out = at::index_select(in[i], 0, picked);
+      example[outkeys_[i]] = single_ ? out.squeeze(0) : out;
+    }
+  }
+
+ private:
+  static constexpr int64_t kMostEntries = int64_t{1} << 31;
+
+  void read_count(const Config& args) {
+    if (args.is_list("n")) {
+      const auto range = args.get<std::vector<int64_t>>("n");
+      if (range.size() != 2 || range[0] < 0 || range[0] > range[1] || range[1] > kMostEntries) {
+        args.fail("n", fmt::format("must be [least, most] with 0 <= least <= most <= {}, got [{}]",
+                                   kMostEntries, fmt::join(range, ", ")));
+      }
+      least_ = range[0];
+      most_ = range[1];
+      return;
+    }
+    const Scalar n = args.get<Scalar>("n", std::string("single"));
+    const auto* word = std::get_if<std::string>(&n);
+    const auto* number = std::get_if<int64_t>(&n);
+    single_ = word && *word == "single";
+    if (!single_ && !(number && *number >= 1)) {
+      args.fail("n", "must be 'single', a positive number or [least, most]");
+    }
+    least_ = most_ = single_ ? 1 : *number;
+  }
+
+  int64_t checked_entries(const std::vector<at::Tensor>& in) const {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i].dim() == 0) {
+        throw Error::bare(Exit::usage,
+                          fmt::format("choice: '{}' is a single number, not a list", inkeys_[i]));
+      }
+      if (in[i].size(0) == in[0].size(0)) continue;
+      throw Error::bare(Exit::data,
+                        fmt::format("choice: '{}' has {} entries, but '{}' has {}", inkeys_[0],
+                                    in[0].size(0), inkeys_[i], in[i].size(0)));
+    }
+    const int64_t entries = in[0].size(0);
+    const int64_t needed = single_ ? 1 : fewer_ok_ ? 0 : least_;
+    if (entries < needed) {
+      throw Error::bare(Exit::data, fmt::format("choice: '{}' has {} entries, {} are needed",
+                                                inkeys_[0], entries, needed));
+    }
+    return entries;
+  }
+
+  // (count,) int64: different numbers below `entries`, ascending.
+  static at::Tensor pick(int64_t entries, int64_t count, Rng& rng) {
+    std::vector<int64_t> numbers(entries);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    for (int64_t i = 0; i < count; ++i) {
+      std::swap(numbers[i], numbers[i + rng.below(entries - i)]);
+    }
+    numbers.resize(count);
+    std::sort(numbers.begin(), numbers.end());
+    return at::tensor(numbers, at::kLong);
+  }
+
+  bool single_ = false;
+  int64_t least_ = 1, most_ = 1;
+  bool fewer_ok_ = false;
+  std::vector<std::string> inkeys_, outkeys_;
+};
+
+const Register<Op, Choice> registered("choice");
+
+}  // namespace
+}  // namespace bv

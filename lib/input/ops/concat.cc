@@ -1,0 +1,66 @@
+// concat: joins features along an axis. pp: "concat(['a', 'b'])", "concat(['a', 'b'], 'c', axis=0)"
+//   inkeys  of equal types, and of equal shapes but for the axis
+//   outkey  default: the first inkey
+//   axis    default -1, the last
+// Reference section 12.2.
+#include <ATen/ops/cat.h>
+
+#include "lib/input/op.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class Concat : public Op {
+ public:
+  explicit Concat(const Config& args)
+      : inkeys_(args.get<std::vector<std::string>>("inkeys")),
+        outkey_(args.maybe<std::string>("outkey")),
+        axis_(args.get<int64_t>("axis", -1)) {
+    if (inkeys_.empty()) args.fail("inkeys", "must not be an empty list");
+  }
+
+  void apply(Example& example, Rng&) const override { join(example, 0); }
+  bool has_batched() const override { return true; }
+  void apply_batch(Example& batch, std::span<Rng>) const override { join(batch, 1); }
+
+ private:
+  // lead: dimensions before those of an example.
+  void join(Example& example, int64_t lead) const {
+    std::vector<at::Tensor> parts;
+    for (const std::string& key : inkeys_) parts.push_back(need(example, key, "concat"));
+    const at::IntArrayRef first = parts[0].sizes().slice(lead);
+    const auto rank = static_cast<int64_t>(first.size());
+    if (axis_ < -rank || axis_ >= rank) {
+      throw Error::bare(Exit::usage, fmt::format("concat: '{}' has shape {}, so no axis {}",
+                                                 inkeys_[0], shape_text(first), axis_));
+    }
+    const int64_t axis = axis_ < 0 ? axis_ + rank : axis_;
+    for (size_t i = 1; i < parts.size(); ++i) check_fits(parts, i, axis, lead);
+    example[outkey_.value_or(inkeys_[0])] = at::cat(parts, axis + lead);
+  }
+
+  void check_fits(const std::vector<at::Tensor>& parts, size_t i, int64_t axis,
+                  int64_t lead) const {
+    const at::IntArrayRef first = parts[0].sizes().slice(lead),
+                          shape = parts[i].sizes().slice(lead);
+    bool fits = parts[i].scalar_type() == parts[0].scalar_type() && shape.size() == first.size();
+    for (int64_t d = 0; fits && d < std::ssize(shape); ++d)
+      fits = d == axis || shape[d] == first[d];
+    if (fits) return;
+    throw Error::bare(
+        Exit::usage,
+        fmt::format("concat: '{}' has shape {} and type {}, which do not fit '{}' with {} and {}",
+                    inkeys_[i], shape_text(shape), c10::toString(parts[i].scalar_type()),
+                    inkeys_[0], shape_text(first), c10::toString(parts[0].scalar_type())));
+  }
+
+  const std::vector<std::string> inkeys_;
+  const std::optional<std::string> outkey_;
+  const int64_t axis_;
+};
+
+const Register<Op, Concat> registered("concat");
+
+}  // namespace
+}  // namespace bv

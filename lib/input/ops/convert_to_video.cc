@@ -1,0 +1,44 @@
+// convert_to_video: an image as the first frame of a video whose other frames are zeros, (frames,
+// height, width, channels). pp: "convert_to_video(16)"
+// Reference section 12.3.
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class ConvertToVideo : public ImageOp {
+ public:
+  explicit ConvertToVideo(const Config& args)
+      : ImageOp("convert_to_video"), num_frames_(args.get<int64_t>("num_frames")) {
+    keys_ = InOut(args);
+    if (num_frames_ < 1 || num_frames_ > kMaxFrames) {
+      args.problem("num_frames",
+                   fmt::format("must be within 1 .. {}, got {}", kMaxFrames, num_frames_));
+    }
+  }
+
+ private:
+  static constexpr int64_t kMaxFrames = 4096;
+
+  at::Tensor map_images(const Images& images, std::span<Rng>) const override {
+    std::vector<int64_t> shape = {num_frames_, images.height, images.width, images.channels};
+    if (images.batched) shape.insert(shape.begin(), images.count);
+    at::Tensor out = at::zeros(shape, images.tensor.options());
+    const int64_t bytes = images.height * images.width * images.pixel_bytes();
+    for (int64_t i = 0; i < images.count; ++i) {
+      std::memcpy(image_bytes(out, i, images.count), images.bytes(i), bytes);
+    }
+    return out;
+  }
+
+  const int64_t num_frames_;
+};
+
+const Register<Op, ConvertToVideo> registered("convert_to_video");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,78 @@
+// decode_jpeg_and_inception_crop: decode|inception_crop in one, decoding little more than the
+// window. pp: "decode_jpeg_and_inception_crop(224)"
+// Reference sections 12.3 and 12.6: the same window for the same draws, up to 2 grey levels apart
+// from the crop of a decoded image. The fast DCT, 3 channels. A PNG is decoded as a whole. Draws:
+// those of sample_crop_window().
+#include <ATen/ops/empty.h>
+
+#include "lib/input/image/crop.h"
+#include "lib/input/image/decode.h"
+#include "lib/input/image/jpeg.h"
+#include "lib/input/ops/common/resize_op.h"
+
+namespace bv {
+namespace {
+
+class DecodeJpegAndInceptionCrop : public Op {
+ public:
+  explicit DecodeJpegAndInceptionCrop(const Config& args)
+      : size_(maybe_size(args, "size")), range_(read_crop_area(args)) {
+    range_.aspect_min = args.get<double>("ratio_min", 0.75);
+    range_.aspect_max = args.get<double>("ratio_max", 1.33);
+    kind_ = read_resize_kind(args, "bilinear", false);
+    keys_ = InOut(args);
+    if (!(range_.aspect_min > 0)) {
+      args.problem("ratio_min", fmt::format("must be positive, got {}", range_.aspect_min));
+    } else if (!(range_.aspect_min <= range_.aspect_max && range_.aspect_max <= kMaxRatio)) {
+      args.problem("ratio_max", fmt::format("must be within ratio_min = {} .. {}, got {}",
+                                            range_.aspect_min, kMaxRatio, range_.aspect_max));
+    }
+  }
+
+  void apply(Example& example, Rng& rng) const override {
+    const at::Tensor encoded =
+        need(example, keys_.in, "decode_jpeg_and_inception_crop").contiguous();
+    if (encoded.dim() != 1 || encoded.scalar_type() != at::kByte) {
+      throw Error::bare(
+          Exit::usage,
+          fmt::format("decode_jpeg_and_inception_crop: '{}' must be encoded bytes "
+                      "(1-d uint8), has shape {} and type {}",
+                      keys_.in, shape_text(encoded.sizes()), c10::toString(encoded.scalar_type())));
+    }
+    const at::Tensor image = decode_window(
+        {encoded.const_data_ptr<uint8_t>(), static_cast<size_t>(encoded.numel())}, rng);
+    example[keys_.out] = size_ ? resized(image) : image;
+  }
+
+ private:
+  static constexpr double kMaxRatio = 1000;
+
+  at::Tensor decode_window(std::span<const uint8_t> bytes, Rng& rng) const {
+    if (image_format(bytes) == "JPEG") {
+      const JpegSize size = jpeg_size(bytes);
+      const Window window = sample_crop_window(size.height, size.width, range_, rng);
+      return decode_jpeg_crop(bytes, window, 3, false);
+    }
+    const at::Tensor whole = decode_image(bytes, 3, false);
+    const Window window = sample_crop_window(whole.size(0), whole.size(1), range_, rng);
+    return whole.narrow(0, window.y, window.height).narrow(1, window.x, window.width).contiguous();
+  }
+
+  at::Tensor resized(const at::Tensor& image) const {
+    const Resizer resizer(kind_.method, kind_.antialias, {image.size(0), image.size(1)}, *size_, 3);
+    at::Tensor out = at::empty({size_->height, size_->width, 3}, at::kByte);
+    resizer.run(image.const_data_ptr<uint8_t>(), image.size(1) * 3,
+                out.mutable_data_ptr<uint8_t>());
+    return out;
+  }
+
+  const std::optional<Size> size_;
+  CropRange range_;
+  ResizeKind kind_;
+  InOut keys_;
+};
+
+const Register<Op, DecodeJpegAndInceptionCrop> registered("decode_jpeg_and_inception_crop");
+
+}  // namespace
+}  // namespace bv

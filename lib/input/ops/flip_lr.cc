@@ -1,0 +1,59 @@
+// flip_lr: the mirror image with probability 0.5. pp: "flip_lr"
+// Reference section 12.3. Draws: one.
+#include <cstring>
+
+#include "lib/device/simd.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+// kPixel 0: the size of a pixel is known at run time only.
+template <int kPixel>
+[[gnu::always_inline]] inline void mirror_rows(const uint8_t* __restrict in, int64_t rows,
+                                               int64_t width, int64_t pixel,
+                                               uint8_t* __restrict out) {
+  const int64_t size = kPixel > 0 ? kPixel : pixel;
+  for (int64_t y = 0; y < rows; ++y, in += width * size, out += width * size) {
+    for (int64_t x = 0; x < width; ++x)
+      std::memcpy(out + (width - 1 - x) * size, in + x * size, size);
+  }
+}
+
+void mirror(const uint8_t* in, int64_t rows, int64_t width, int64_t pixel, uint8_t* out) {
+  run_simd([&]() __attribute__((always_inline)) {
+    if (pixel == 1) return mirror_rows<1>(in, rows, width, pixel, out);
+    if (pixel == 3) return mirror_rows<3>(in, rows, width, pixel, out);
+    if (pixel == 4) return mirror_rows<4>(in, rows, width, pixel, out);
+    if (pixel == 12) return mirror_rows<12>(in, rows, width, pixel, out);
+    mirror_rows<0>(in, rows, width, pixel, out);
+  });
+}
+
+class FlipLr : public ImageOp {
+ public:
+  explicit FlipLr(const Config& args) : ImageOp("flip_lr") { keys_ = InOut(args); }
+
+ private:
+  at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
+    const int64_t bytes = images.height * images.width * images.pixel_bytes();
+    at::Tensor out;
+    for (int64_t i = 0; i < images.count; ++i) {
+      const bool flip = rngs[i].uniform() < 0.5;
+      if (!images.batched && !flip) return images.tensor;
+      if (!out.defined()) out = images.like({images.height, images.width});
+      uint8_t* to = image_bytes(out, i, images.count);
+      if (flip) {
+        mirror(images.bytes(i), images.height, images.width, images.pixel_bytes(), to);
+      } else {
+        std::memcpy(to, images.bytes(i), bytes);
+      }
+    }
+    return out;
+  }
+};
+
+const Register<Op, FlipLr> registered("flip_lr");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,39 @@
+// lower: text in lower case; ASCII letters only, as the reference's. pp: "lower",
+// "lower(key='labels')" (the key is `text` unless given)
+// Reference section 12.4.
+#include <ATen/ops/empty_like.h>
+
+#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/text.h"
+
+namespace bv {
+namespace {
+
+class Lower : public TensorOp {
+ public:
+  explicit Lower(const Config& args) : TensorOp("lower") { keys_ = InOut(args, "text"); }
+
+ private:
+  at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
+    const int64_t rank = x.dim() - (batched ? 1 : 0);
+    if (x.scalar_type() != at::kByte || rank < 1 || rank > 2) {
+      throw misuse(fmt::format("must be text (1-d or 2-d uint8), has shape {} and type {}",
+                               shape_text(x.sizes().slice(batched ? 1 : 0)),
+                               c10::toString(x.scalar_type())));
+    }
+    const at::Tensor in = x.contiguous();
+    at::Tensor out = at::empty_like(in);
+    const uint8_t* from = in.const_data_ptr<uint8_t>();
+    uint8_t* to = out.mutable_data_ptr<uint8_t>();
+    for (int64_t i = 0; i < in.numel(); ++i) {
+      const bool upper = from[i] >= 'A' && from[i] <= 'Z';
+      to[i] = static_cast<uint8_t>(upper ? from[i] + ('a' - 'A') : from[i]);
+    }
+    return out;
+  }
+};
+
+const Register<Op, Lower> registered("lower");
+
+}  // namespace
+}  // namespace bv

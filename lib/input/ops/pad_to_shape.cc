@@ -1,0 +1,145 @@
+// pad_to_shape: fills up to a shape. pp: "pad_to_shape([40, 40, 3])", "pad_to_shape(shape=[16],
+// key='labels', pad_value=-1, where='both')". None (or -1) in shape leaves that dimension as it is.
+// Reference section 12.2.
+#include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+// Row-major boxes: where the input stands in the output, in elements.
+struct PaddedLayout {
+  std::vector<int64_t> in, out, before;  // per dimension, the stack's own first
+};
+
+// Trailing dimensions that are not padded are copied in one piece.
+void merge_whole_dimensions(PaddedLayout& layout) {
+  while (layout.in.size() > 1 && layout.in.back() == layout.out.back()) {
+    const int64_t whole = layout.in.back();
+    for (std::vector<int64_t>* numbers : {&layout.in, &layout.out, &layout.before}) {
+      numbers->pop_back();
+      numbers->back() *= whole;
+    }
+  }
+}
+
+template <class T>
+void paste(const PaddedLayout& layout, size_t dim, const T* in, T* out) {
+  int64_t in_step = 1, out_step = 1;
+  for (size_t d = dim + 1; d < layout.in.size(); ++d) {
+    in_step *= layout.in[d];
+    out_step *= layout.out[d];
+  }
+  out += layout.before[dim] * out_step;
+  if (dim + 1 == layout.in.size()) {
+    std::copy(in, in + layout.in[dim], out);
+    return;
+  }
+  for (int64_t i = 0; i < layout.in[dim]; ++i) {
+    paste(layout, dim + 1, in + i * in_step, out + i * out_step);
+  }
+}
+
+// -1 for None.
+std::vector<int64_t> read_shape(const Config& args) {
+  std::vector<int64_t> shape;
+  for (const auto& side : args.get<std::vector<std::optional<int64_t>>>("shape")) {
+    shape.push_back(side.value_or(-1));
+  }
+  return shape;
+}
+
+class PadToShape : public TensorOp {
+ public:
+  explicit PadToShape(const Config& args)
+      : TensorOp("pad_to_shape"),
+        shape_(read_shape(args)),
+        pad_value_(args.get<double>("pad_value", 0)),
+        where_(args.word("where", "after", {"before", "after", "both"})) {
+    keys_ = InOut(args);
+    for (const int64_t side : shape_) {
+      if (side < -1)
+        args.problem("shape", fmt::format("sides must be -1 (as it is) or more, got {}", side));
+      if (side > kLargest)
+        args.problem("shape", fmt::format("sides must be at most {}, got {}", kLargest, side));
+    }
+  }
+
+ private:
+  static constexpr int64_t kLargest = int64_t{1} << 31;  // values
+
+  at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
+    const at::IntArrayRef shape = x.sizes().slice(batched ? 1 : 0);
+    if (shape.size() != shape_.size()) {
+      throw misuse(fmt::format("must have {} dimensions as the shape to pad to, has shape {}",
+                               shape_.size(), shape_text(shape)));
+    }
+    PaddedLayout layout;
+    const auto add = [&](int64_t in, int64_t out, int64_t before) {
+      layout.in.push_back(in);
+      layout.out.push_back(out);
+      layout.before.push_back(before);
+    };
+    add(batched ? x.size(0) : 1, batched ? x.size(0) : 1, 0);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t side = shape_[d] < 0 ? shape[d] : shape_[d];
+      const int64_t missing = side - shape[d];
+      if (missing < 0) {
+        throw bad_example(fmt::format("shape {} is larger than the shape to pad to, {}",
+                                      shape_text(shape), shape_text(shape_)));
+      }
+      add(shape[d], side, where_ == "after" ? 0 : where_ == "before" ? missing : missing / 2);
+    }
+    check_size(layout.out);
+    const at::IntArrayRef shape_out = at::IntArrayRef(layout.out).slice(batched ? 0 : 1);
+    const at::Tensor in = x.contiguous();
+    at::Tensor out = at::empty(shape_out, in.options());
+    merge_whole_dimensions(layout);
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kHalf, at::kBFloat16, in.scalar_type(),
+                               "pad_to_shape", [&] {
+                                 scalar_t* values = out.mutable_data_ptr<scalar_t>();
+                                 std::fill(values, values + out.numel(), pad_value<scalar_t>());
+                                 if (in.numel() > 0)
+                                   paste(layout, 0, in.const_data_ptr<scalar_t>(), values);
+                               });
+    return out;
+  }
+
+  void check_size(const std::vector<int64_t>& sides) const {
+    double values = 1;
+    for (const int64_t side : sides) values *= static_cast<double>(side);
+    if (values > static_cast<double>(kLargest)) {
+      throw misuse(fmt::format("would become larger than {} values: shape {}", kLargest,
+                               shape_text(shape_)));
+    }
+  }
+
+  template <class T>
+  T pad_value() const {
+    if constexpr (std::is_integral_v<T>) {
+      // What a double holds exactly, and T does.
+      const auto least = std::max<double>(std::numeric_limits<T>::min(), -0x1p53);
+      const auto most = std::min<double>(std::numeric_limits<T>::max(), 0x1p53);
+      if (pad_value_ != std::floor(pad_value_) || pad_value_ < least || pad_value_ > most) {
+        throw misuse(fmt::format("can't be padded with {}, which its type {} can't hold",
+                                 pad_value_, c10::toString(c10::CppTypeToScalarType<T>::value)));
+      }
+    }
+    return static_cast<T>(pad_value_);
+  }
+
+  const std::vector<int64_t> shape_;
+  const double pad_value_;
+  const std::string where_;
+};
+
+const Register<Op, PadToShape> registered("pad_to_shape");
+
+}  // namespace
+}  // namespace bv

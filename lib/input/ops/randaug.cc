@@ -1,0 +1,56 @@
+// randaug: RandAugment, `num_layers` random operations at the strength `magnitude` (10 is the
+// nominal maximum, more goes beyond). pp: "randaug(2, 15)"
+// Reference section 12.7; "archive.randaug", the module's name there, is the same op. uint8 images
+// of 3 channels. Draws: those of draw_augmentation() for each layer.
+#include <cstring>
+
+#include "lib/input/image/rand_augment.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class RandAug : public ImageOp {
+ public:
+  explicit RandAug(const Config& args)
+      : ImageOp("randaug"),
+        num_layers_(args.get<int64_t>("num_layers", 2)),
+        magnitude_(args.get<double>("magnitude", 10)) {
+    keys_ = InOut(args);
+    if (num_layers_ < 0 || num_layers_ > 100) {
+      args.problem("num_layers", fmt::format("must be within 0 .. 100, got {}", num_layers_));
+    }
+    if (!(magnitude_ >= 0 && magnitude_ <= 100)) {
+      args.problem("magnitude", fmt::format("must be within 0 .. 100, got {}", magnitude_));
+    }
+  }
+
+ private:
+  at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
+    if (images.tensor.scalar_type() != at::kByte) {
+      throw misuse(fmt::format("must be uint8, is {}: put this op before value_range and the like",
+                               c10::toString(images.tensor.scalar_type())));
+    }
+    if (images.channels != 3) {
+      throw misuse(fmt::format("must have 3 channels, has {}", images.channels));
+    }
+    at::Tensor out = images.like({images.height, images.width});
+    std::memcpy(out.mutable_data_ptr(), images.tensor.const_data_ptr(), out.nbytes());
+    for (int64_t i = 0; i < images.count; ++i) {
+      const RgbImage image = {image_bytes(out, i, images.count), images.height, images.width};
+      for (int64_t layer = 0; layer < num_layers_; ++layer) {
+        augment(image, draw_augmentation(images.height, images.width, rngs[i]), magnitude_);
+      }
+    }
+    return out;
+  }
+
+  const int64_t num_layers_;
+  const double magnitude_;
+};
+
+const Register<Op, RandAug> registered("randaug");
+const Register<Op, RandAug> registered_with_its_module("archive.randaug");
+
+}  // namespace
+}  // namespace bv

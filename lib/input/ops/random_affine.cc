@@ -1,0 +1,91 @@
+// random_affine: a random shift, rotation and scaling about the middle, for small images such as
+// digits. pp: "random_affine(shift=2, rotate=10, scale=[0.9, 1.1])"
+//   shift   how far at most, up or down and left or right: in pixels from 1 on, below 1 as a part
+//   of
+//           the height and of the width. Default 0
+//   rotate  how far at most, in degrees either way. Default 0
+//   scale   [least, most]: 2 doubles the size of what is shown. Default [1, 1]
+//   fill    what is shown from beyond the edge. Default 0
+// Bilinear, each part uniform in its range, the dtype (uint8 or float32) is kept, uint8 is rounded.
+// Draws: angle, scale, shift down, shift right.
+#include <cmath>
+#include <numbers>
+
+#include "lib/input/image/affine.h"
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class RandomAffine : public ImageOp {
+ public:
+  explicit RandomAffine(const Config& args)
+      : ImageOp("random_affine"),
+        shift_(args.get<double>("shift", 0)),
+        rotate_(args.get<double>("rotate", 0)),
+        scale_(args.get<std::vector<double>>("scale", {1, 1})),
+        fill_(args.get<double>("fill", 0)) {
+    keys_ = InOut(args);
+    if (!(shift_ >= 0 && std::isfinite(shift_))) {
+      args.problem("shift", fmt::format("must not be negative, got {}", shift_));
+    }
+    if (!(rotate_ >= 0 && rotate_ <= 180)) {
+      args.problem("rotate", fmt::format("must be within 0 .. 180 (degrees), got {}", rotate_));
+    }
+    if (scale_.size() != 2 ||
+        !(scale_[0] > 0 && scale_[0] <= scale_[1] && std::isfinite(scale_[1]))) {
+      args.fail("scale", fmt::format("must be [least, most] with 0 < least <= most, got [{}]",
+                                     fmt::join(scale_, ", ")));
+    }
+  }
+
+ private:
+  at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
+    need_byte_or_float(images);
+    const bool bytes = images.tensor.scalar_type() == at::kByte;
+    if (bytes && !(fill_ >= 0 && fill_ <= 255)) {
+      throw misuse(fmt::format("is uint8, which can't hold the fill value {}", fill_));
+    }
+    at::Tensor out = images.like({images.height, images.width});
+    for (int64_t i = 0; i < images.count; ++i) {
+      const AffineMap map = draw(images.height, images.width, rngs[i]);
+      const uint8_t* from = images.bytes(i);
+      uint8_t* to = image_bytes(out, i, images.count);
+      const auto fill = static_cast<float>(fill_);
+      if (bytes) {
+        apply_affine(from, images.height, images.width, images.channels, map, fill, to);
+      } else {
+        apply_affine(reinterpret_cast<const float*>(from), images.height, images.width,
+                     images.channels, map, fill, reinterpret_cast<float*>(to));
+      }
+    }
+    return out;
+  }
+
+  AffineMap draw(int64_t height, int64_t width, Rng& rng) const {
+    const double angle = rng.uniform(-rotate_, rotate_) * std::numbers::pi / 180;
+    const double scale = rng.uniform(scale_[0], scale_[1]);
+    const double down =
+        rng.uniform(-1, 1) * (shift_ < 1 ? shift_ * static_cast<double>(height) : shift_);
+    const double right =
+        rng.uniform(-1, 1) * (shift_ < 1 ? shift_ * static_cast<double>(width) : shift_);
+    // From an output pixel back: undo the shift, then the rotation and scaling about the middle.
+    const double middle_y = static_cast<double>(height - 1) / 2;
+    const double middle_x = static_cast<double>(width - 1) / 2;
+    const double c = std::cos(angle) / scale;
+    const double s = std::sin(angle) / scale;
+    AffineMap map{.xx = c, .xy = s, .x0 = 0, .yx = -s, .yy = c, .y0 = 0};
+    map.x0 = middle_x - c * (middle_x + right) - s * (middle_y + down);
+    map.y0 = middle_y + s * (middle_x + right) - c * (middle_y + down);
+    return map;
+  }
+
+  const double shift_, rotate_;
+  const std::vector<double> scale_;
+  const double fill_;
+};
+
+const Register<Op, RandomAffine> registered("random_affine");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,101 @@
+// setdefault: a value for a key that is missing or empty. pp: "setdefault('label', -1)"
+//   value  a number (int64 or float32), a text, True or False
+// Reference section 12.2: a missing key becomes the value itself; an empty tensor keeps its type,
+// and its sides of 0 become 1.
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lib/input/op.h"
+#include "lib/input/ops/common/op_args.h"
+#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/text.h"
+
+namespace bv {
+namespace {
+
+class Setdefault : public Op {
+ public:
+  explicit Setdefault(const Config& args)
+      : key_(args.get<std::string>("key")), value_(args.get<Scalar>("value")) {
+    const auto* real = std::get_if<double>(&value_);
+    if (real && std::abs(*real) > std::numeric_limits<float>::max()) {
+      args.fail("value", fmt::format("is too large for a float32: {}", *real));
+    }
+  }
+
+  void apply(Example& example, Rng&) const override { set(example, std::nullopt); }
+  bool has_batched() const override { return true; }
+  void apply_batch(Example& batch, std::span<Rng> rngs) const override {
+    set(batch, std::ssize(rngs));
+  }
+
+ private:
+  // count: how many examples are stacked, if any are.
+  void set(Example& example, std::optional<int64_t> count) const {
+    const auto found = example.find(key_);
+    if (found != example.end() && found->second.numel() > 0) return;
+    const bool missing = found == example.end();
+    std::vector<int64_t> shape;  // of one example
+    if (!missing) {
+      const at::IntArrayRef sides = found->second.sizes().slice(count ? 1 : 0);
+      shape.assign(sides.begin(), sides.end());
+    }
+    at::Tensor value = missing ? default_value() : value_like(found->second.scalar_type(), shape);
+    if (count) {
+      std::vector<int64_t> stacked = value.sizes().vec();
+      stacked.insert(stacked.begin(), *count);
+      value = value.expand(stacked).contiguous();
+    }
+    example[key_] = value;
+  }
+
+  at::Tensor default_value() const {
+    if (const auto* text = std::get_if<std::string>(&value_)) return text_tensor(*text);
+    const at::ScalarType dtype = std::holds_alternative<bool>(value_)      ? at::kBool
+                                 : std::holds_alternative<int64_t>(value_) ? at::kLong
+                                                                           : at::kFloat;
+    return at::full({}, number(), dtype);
+  }
+
+  // In place of an empty tensor.
+  at::Tensor value_like(at::ScalarType dtype, std::vector<int64_t> shape) const {
+    const bool text = std::holds_alternative<std::string>(value_);
+    if (text && dtype == at::kByte && shape.size() == 1) return default_value();
+    if (text || !fits(dtype)) {
+      throw Error::bare(Exit::usage,
+                        fmt::format("setdefault: '{}' is empty and of type {}, which can't hold {}",
+                                    key_, c10::toString(dtype),
+                                    text ? "a text" : fmt::format("{}", number().toDouble())));
+    }
+    for (int64_t& side : shape) side = std::max<int64_t>(side, 1);
+    return at::full(shape, number(), dtype);
+  }
+
+  bool fits(at::ScalarType dtype) const {
+    const double value = number().toDouble();
+    if (dtype == at::kHalf) return std::abs(value) <= 65504;
+    if (c10::isFloatingType(dtype)) return true;
+    if (dtype == at::kBool) return std::holds_alternative<bool>(value_);
+    if (!c10::isIntegralType(dtype, false) || std::holds_alternative<double>(value_)) return false;
+    if (dtype == at::kByte) return value >= 0 && value <= 255;
+    const double most = std::exp2(8 * static_cast<double>(c10::elementSize(dtype)) - 1);
+    return dtype == at::kLong || (value >= -most && value < most);
+  }
+
+  at::Scalar number() const {
+    if (const auto* flag = std::get_if<bool>(&value_)) return *flag;
+    if (const auto* whole = std::get_if<int64_t>(&value_)) return *whole;
+    return std::get<double>(value_);
+  }
+
+  const std::string key_;
+  const Scalar value_;
+};
+
+const Register<Op, Setdefault> registered("setdefault");
+
+}  // namespace
+}  // namespace bv

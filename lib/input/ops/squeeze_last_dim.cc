@@ -1,0 +1,27 @@
+// squeeze_last_dim: drops a last dimension of one. pp: "squeeze_last_dim(key='mask')"
+// Reference section 12.2.
+#include "lib/input/ops/common/tensor_op.h"
+
+namespace bv {
+namespace {
+
+class SqueezeLastDim : public TensorOp {
+ public:
+  explicit SqueezeLastDim(const Config& args) : TensorOp("squeeze_last_dim") {
+    keys_ = InOut(args);
+  }
+
+ private:
+  at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
+    const at::IntArrayRef shape = x.sizes().slice(batched ? 1 : 0);
+    if (shape.empty() || shape.back() != 1) {
+      throw misuse(fmt::format("must have a last dimension of 1, has shape {}", shape_text(shape)));
+    }
+    return x.squeeze(-1);
+  }
+};
+
+const Register<Op, SqueezeLastDim> registered("squeeze_last_dim");
+
+}  // namespace
+}  // namespace bv

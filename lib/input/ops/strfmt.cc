@@ -1,0 +1,137 @@
+// strfmt: text from a template with {key} placeholders. pp: "strfmt('a photo of a {labels}.')"
+//   template  "{{" and "}}" stand for braces; no format specs
+//   outkey    where the text goes, default "text"
+// Reference section 12.4. A key's text (1-d uint8) is put in as it is, numbers as TensorFlow prints
+// them: "42", "3.14", "[0 1 2]". A list of texts (2-d uint8) makes a list.
+#include <cstdlib>
+
+#include "lib/input/op.h"
+#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/text.h"
+
+namespace bv {
+namespace {
+
+// A piece of literal text and the key whose value follows it ("": none).
+struct FormatPiece {
+  std::string text, key;
+};
+
+std::vector<FormatPiece> parse_template(const std::string& text, const Config& args) {
+  std::vector<FormatPiece> pieces(1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c != '{' && c != '}') {
+      pieces.back().text += c;
+    } else if (i + 1 < text.size() && text[i + 1] == c) {
+      pieces.back().text += c;
+      ++i;
+    } else if (c == '}') {
+      args.fail("template", fmt::format("has a single '}}' at character {}", i + 1));
+    } else {
+      const size_t end = text.find('}', i);
+      if (end == std::string::npos) {
+        args.fail("template",
+                  fmt::format("has a '{{' at character {} that is never closed", i + 1));
+      }
+      const std::string key = text.substr(i + 1, end - i - 1);
+      if (key.empty()) args.fail("template", "has a placeholder without a key: '{}'");
+      if (key.find_first_of("{:!") != std::string::npos) {
+        args.fail("template", fmt::format("has '{{{}}}': only a plain key can stand there", key));
+      }
+      pieces.back().key = key;
+      pieces.emplace_back();
+      i = end;
+    }
+  }
+  return pieces;
+}
+
+// As TensorFlow prints it: 6 digits, or 9 where these read back as another number (15 and 17).
+std::string number_text(double value, bool single) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  const std::string short_text = fmt::format("{:.{}g}", value, single ? 6 : 15);
+  const bool same = single ? std::strtof(short_text.c_str(), nullptr) == static_cast<float>(value)
+                           : std::strtod(short_text.c_str(), nullptr) == value;
+  return same ? short_text : fmt::format("{:.{}g}", value, single ? 9 : 17);
+}
+
+std::string element_text(const at::Tensor& scalar) {
+  if (c10::isFloatingType(scalar.scalar_type())) {
+    return number_text(scalar.item<double>(), scalar.scalar_type() != at::kDouble);
+  }
+  return fmt::format("{}", scalar.item<int64_t>());
+}
+
+// `depth` dimensions were opened before, of `rank`.
+std::string array_text(const at::Tensor& values, int64_t depth, int64_t rank) {
+  if (values.dim() == 0) return element_text(values);
+  const std::string separator =
+      depth == rank - 1 ? " " : std::string(rank - depth - 1, '\n') + std::string(depth + 1, ' ');
+  std::string text = "[";
+  for (int64_t i = 0; i < values.size(0); ++i) {
+    if (i > 0) text += separator;
+    text += array_text(values.select(0, i), depth + 1, rank);
+  }
+  return text + "]";
+}
+
+class Strfmt : public Op {
+ public:
+  explicit Strfmt(const Config& args)
+      : pieces_(parse_template(args.get<std::string>("template"), args)),
+        outkey_(args.get("outkey", "text")) {}
+
+  void apply(Example& example, Rng&) const override {
+    std::vector<std::string> texts(1);
+    bool list = false;
+    for (const FormatPiece& piece : pieces_) {
+      for (std::string& text : texts) text += piece.text;
+      if (piece.key.empty()) continue;
+      const at::Tensor value = need(example, piece.key, "strfmt");
+      if (!is_text(value)) {
+        const std::string number = checked_text(value, piece.key);
+        for (std::string& text : texts) text += number;
+        continue;
+      }
+      append(read_texts(value), value.dim() == 2, piece.key, texts, list);
+    }
+    example[outkey_] = list ? text_tensor(texts) : text_tensor(texts[0]);
+  }
+
+ private:
+  // One text goes behind each of `texts`, the texts of a list behind one each.
+  static void append(const std::vector<std::string>& more, bool more_is_list,
+                     const std::string& key, std::vector<std::string>& texts, bool& list) {
+    if (more_is_list && !list) {
+      texts = std::vector<std::string>(more.size(), texts[0]);
+      list = true;
+    } else if (more_is_list && more.size() != texts.size()) {
+      throw Error::bare(Exit::usage,
+                        fmt::format("strfmt: '{}' is a list of {} texts, another key's has {}", key,
+                                    more.size(), texts.size()));
+    }
+    for (size_t i = 0; i < texts.size(); ++i) texts[i] += more_is_list ? more[i] : more[0];
+  }
+
+  static std::string checked_text(const at::Tensor& value, const std::string& key) {
+    constexpr int64_t kMostValues = 1000;
+    if (value.numel() > kMostValues || c10::isComplexType(value.scalar_type())) {
+      throw Error::bare(
+          Exit::usage,
+          fmt::format("strfmt: '{}' must be text or at most {} numbers, has shape {} and type {}",
+                      key, kMostValues, shape_text(value.sizes()),
+                      c10::toString(value.scalar_type())));
+    }
+    return array_text(value, 0, value.dim());
+  }
+
+  const std::vector<FormatPiece> pieces_;
+  const std::string outkey_;
+};
+
+const Register<Op, Strfmt> registered("strfmt");
+
+}  // namespace
+}  // namespace bv

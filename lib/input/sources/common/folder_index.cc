@@ -1,0 +1,287 @@
+#include "lib/input/sources/common/folder_index.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "lib/input/image/complete.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+namespace {
+
+constexpr std::string_view kFormat = "bvtrain image folder 2";
+constexpr size_t kMostProblems = 20;
+constexpr int64_t kSecond = 1'000'000'000;
+// A folder changed this shortly before it was read may change again without a new time stamp.
+constexpr int64_t kSettled = 2 * kSecond;
+constexpr unsigned kMostThreads = 32;  // waiting for the disk, not for cores
+
+struct Entry {
+  std::string name;
+  bool folder = false;
+};
+
+bool is_folder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// Everything in `folder` but hidden entries, sorted by bytes.
+std::vector<Entry> list(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), &closedir);
+  if (!dir) throw Error(Exit::usage, folder, std::strerror(errno));
+  std::vector<Entry> entries;
+  while (const dirent* entry = readdir(dir.get())) {
+    if (entry->d_name[0] == '.') continue;
+    const bool unsure = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
+    const bool is_dir = unsure ? is_folder(folder + "/" + entry->d_name) : entry->d_type == DT_DIR;
+    entries.push_back({entry->d_name, is_dir});
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return entries;
+}
+
+enum class Kind { image, other_image, no_image };
+
+Kind kind_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return Kind::no_image;
+  const char* suffix = name.c_str() + dot + 1;
+  for (const char* known : {"jpg", "jpeg", "png"}) {
+    if (strcasecmp(suffix, known) == 0) return Kind::image;
+  }
+  // Left out in silence, these would change the data set.
+  for (const char* known : {"gif", "webp", "bmp", "tif", "tiff"}) {
+    if (strcasecmp(suffix, known) == 0) return Kind::other_image;
+  }
+  return Kind::no_image;
+}
+
+struct ClassFiles {
+  std::vector<std::string> files;     // the broken ones too
+  std::vector<std::string> problems;  // whole lines
+  size_t more_problems = 0;
+};
+
+ClassFiles read_class(const std::string& path, const std::string& name) {
+  ClassFiles found;
+  for (Entry& entry : list(path)) {
+    const Kind kind = kind_of(entry.name);
+    if (entry.folder || kind == Kind::no_image) continue;
+    const std::string file = path + "/" + entry.name;
+    std::string problem = incomplete_image(file);
+    if (kind == Kind::other_image && problem.empty()) {
+      problem = "this JPEG or PNG has the suffix of another format: rename it";
+    }
+    found.files.push_back(std::move(entry.name));
+    if (problem.empty()) continue;
+    if (found.problems.size() < kMostProblems) {
+      found.problems.push_back(fmt::format("{}: error: {}", file, problem));
+    } else {
+      ++found.more_problems;
+    }
+  }
+  if (found.files.empty()) {
+    found.problems.push_back(fmt::format("{}: error: class '{}' has no images", path, name));
+  }
+  return found;
+}
+
+std::vector<ClassFiles> read_classes(const std::string& folder,
+                                     const std::vector<std::string>& classes) {
+  std::vector<ClassFiles> found(classes.size());
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (size_t i; (i = next++) < classes.size() && !failed;) {
+        found[i] = read_class(folder + "/" + classes[i], classes[i]);
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  const size_t count = std::min<size_t>(
+      {classes.size(), kMostThreads, 2 * std::max(1U, std::thread::hardware_concurrency())});
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  return found;
+}
+
+void throw_if_broken(const std::vector<ClassFiles>& found) {
+  std::string text;
+  size_t shown = 0, more = 0;
+  for (const ClassFiles& files : found) {
+    more += files.more_problems;
+    for (const std::string& problem : files.problems) {
+      if (shown == kMostProblems) {
+        ++more;
+        continue;
+      }
+      text += (shown++ ? "\n" : "") + problem;
+    }
+  }
+  if (shown == 0) return;
+  if (more > 0) text += fmt::format("\n... and {} more", more);
+  throw Error::lines(Exit::usage, text);
+}
+
+int64_t modified(const std::string& folder) {
+  struct stat info;
+  if (stat(folder.c_str(), &info) != 0) throw Error(Exit::usage, folder, std::strerror(errno));
+  return info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec;
+}
+
+std::string absolute(const std::string& folder) {
+  const std::unique_ptr<char, decltype(&std::free)> path(realpath(folder.c_str(), nullptr),
+                                                         &std::free);
+  return path ? path.get() : folder;
+}
+
+// The file is the checksum in hex, a newline, and the index.
+std::string read_cache(const std::string& file) {
+  if (!file_exists(file)) return "";
+  std::string content;
+  try {
+    content = read_file(file);
+  } catch (const Error&) {
+    return "";
+  }
+  const size_t newline = content.find('\n');
+  if (newline == std::string::npos) return "";
+  const std::string_view payload = std::string_view(content).substr(newline + 1);
+  if (content.substr(0, newline) != fmt::format("{:016x}", hash64(payload))) return "";
+  return std::string(payload);
+}
+
+void write_cache(const std::string& file, const std::string& payload) {
+  try {
+    make_folders(cache_home() + "/index");
+    write_file_atomically(file, fmt::format("{:016x}\n", hash64(payload)) + payload, false);
+  } catch (const Error&) {
+    // A cache that can't be written (a read-only home) only costs time.
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> list_folders(const std::string& folder) {
+  std::vector<std::string> names;
+  for (Entry& entry : list(folder)) {
+    if (entry.folder && entry.name != "__MACOSX") names.push_back(std::move(entry.name));
+  }
+  return names;
+}
+
+FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
+                         bool keep_broken) {
+  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  // Before the listing: what changes in between is found next time.
+  std::vector<int64_t> stamps;
+  bool settled = true;
+  for (const std::string& name : classes) {
+    stamps.push_back(modified(folder + "/" + name));
+    settled &= stamps.back() < now - kSettled;
+  }
+  const std::string path = absolute(folder);
+  const std::string cache = fmt::format("{}/index/{:016x}", cache_home(), hash64(path));
+  from_cache_ = parse(read_cache(cache), path, classes, stamps, keep_broken);
+  if (from_cache_) return;
+  build(folder, classes, keep_broken);
+  if (settled) write_cache(cache, serialize(path, classes, stamps));
+}
+
+void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes,
+                        bool keep_broken) {
+  const std::vector<ClassFiles> found = read_classes(folder, classes);
+  const auto empty = [](const ClassFiles& files) { return files.files.empty(); };
+  if (!keep_broken || std::any_of(found.begin(), found.end(), empty)) throw_if_broken(found);
+  for (const ClassFiles& files : found) {
+    whole_ &= files.problems.empty();
+    for (const std::string& file : files.files) {
+      offsets_.push_back(names_.size());
+      names_.append(file.c_str(), file.size() + 1);
+    }
+    class_ends_.push_back(size());
+  }
+}
+
+std::string FolderIndex::serialize(const std::string& folder,
+                                   const std::vector<std::string>& classes,
+                                   const std::vector<int64_t>& stamps) const {
+  std::string text;
+  const auto put = [&](std::string_view word) { text.append(word).push_back('\0'); };
+  put(kFormat);
+  put(folder);
+  put(whole_ ? "whole" : "broken");
+  int64_t image = 0;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    put(classes[i]);
+    put(fmt::format("{}", stamps[i]));
+    put(fmt::format("{}", class_ends_[i] - image));
+    for (; image < class_ends_[i]; ++image) put(file(image));
+  }
+  return text;
+}
+
+bool FolderIndex::parse(std::string text, const std::string& folder,
+                        const std::vector<std::string>& classes, const std::vector<int64_t>& stamps,
+                        bool keep_broken) {
+  size_t at = 0;
+  const auto next = [&]() -> std::string_view {
+    const size_t end = text.find('\0', at);
+    if (end == std::string::npos) return {};
+    const std::string_view word(text.data() + at, end - at);
+    at = end + 1;
+    return word;
+  };
+  if (next() != kFormat || next() != folder) return false;
+  if (const std::string_view state = next(); state != "whole" && !keep_broken) return false;
+  std::vector<uint64_t> offsets;
+  std::vector<int64_t> ends;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (next() != classes[i] || next() != fmt::format("{}", stamps[i])) return false;
+    const std::string_view digits = next();
+    int64_t count = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), count);
+    for (int64_t k = 0; k < count; ++k) {
+      offsets.push_back(at);
+      if (next().empty()) return false;
+    }
+    ends.push_back(static_cast<int64_t>(offsets.size()));
+  }
+  if (at != text.size()) return false;
+  names_ = std::move(text);
+  offsets_ = std::move(offsets);
+  class_ends_ = std::move(ends);
+  return true;
+}
+
+size_t FolderIndex::class_of(int64_t index) const {
+  return std::upper_bound(class_ends_.begin(), class_ends_.end(), index) - class_ends_.begin();
+}
+
+}  // namespace bv

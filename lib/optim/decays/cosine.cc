@@ -1,0 +1,20 @@
+// cosine: base * (1 + cos(pi x)) / 2, down to 0.
+#include <cmath>
+#include <numbers>
+
+#include "lib/optim/schedule.h"
+
+namespace bv {
+namespace {
+
+class Cosine : public Decay {
+ public:
+  Cosine(const Config&, const ScheduleEnv&) {}
+  double value(double base, double, double progress) const override {
+    return base * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  }
+};
+const Register<Decay, Cosine> registered("cosine");
+
+}  // namespace
+}  // namespace bv

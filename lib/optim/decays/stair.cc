@@ -1,0 +1,32 @@
+// stair: base * ([1] + mults)[number of entries of `steps` that are <= s]; without steps a
+// constant.
+#include <algorithm>
+
+#include "lib/optim/schedule.h"
+
+namespace bv {
+namespace {
+
+class Stair : public Decay {
+ public:
+  Stair(const Config& config, const ScheduleEnv&)
+      : steps_(config.get("steps", std::vector<double>{})),
+        mults_(config.get("mults", std::vector<double>{})) {
+    if (steps_.size() != mults_.size()) {
+      config.fail("mults", fmt::format("needs one number for each of the {} steps, got {}",
+                                       steps_.size(), mults_.size()));
+    }
+  }
+  double value(double base, double step, double) const override {
+    const auto passed =
+        std::count_if(steps_.begin(), steps_.end(), [&](double at) { return at <= step; });
+    return passed == 0 ? base : base * mults_[static_cast<size_t>(passed) - 1];
+  }
+
+ private:
+  std::vector<double> steps_, mults_;
+};
+const Register<Decay, Stair> registered("stair");
+
+}  // namespace
+}  // namespace bv

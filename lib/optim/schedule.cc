@@ -1,0 +1,39 @@
+#include "lib/optim/schedule.h"
+
+#include <algorithm>
+
+namespace bv {
+
+Schedule::Schedule(const Config& config, const RunLength& length)
+    : total_(static_cast<double>(length.total_steps)) {
+  for (const std::string& key : config.keys()) {
+    if (key == "base") config.fail(key, "'base' is no key of a schedule; use 'mult'");
+  }
+  base_ = config.get<double>("mult", 1.0);
+  if (config.get<bool>("scale_with_batchsize", false)) {
+    base_ *= static_cast<double>(length.batch_size) / 256.0;
+  }
+  warmup_ = duration_real(config, "warmup", length).value_or(0);
+  cooldown_ = duration_real(config, "cooldown", length).value_or(0);
+  if (length.total_steps > 1 && warmup_ >= total_) {
+    config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
+                                   "the run",
+                                   warmup_, length.total_steps));
+  }
+  const std::string type = config.get("decay_type", "stair");
+  decay_ = Decay::Registry::make(type, config, config.place("decay_type"),
+                                 ScheduleEnv{.length = length, .warmup = warmup_});
+}
+
+float Schedule::operator()(int64_t step) const {
+  const auto s = static_cast<double>(step);
+  // With total = warm-up (a run of one step) nothing is left to decay over.
+  const double progress =
+      total_ > warmup_ ? std::clamp((s - warmup_) / (total_ - warmup_), 0.0, 1.0) : 0.0;
+  double value = decay_->value(base_, s, progress);
+  if (warmup_ > 0) value *= std::min(1.0, s / warmup_);
+  if (cooldown_ > 0) value *= std::min(1.0, (total_ - s) / cooldown_);
+  return static_cast<float>(value);
+}
+
+}  // namespace bv

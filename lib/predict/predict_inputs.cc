@@ -1,0 +1,112 @@
+// What `bvtrain predict` reads: image files, folders of them, or an npz.
+#include <ATen/ops/zeros.h>
+#include <strings.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "lib/ckpt/npz.h"
+#include "lib/predict/predict.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLargestImage = size_t{1} << 30;  // bytes
+
+bool has_image_suffix(const fs::path& file) {
+  const std::string suffix = file.extension().string();
+  const auto is = [&](const char* known) { return strcasecmp(suffix.c_str(), known) == 0; };
+  return is(".jpg") || is(".jpeg") || is(".png");
+}
+
+class FileInputs : public Source {
+ public:
+  explicit FileInputs(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) add(path);
+  }
+  std::vector<std::string> splits() const override { return {"inputs"}; }
+  int64_t size(size_t) const override { return std::ssize(files_); }
+  Example read(size_t, int64_t index) const override {
+    const std::string bytes = read_file(files_.at(index), kLargestImage);
+    at::Tensor image = at::zeros({std::ssize(bytes)}, at::kByte);
+    std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
+    return {{"image", image}, {"label", at::zeros({}, at::kLong)}};
+  }
+  std::string describe(size_t, int64_t index) const override { return files_.at(index); }
+  SyntheticForm synthetic_form() const override { return {}; }
+
+ private:
+  void add(const std::string& path) {
+    if (!fs::is_directory(path)) {
+      if (!fs::exists(path)) throw Error(Exit::usage, path, "no such file or folder");
+      files_.push_back(path);
+      return;
+    }
+    const size_t before = files_.size();
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.is_regular_file() && has_image_suffix(entry.path()))
+        files_.push_back(entry.path().string());
+    }
+    if (files_.size() == before)
+      throw Error(Exit::usage, path, "no *.jpg, *.jpeg or *.png below this folder");
+    std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
+  }
+  std::vector<std::string> files_;
+};
+
+class NpzInputs : public Source {
+ public:
+  explicit NpzInputs(const std::string& file) : arrays_(read_npz(file)) {
+    const auto image = arrays_.find("image");
+    if (image == arrays_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, array] : arrays_) names.push_back(name);
+      throw Error(Exit::usage, file, fmt::format("no array 'image', only {}", join(names, ", ")));
+    }
+    if (image->second.dim() < 1 || image->second.size(0) < 1)
+      throw Error(Exit::usage, file, "the array 'image' has no rows");
+    size_ = image->second.size(0);
+    std::erase_if(arrays_, [&](const auto& entry) {
+      return entry.second.dim() < 1 || entry.second.size(0) != size_;
+    });
+    const auto label = arrays_.find("label");
+    if (label == arrays_.end())
+      arrays_["label"] = at::zeros({size_}, at::kLong);
+    else if (label->second.dim() == 1 && at::isIntegralType(label->second.scalar_type(), false))
+      labels_ = label->second.to(at::kLong);
+  }
+  std::vector<std::string> splits() const override { return {"inputs"}; }
+  int64_t size(size_t) const override { return size_; }
+  Example read(size_t, int64_t index) const override {
+    Example example;
+    for (const auto& [name, array] : arrays_) example[name] = array[index];
+    return example;
+  }
+  at::Tensor labels(size_t) const override { return labels_; }
+  std::string describe(size_t, int64_t index) const override {
+    return fmt::format("row {}", index);
+  }
+  SyntheticForm synthetic_form() const override { return {}; }
+
+ private:
+  NamedTensors arrays_;
+  at::Tensor labels_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const Source> open_inputs(const std::vector<std::string>& paths) {
+  const auto is_npz = [](const std::string& path) { return path.ends_with(".npz"); };
+  if (std::none_of(paths.begin(), paths.end(), is_npz)) return std::make_shared<FileInputs>(paths);
+  if (paths.size() > 1)
+    throw Error(Exit::usage, "--input", "expected one .npz alone, or image files and folders");
+  return std::make_shared<NpzInputs>(paths[0]);
+}
+
+}  // namespace bv

@@ -1,0 +1,150 @@
+// Hosts that are lost during a run, as launchers of their own: one that is killed takes its ranks
+// with it, one that is stopped comes back.
+#include <signal.h>
+#include <unistd.h>
+
+#include "test/distributed/processes.h"
+
+namespace bv::test {
+namespace {
+
+void signal_host(const Worker& launcher, int signal) {
+  const std::set<int> ranks = children_of(launcher.pid());
+  launcher.kill(signal);
+  for (const int rank : ranks) ::kill(rank, signal);
+}
+
+TEST_CASE("without --elastic a run does not go on without a host that is lost") {
+  const Hosts nodes({{"DIST_RANKS", "1"},
+                     {"DIST_STEPS", "1000000"},
+                     {"DIST_RESTARTS", "3"},
+                     {"DIST_ANSWER", "1.5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGKILL);
+  const Ended one = first.wait();
+  INFO(one.err);
+  CHECK(one.code == 7);
+  CHECK(one.err.find("node 1 did not answer; not starting again: only with --elastic does a run go "
+                     "on without a node\n") != std::string::npos);
+  CHECK(one.seconds < 20);
+}
+
+TEST_CASE("with --elastic the others start again without a host that is lost") {
+  const Hosts nodes({{"DIST_RANKS", "2"},
+                     {"DIST_STEPS", "1000000 20"},
+                     {"DIST_RESTARTS", "3"},
+                     {"DIST_ELASTIC", "1:4"},
+                     {"DIST_TELL", "1"},
+                     {"DIST_ANSWER", "1.5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGKILL);
+  const Ended one = first.wait();
+  INFO(one.err);
+  CHECK(one.code == 0);
+  CHECK(count(one.err, "node 1 did not answer; starting again without it\n") == 1);
+  CHECK(count(one.err, "starting again, 1 of 3, with 2 ranks here\n") == 1);
+  CHECK(count(one.err, "warning: ") == 2);
+  CHECK(one.out ==
+        "stepping\nrank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1; \nstepping\nlaunched: 0\n");
+  CHECK(one.seconds < 20);
+}
+
+TEST_CASE("a host that is lost is waited for once") {
+  const Hosts nodes({{"DIST_RANKS", "2"},
+                     {"DIST_STEPS", "1000000 20"},
+                     {"DIST_FAULT", "kill:3:3:1"},  // after the first restart, a rank of node 2
+                     {"DIST_RESTARTS", "3"},
+                     {"DIST_ELASTIC", "1:6"},
+                     {"DIST_TELL", "1"},
+                     {"DIST_ANSWER", "5"}},
+                    3);
+  Worker first = nodes.start("0"), second = nodes.start("1"), third = nodes.start("2");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGKILL);
+  const Ended one = first.wait(), three = third.wait();
+  INFO(one.err << three.err);
+  CHECK(one.code == 0);
+  CHECK(three.code == 0);
+  CHECK(count(one.err, "did not answer") == 1);
+  CHECK(count(one.err, "node 1 did not answer; starting again without it\n") == 1);
+  for (const Ended* ended : {&one, &three})
+    CHECK(count(ended->err, "starting again, 1 of 3, with 2 ranks here\n") == 1);
+  CHECK(count(one.err, "ended with code 7; starting again, 2 of 3, with 2 ranks here\n") == 1);
+  CHECK(count(three.err, "ended with code 137; starting again, 2 of 3, with 1 rank here\n") == 1);
+  CHECK(count(one.out, "rank 2 of 4, node 1 of 2; rank 3 of 4, node 1 of 2; \n") == 1);
+  CHECK(count(one.out, "rank 1 of 3, node 0 of 2; rank 2 of 3, node 1 of 2; \n") == 1);
+}
+
+TEST_CASE("a rank that is stopped while another host is lost does not hold its own host back") {
+  const Hosts nodes({{"DIST_RANKS", "1"},
+                     {"DIST_STEPS", "1000000 20"},
+                     {"DIST_RESTARTS", "1"},
+                     {"DIST_ELASTIC", "1:3"},
+                     {"DIST_GRACE", "1"},
+                     {"DIST_ANSWER", "6"}},
+                    3);
+  Worker first = nodes.start("0"), second = nodes.start("1"), third = nodes.start("2");
+  CHECK(first.first_line() == "stepping");
+  const std::set<int> ranks = children_of(second.pid());
+  REQUIRE(ranks.size() == 1);
+  ::kill(*ranks.begin(), SIGSTOP);
+  third.kill(SIGKILL);  // at once: this rank is the one that is accused
+  const Ended one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 0);
+  CHECK(two.code == 0);
+  CHECK(count(one.err, "node 2 did not answer; starting again without it\n") == 1);
+  CHECK(gone(ranks, 1));
+}
+
+TEST_CASE("a host that is lost ends the run where --elastic asks for more ranks than are left") {
+  const Hosts nodes({{"DIST_RANKS", "2"},
+                     {"DIST_STEPS", "1000000"},
+                     {"DIST_RESTARTS", "3"},
+                     {"DIST_ELASTIC", "3:4"},
+                     {"DIST_ANSWER", "1.5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  second.kill(SIGKILL);
+  const Ended one = first.wait();
+  INFO(one.err);
+  CHECK(one.code == 7);
+  CHECK(count(one.err,
+              "node 1 did not answer; not starting again: 2 ranks are left, and --elastic "
+              "3:4 asks for 3\n") == 1);
+  CHECK(count(one.err, "warning: ") == 1);
+}
+
+TEST_CASE("a host that was given up and comes back leaves the others alone") {
+  const Hosts nodes({{"DIST_RANKS", "2"},
+                     {"DIST_CHILD", "until_signal"},
+                     {"DIST_RESTARTS", "3"},
+                     {"DIST_ELASTIC", "1:4"},
+                     {"DIST_ANSWER", "1.5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  const std::set<int> ranks = children_of(second.pid());
+  REQUIRE(ranks.size() == 2);
+  signal_host(second, SIGSTOP);
+  for (const double end = now() + 30; now() < end && count(first.output(), "stepping") < 2;)
+    ::usleep(10000);
+  CHECK(first.output() == "stepping\nstepping\n");
+  CHECK_FALSE(gone(ranks, 0));
+  signal_host(second, SIGCONT);
+  const Ended two = second.wait();
+  CHECK(gone(ranks, 0.1));
+  first.kill(SIGTERM);
+  const Ended one = first.wait();
+  INFO(one.err << two.err);
+  CHECK(two.code == 7);
+  CHECK(two.err.ends_with("[distributed] the other nodes went on without this one (node 1)\n"));
+  CHECK(count(two.err, "warning: ") == 0);
+  CHECK(one.code == 143);  // one decision of all its ranks: nothing has disturbed them
+  CHECK(count(one.err, "node 1 did not answer; starting again without it\n") == 1);
+  CHECK(count(one.err, "warning: ") == 2);
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,168 @@
+// The run's store: whose socket it is, and what strangers on its port can do.
+#include "lib/distributed/store.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+
+#include "lib/distributed/address.h"
+#include "lib/util/error.h"
+#include "test/distributed/processes.h"
+
+namespace bv::test {
+namespace {
+
+int connected(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
+  return fd;
+}
+
+void send_text(int fd, const std::string& text) {
+  [[maybe_unused]] const auto sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+// What a port scanner, a browser or a lost client of another program may do. The connections stay
+// open.
+std::vector<int> disturb(int port) {
+  std::vector<int> open;
+  const auto speak = [&](const std::string& text) {
+    open.push_back(connected(port));
+    send_text(open.back(), text);
+  };
+  speak("");  // connects and stalls
+  speak("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  speak(std::string(1, '\0'));                      // half of a greeting
+  speak(std::string("\0\xCE\xF7\x85\x3C", 5));      // the greeting, and then nothing
+  speak(std::string("\0\xCE\xF7\x85\x3C\x01", 6));  // ... and the first byte of a request
+  speak(std::string("\0\xCE\xF7\x85\x3C\x01\xff\xff\xff\xff\xff\xff\xff\x7f", 14));  // a vast key
+  speak(std::string("\0\xCE\xF7\x85\x3C\xee", 6));  // no such request
+  std::mt19937 random(7);
+  for (int i = 0; i < 30; ++i) {
+    std::string noise(i % 2 ? "\0\xCE\xF7\x85\x3C" : "", i % 2 ? 5 : 0);
+    for (int k = 0; k < 3000; ++k) noise += static_cast<char>(random());
+    speak(noise);
+  }
+  for (int i = 0; i < 10; ++i) ::close(connected(port));
+  return open;
+}
+
+Variables clients(int port) {
+  return {{"MASTER_PORT", std::to_string(port)}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+}
+
+TEST_CASE("keys are set, exchanged and counted under their token") {
+  const StoreServer server("127.0.0.1", 0);
+  Store one("127.0.0.1", server.port(), "run", 5), two("127.0.0.1", server.port(), "run", 5),
+      other("127.0.0.1", server.port(), "another", 5);
+  one.set("a", "1");
+  one.set("b", std::string("x\0y", 3));
+  CHECK(two.get("a") == "1");
+  CHECK(two.get_all({"b", "a"}) == std::vector<std::string>{std::string("x\0y", 3), "1"});
+  CHECK(two.has({"a", "b"}));
+  CHECK_FALSE(two.has({"a", "c"}));
+  CHECK_FALSE(other.has({"a"}));  // another run that got to the same port
+  CHECK(one.exchange("v", "", "-") == "-");
+  CHECK(two.exchange("v", "", "later") == "-");
+  CHECK(two.exchange("v", "-", "first") == "first");
+  CHECK(one.exchange("v", "-", "second") == "first");
+  CHECK(one.add("n", 2) == 2);
+  CHECK(two.add("n", 3) == 5);
+}
+
+TEST_CASE("the store listens on its own address only") {
+  const StoreServer server("127.0.0.2", 0);
+  CHECK(await_listener("127.0.0.2", server.port(), 1));
+  CHECK_FALSE(await_listener("127.0.0.1", server.port(), 0.1));
+  CHECK_THROWS_WITH(StoreServer("127.0.0.2", server.port()),
+                    Catch::Matches(R"(127\.0\.0\.2:\d+: error: cannot listen: Address already in )"
+                                   R"(use; another run\? give --rendezvous HOST:PORT with a free )"
+                                   R"(port)"));
+  CHECK_THROWS_WITH(StoreServer("192.0.2.77", 0),
+                    "192.0.2.77:0: error: cannot listen: Cannot assign requested address; it is no "
+                    "address of this host, which should run rank 0");
+}
+
+TEST_CASE("hosts that have no address are refused") {
+  CHECK_THROWS_WITH(
+      resolve("no.such.host.invalid", false, "--rendezvous x:1"),
+      Catch::StartsWith("--rendezvous x:1: error: the host 'no.such.host.invalid' has "
+                        "no address here: "));
+  CHECK(resolve("127.0.0.1", true, "") == "127.0.0.1");
+  CHECK(local_address_towards("127.0.0.1", 9) == "127.0.0.1");
+}
+
+TEST_CASE("garbage on the port does not disturb a group") {
+  Worker host("store", {});
+  const int port = std::stoi(host.first_line());
+  std::vector<int> open = disturb(port);
+  auto workers = start_ranks("steps", 3, [&] {
+    Variables more = clients(port);
+    more["DIST_STEPS"] = "15";
+    more["DIST_STEP_SECONDS"] = "0.05";
+    return more;
+  }());
+  CHECK(workers[0].first_line() == "stepping");
+  for (const int fd : disturb(port)) open.push_back(fd);
+  for (const Ended& ended : wait_all(workers)) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.err.empty());
+  }
+  for (const int fd : open) ::close(fd);
+}
+
+TEST_CASE("the loss of the store ends all ranks with 7") {
+  struct Scene {
+    int signal;
+    std::string how;
+    Worker host;
+    std::vector<Worker> ranks;
+  };
+  std::vector<Scene> scenes;
+  for (const auto& [signal, how] :
+       {std::pair{SIGKILL, "is lost"}, {SIGSTOP, R"(has not answered for 2(\.\d+)? s)"}}) {
+    Worker host("store", {});
+    Variables more = clients(std::stoi(host.first_line()));
+    more["DIST_STEPS"] = "1000000";
+    scenes.push_back({signal, how, std::move(host), start_ranks("steps", 2, more)});
+  }
+  for (const Scene& scene : scenes) CHECK(scene.ranks[0].first_line() == "stepping");
+  const double start = now();
+  for (const Scene& scene : scenes) scene.host.kill(scene.signal);
+  for (Scene& scene : scenes) {
+    for (const Ended& ended : wait_all(scene.ranks)) {
+      CHECK(ended.code == 7);
+      CHECK_THAT(ended.err, Catch::Matches(R"(\[distributed\] the run's store at 127\.0\.0\.1:\d+ )"
+                                           R"(\(hosted by torchrun\) )" +
+                                           scene.how + R"(; the last step here was \d+\n)"));
+    }
+  }
+  CHECK(now() - start < 6);
+}
+
+TEST_CASE("a port where something else answers is no store") {
+  // Accepts connections and says nothing.
+  const Listener listener = listen_at("127.0.0.1", 0);
+  Variables variables = rank_variables(1, 2, listener.port);
+  variables["BVTRAIN_STARTUP_TIMEOUT"] = "0.3";
+  const Ended ended = Worker("steps", variables).wait();
+  CHECK(ended.code == 7);
+  CHECK_THAT(ended.err,
+             Catch::Matches(
+                 R"((\[distributed\] the store at 127\.0\.0\.1:\d+ accepts connections but does )"
+                 R"(not answer: is it a store of a run\?|127\.0\.0\.1:\d+: error: what )"
+                 R"(answers there is no store of a run)\n)"));
+  ::close(listener.fd);
+}
+
+}  // namespace
+}  // namespace bv::test

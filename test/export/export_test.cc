@@ -1,0 +1,197 @@
+// Export: a writer for every model, what it refuses, and that a flexi_vit is written as the vit it
+// is at its seqhw. What other programs compute shows scripts/golden/check_export.py.
+#include "lib/export/export.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/export/vit_weights.h"
+#include "lib/export/writer.h"
+#include "lib/model/model.h"
+#include "lib/train/weights.h"
+#include "lib/util/file.h"
+#include "test/ckpt/support.h"
+
+namespace bv {
+namespace {
+
+// Keys that make a model small, where its defaults are not.
+std::string small(const std::string& name) {
+  if (name == "vit") return "{variant: mu/8, depth: 2}";
+  if (name == "bit" || name == "bit_paper") return "{width: 0.5, depth: [2, 1]}";
+  if (name == "resnet_cifar") return "{width: 16}";
+  if (name == "cnn") return "{widths: [8, 16], dense: 20}";
+  if (name == "mlp_mixer") {
+    return "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
+           "channels_mlp_dim: 24}";
+  }
+  if (name == "flexi_vit" || name == "proj.flexi.vit")
+    return "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 3}";
+  FAIL("no size of a small '" << name << "'");
+  return "";
+}
+
+std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, ImageSize image,
+                             uint64_t seed = 1) {
+  auto model = Model::Registry::make(name, parse_config(yaml, "m"), Place(),
+                                     ModelEnv{7, image.height, image.width, image.channels});
+  init_parameters(*model, seed, std::nullopt);
+  for (auto& [path, parameter] : named_parameters(*model)) {  // no zero or one hides an error
+    at::Tensor values = parameter.detach();
+    values += 0.1 * at::randn(values.sizes(), at::detail::createCPUGenerator(values.numel() + seed),
+                              at::kFloat);
+  }
+  return model;
+}
+
+Trained trained(const std::string& name, const std::string& yaml, ImageSize image = {32, 32, 3}) {
+  const auto model = build(name, yaml, image);
+  Trained made;
+  made.config = parse_config(
+      fmt::format("{{model_name: {}, model: {}, num_classes: 7}}", name, yaml), "t.yaml");
+  made.image = image;
+  made.origin = "t";
+  for (const auto& [path, value] : named_parameters(*model)) made.params[path] = value.detach();
+  for (const auto& [path, value] : named_buffers(*model)) made.buffers[path] = value;
+  return made;
+}
+
+std::string refusal(const Trained& what, const std::string& format) {
+  const TempFolder folder;
+  const std::string line = error_of([&] { export_weights(what, format, folder / "f"); });
+  CHECK((line.empty() || !file_exists(folder / "f")));
+  return line;
+}
+
+NamedTensors weights_of(const Model& model) {
+  NamedTensors all;
+  for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("export: every model can be written as ONNX, and the same weights give the same file") {
+  const TempFolder folder;
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    const Trained what = trained(name, small(name));
+    export_weights(what, "onnx", folder / "a");
+    export_weights(what, "onnx", folder / "b");
+    const std::string file = read_file(folder / "a");
+    CHECK(file == read_file(folder / "b"));
+    // The whole of the parameters is in it: 4 bytes each, standardised or not.
+    size_t bytes = 0;
+    for (const auto& [path, value] : what.params) bytes += value.nbytes();
+    CHECK(file.size() > bytes);
+    CHECK(file.find("logits") != std::string::npos);
+  }
+}
+
+TEST_CASE("export: a writer's file is named after its format and model") {
+  const std::vector<std::string> models = Model::Registry::names();
+  for (const std::string& name : WeightsWriter::Registry::names()) {
+    INFO(name);
+    const std::string model = name.substr(name.find('/') + 1);
+    CHECK((name.starts_with("onnx/") || name.starts_with("timm/")));
+    CHECK(std::find(models.begin(), models.end(), model) != models.end());
+  }
+}
+
+TEST_CASE("export: timm's files load back to the bit") {
+  const TempFolder folder;
+  for (const std::string name : {"vit", "mlp_mixer", "bit_paper"}) {
+    INFO(name);
+    const Trained what = trained(name, small(name));
+    export_weights(what, "timm", folder / "t.safetensors");
+    const auto loaded = build(name, small(name), what.image, 2);
+    load_weights(folder / "t.safetensors", *loaded, {});
+    for (const auto& [path, value] : weights_of(*loaded)) {
+      INFO(path);
+      CHECK(value.equal(what.params.at(path)));
+    }
+  }
+}
+
+TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
+  CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
+        "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "
+        "mlp_mixer, proj.flexi.vit, vit (npz and safetensors hold every model)");
+  const std::string unknown =
+      "t: error: the size of the model's images is not known; give it: --image-size HEIGHT,WIDTH";
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    Trained what = trained(name, small(name));
+    what.image = {};
+    if (name != "vit") CHECK(refusal(what, "onnx") == unknown);  // a vit has its grid
+    what.params.erase(what.params.begin()->first);
+    what.image = {32, 32, 3};
+    CHECK(refusal(what, "onnx") != "");
+  }
+  Trained what = trained("cnn", small("cnn"));
+  what.image = {32, 36, 3};
+  CHECK(refusal(what, "onnx") ==
+        "t: error: Dense_0 takes 1024 features, but images of 32x36 give 1152");
+  what.image = {2, 32, 3};
+  CHECK(refusal(what, "onnx") ==
+        "t: error: windows of 2x2 leave nothing of 1x16: the images are too small");
+  what = trained("mlp_mixer", small("mlp_mixer"));
+  what.image = {32, 24, 3};
+  CHECK(refusal(what, "onnx") ==
+        "t: error: MixerBlock_0/token_mixing/Dense_0 takes 16 features, but images of 32x24 give "
+        "12");
+  what.image = {31, 32, 3};
+  CHECK(refusal(what, "onnx").empty());
+  CHECK(refusal(what, "timm") ==
+        "--format timm: error: images of 31x32 are padded to whole patches of 8x8, which timm's "
+        "MlpMixer does not do; npz, safetensors and onnx hold it");
+  what = trained("flexi_vit", small("flexi_vit"));
+  what.image = {2, 32, 3};
+  CHECK(refusal(what, "onnx") == "t: error: images of 2x32 can't be cut into patches of 0x10");
+  what = trained("bit_paper", small("bit_paper"));
+  what.params["norm-pre-head/scale"] = at::ones({1, 1, 1, 32});
+  CHECK(refusal(what, "onnx") ==
+        "t: error: norm-pre-head/scale has shape (1, 1, 1, 32), expected (256, 1, 1)");
+  what = trained("resnet_cifar", small("resnet_cifar"));
+  what.buffers.erase("stage1/norm/var");
+  CHECK(refusal(what, "onnx") == "t: error: the model has no buffer stage1/norm/var");
+  what = trained("vit", "{variant: mu/8, rep_size: 9}");
+  CHECK(refusal(what, "timm") ==
+        "--format timm: error: the model has rep_size, a layer that timm's VisionTransformer has "
+        "not; npz, safetensors and onnx hold it");
+}
+
+TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
+  const TempFolder folder;
+  const ImageSize image = {35, 30, 3};
+  const at::Tensor pixels =
+      at::randn({3, 35, 30, 3}, at::detail::createCPUGenerator(5), at::kFloat);
+  for (const std::string posemb : {"learn", "sincos2d"}) {
+    for (const std::string more : {", seqhw: 5", ", seqhw: 2", ""}) {
+      const std::string keys = "variant: mu, depth: 2, pool_type: tok, posemb: " + posemb;
+      const std::string yaml =
+          fmt::format("{{{}, patch_size: [6, 6], posemb_size: [3, 4]{}}}", keys, more);
+      INFO(yaml);
+      const Trained what = trained("flexi_vit", yaml, image);
+      const VitWeights vit = flexi_vit_weights(what.config.section("model"), what);
+      CHECK(vit.grid_height * vit.grid_width == vit.positions.size(1));
+      write_npz(folder / "v.npz", vit.trained.params);  // its positions are an array now
+      const auto plain = build("vit",
+                               fmt::format("{{variant: mu, depth: 2, pool_type: tok, patch_size: "
+                                           "[{}, {}]}}",
+                                           vit.patch_height, vit.patch_width),
+                               image, 2);
+      load_weights(folder / "v.npz", *plain, {});
+      const c10::InferenceMode inference;
+      Pass pass;
+      const at::Tensor expected = build("flexi_vit", yaml, image)->forward(pixels, pass);
+      CHECK(at::allclose(plain->forward(pixels, pass), expected, 1e-5,
+                         2e-5 * expected.abs().max().item<double>()));
+    }
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,100 @@
+// Schedules against the reference's values, and what is refused.
+#include "lib/optim/schedule.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/npz.h"
+#include "lib/util/file.h"
+#include "test/train/golden.h"
+
+namespace bv {
+namespace {
+
+std::string problems(const std::string& yaml) {
+  const Config config = parse_config(yaml, "t.yaml");
+  attempt(config, [&] {
+    Schedule(config.section("schedule"), {.batch_size = 64, .data_size = 1000, .total_steps = 40});
+  });
+  try {
+    throw_problems(config);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("schedules equal the reference's") {
+  const auto folder = golden_folder("schedules.npz");
+  if (!folder) return;
+  const Config all = load_config(*folder + "/schedules.json", {});
+  const NamedTensors values = read_npz(*folder + "/schedules.npz");
+  const RunLength length{.batch_size = all.get<int64_t>("batch_size"),
+                         .data_size = all.get<int64_t>("data_size"),
+                         .total_steps = all.get<int64_t>("total_steps")};
+  const auto entries = all.section("schedules").items();
+  CHECK(entries.size() == 13);
+  for (const auto& [name, config] : entries) {
+    INFO(name);
+    const Schedule schedule(config, length);
+    const at::Tensor expected = values.at(name);
+    REQUIRE(expected.numel() == length.total_steps + 1);
+    for (int64_t s = 0; s <= length.total_steps; ++s) {
+      const double want = expected.const_data_ptr<float>()[s];
+      INFO("step " << s);
+      CHECK(std::abs(schedule(s) - want) <= 2e-7 + 2e-6 * std::abs(want));
+    }
+  }
+  CHECK(problem_count(all) == 0);
+}
+
+TEST_CASE("the registered decays") {
+  CHECK(Decay::Registry::names() ==
+        std::vector<std::string>{"cosine", "linear", "polynomial", "rsqrt", "stair"});
+}
+
+TEST_CASE("every decay is finite and stays within its bounds over a whole run") {
+  for (const std::string& name : Decay::Registry::names()) {
+    INFO(name);
+    const Config config = parse_config("{decay_type: " + name +
+                                           ", mult: 2, warmup_steps: 5, "
+                                           "cooldown_steps: 5}",
+                                       "t.yaml");
+    const Schedule schedule(config, {.batch_size = 8, .data_size = 80, .total_steps = 30});
+    CHECK(problem_count(config) == 0);
+    CHECK(schedule(0) == 0.0F);
+    CHECK(schedule(30) == 0.0F);
+    for (int64_t s = 1; s < 30; ++s) {
+      CHECK(schedule(s) > 0.0F);
+      CHECK(schedule(s) <= 2.0F);
+    }
+  }
+}
+
+TEST_CASE("a run of one step may be all warm-up") {
+  const Config config = parse_config("{decay_type: cosine, warmup_steps: 1}", "t.yaml");
+  const Schedule schedule(config, {.batch_size = 8, .data_size = 8, .total_steps = 1});
+  CHECK(problem_count(config) == 0);
+  CHECK(schedule(0) == 0.0F);
+}
+
+TEST_CASE("what a schedule refuses") {
+  CHECK(problems("schedule: {base: 2}") ==
+        "t.yaml:1:18: error: schedule.base: 'base' is no key of a schedule; use 'mult'");
+  CHECK(problems("schedule: {decay_type: cosin}") ==
+        "t.yaml:1:24: error: unknown decay_type 'cosin' (did you mean 'cosine'?); known: cosine, "
+        "linear, polynomial, rsqrt, stair");
+  CHECK(problems("schedule: {decay_type: cosine, warmup_steps: 40}") ==
+        "t.yaml:1:11: error: schedule: the warm-up of 40 steps must be shorter than the 40 steps "
+        "of the run");
+  CHECK(problems("schedule: {decay_type: cosine, wramup_steps: 4}") ==
+        "t.yaml:1:32: error: unknown key 'schedule.wramup_steps' (did you mean 'warmup_steps'?)");
+  CHECK(problems("schedule: {steps: [1, 2], mults: [0.5]}") ==
+        "t.yaml:1:34: error: schedule.mults: needs one number for each of the 2 steps, got 1");
+  CHECK(problems("schedule: {decay_type: rsqrt, timescale: 0}") ==
+        "t.yaml:1:42: error: schedule.timescale: must be positive");
+}
+
+}  // namespace bv

@@ -1,0 +1,137 @@
+#include "lib/params/sharding.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMega = 1 << 20;
+
+std::string refused(const std::string& yaml, int ranks = 4) {
+  const Config config = parse_config(yaml, "s.yaml");
+  try {
+    const Sharding sharding(config, ranks);
+    config.done();
+    throw_problems(config);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "";
+}
+
+ShardLevel level(const std::string& yaml, const std::string& name, int64_t bytes = 64 * kMega,
+                 const std::vector<std::string>& slots = {"mu", "nu"}) {
+  const Config config = parse_config(yaml, "s.yaml");
+  const Sharding sharding(config, 4);
+  config.done();
+  throw_problems(config);
+  return sharding.level(name, bytes, slots);
+}
+
+}  // namespace
+
+TEST_CASE("sharding strategies: words and patterns") {
+  CHECK(level("{}", "head/kernel") == ShardLevel::replicated);
+  CHECK(level("sharding_strategy: replicate", "head/kernel") == ShardLevel::replicated);
+  CHECK(level("sharding_strategy: zero1", "head/bias", 4) == ShardLevel::zero1);
+  CHECK(level("sharding_strategy: zero2", "head/bias", 4) == ShardLevel::zero2);
+  CHECK(level("sharding_strategy: fsdp", "head/kernel") == ShardLevel::fsdp);
+  const std::string all = R"(sharding_strategy: [['.*', 'fsdp(axis="data")']])";
+  CHECK(level(all, "head/kernel", 4 * kMega) == ShardLevel::replicated);  // not larger than 4 MiB
+  CHECK(level(all, "head/kernel", 4 * kMega + 4) == ShardLevel::fsdp);
+  const std::string small =
+      R"(sharding_strategy: [['.*', 'fsdp(axis=["data"], min_size_to_shard_mb=0.5)']])";
+  CHECK(level(small, "head/kernel", kMega / 2) == ShardLevel::replicated);
+  CHECK(level(small, "head/kernel", kMega) == ShardLevel::fsdp);
+}
+
+TEST_CASE("the first pattern that matches a whole name wins") {
+  const std::string yaml = R"(
+sharding_strategy:
+- ['.*/head/.*', replicate]
+- ['params/.*|opt/.*', 'replicate|fsdp("data", 0)']
+)";
+  CHECK(level(yaml, "head/kernel") == ShardLevel::replicated);
+  CHECK(level(yaml, "ahead/kernel") == ShardLevel::fsdp);
+  CHECK(level("sharding_strategy: [['params', 'fsdp(axis=\"data\")']]", "head/kernel") ==
+        ShardLevel::replicated);
+  CHECK(level(R"(sharding_strategy: [['opt/.*', 'fsdp(axis="data")']])", "head/kernel") ==
+        ShardLevel::zero1);
+  CHECK(level(R"(sharding_strategy: [['params/.*', 'fsdp(axis="data")']])", "a", 64 * kMega, {}) ==
+        ShardLevel::fsdp);  // frozen, or an optimizer without state
+}
+
+TEST_CASE("what the patterns can't have is named") {
+  const auto line = [](const std::string& yaml) {
+    try {
+      level(yaml, "head/kernel");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(line(R"(sharding_strategy: [['params/.*', 'fsdp(axis="data")']])") ==
+        "params/head/kernel is sharded, so opt/nu/head/kernel must be too: a rank updates what it "
+        "has");
+  CHECK(line(R"(sharding_strategy: [['opt/mu/.*', 'fsdp(axis="data")']])") ==
+        "opt/mu/head/kernel is sharded but opt/nu/head/kernel is not; an optimizer's state is "
+        "shared out as a whole");
+}
+
+TEST_CASE("what is not there is refused by name, with its place") {
+  const std::string strategy = "s.yaml:1:20: error: sharding_strategy";
+  CHECK(refused("sharding_strategy: zero3") ==
+        strategy +
+            ": expected one of replicate, zero1, zero2, fsdp, got 'zero3' (did you mean 'zero1'?)");
+  CHECK(refused("sharding_strategy: [['.*', 'shard_dim(\"data\", -1)']]") ==
+        strategy +
+            ": 'shard_dim(\"data\", -1)': shard_dim is not there: state is cut by ranges of "
+            "flat buffers, whatever the dimensions; use fsdp(axis=\"data\")");
+  CHECK(refused("sharding_strategy: [['.*', logical_partitioning]]") ==
+        strategy +
+            ": 'logical_partitioning': logical_partitioning is not there: state is cut by "
+            "ranges of flat buffers, whatever the dimensions; use fsdp(axis=\"data\")");
+  CHECK(refused("sharding_strategy: [['.*', 'fsdp(axis=\"model\")']]") ==
+        strategy + ": 'fsdp(axis=\"model\")': the axis must be \"data\"");
+  CHECK(refused("sharding_strategy: [['.*', 'fsdp(axis=\"data\")|replicate']]") ==
+        strategy +
+            ": 'fsdp(axis=\"data\")|replicate': replicate after fsdp: it is sharded already");
+  CHECK(refused("sharding_strategy: [['.*', 'fsdb(axis=\"data\")']]").find("did you mean 'fsdp'") !=
+        std::string::npos);
+  CHECK(refused("sharding_strategy: [['(', replicate]]").find("the pattern '('") !=
+        std::string::npos);
+  CHECK(refused("sharding_strategy: [[a, b, c]]") ==
+        strategy + ": expected replicate, zero1, zero2, fsdp or a list of [pattern, tactic]");
+  CHECK(refused("sharding_rules: [[act_batch, data]]") == "");
+  CHECK(refused("sharding_rules: [[act_len, data]]")
+            .find("s.yaml:1:17: error: sharding_rules: only "
+                  "[[\"act_batch\", \"data\"]]") == 0);
+  CHECK(refused("mesh_allow_split_physical_axes: false") == "");
+  CHECK(refused("mesh_allow_split_physical_axes: true") ==
+        "s.yaml:1:33: error: mesh_allow_split_physical_axes: true is not there: it is about the "
+        "wiring of TPUs");
+}
+
+TEST_CASE("a mesh has as many devices as there are processes") {
+  CHECK(refused("mesh: [[data, -1]]") == "");
+  CHECK(refused("mesh: [[data, 4]]") == "");
+  CHECK(refused("mesh: [[data, 2]]", 2) == "");
+  CHECK(refused("mesh: [[data, 8]]", 1) == "");  // nothing is shared out there
+  CHECK(refused("mesh: [[replica, 1], [data, -1]]") == "");
+  CHECK(refused("mesh: [[data, 8]]") ==
+        "s.yaml:1:7: error: mesh: its sizes multiply to 8, but there are 4 processes; "
+        "[[\"data\", -1]] takes all there are");
+  CHECK(refused("mesh: [[data, 2], [model, 2]]") ==
+        "s.yaml:1:7: error: mesh: there is one axis to share work over, 'data'; axis 'model' must "
+        "have size 1");
+  CHECK(refused("mesh: [[data, 0]]").find("the size of axis 'data' must be a positive") !=
+        std::string::npos);
+  CHECK(refused("mesh: [[data, 2], [data, 2]]") ==
+        "s.yaml:1:7: error: mesh: axis 'data' is there twice");
+  CHECK(refused("mesh: [[model, 1]]") == "s.yaml:1:7: error: mesh: has no axis 'data'");
+}
+
+}  // namespace bv
