@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "lib/config/load_config.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -14,9 +15,9 @@ namespace {
 constexpr const char* kFooter = R"(
 Exit codes: 0 finished (or already finished), 2 bad usage, config or data, 3 data errors during
 the run, 4 diverged, 5 storage failed, 6 out of memory, 7 another process of the run failed,
-75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving. A run that was
-stopped goes on when the same command is given again. Every option may also come from the
-environment as BVTRAIN_<OPTION>.)";
+75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving. Run the same
+command again to continue a stopped run. Options marked (Env:...) can also be set by that
+environment variable.)";
 
 Override split_override(const std::string& text, const std::string& flag) {
   const size_t equals = text.find('=');
@@ -27,8 +28,8 @@ Override split_override(const std::string& text, const std::string& flag) {
           flag + (flag.back() == '.' ? "" : " ") + text};
 }
 
-// --config.a.b=v and --config.a.b v: big_vision's spelling of --set a.b=v. Taken out of `args`
-// before CLI11 sees them, since their names are not known beforehand.
+// Removes --config.a.b=v and --config.a.b v, big_vision's spelling of --set a.b=v, from `args` and
+// returns them. CLI11 must not see them, because it only knows fixed names.
 std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   std::vector<Override> overrides;
   std::vector<std::string> rest;
@@ -49,7 +50,7 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
-// Whether the program, or a verb that was given, has this option.
+// Returns whether the program, or a subcommand that was given, has this option.
 bool knows(const CLI::App& app, const std::string& name) {
   if (app.get_option_no_throw(name) != nullptr) return true;
   const auto verbs = app.get_subcommands();
@@ -75,26 +76,28 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
 
 CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* exporter =
-      app.add_subcommand("export", "write the newest checkpoint's weights for other programs");
+      app.add_subcommand("export", "write the weights of the newest checkpoint for other programs");
   exporter->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
-  exporter->add_option("--config", out.config, "YAML file of a model, in place of --workdir");
+  exporter->add_option("--config", out.config, "YAML file of a model, instead of --workdir");
   exporter->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  exporter->add_option("--format", out.format, "npz, safetensors, onnx, timm (most models)")
+  exporter
+      ->add_option("--format", out.format,
+                   "file format: npz, safetensors, onnx or timm (most models)")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
   exporter->add_option(
       "--image-size", out.image_size,
-      "HEIGHT,WIDTH[,CHANNELS] of the model's images, where nothing else tells it");
-  exporter->add_flag("--ema", out.ema, "the checkpoint's averaged weights");
+      "HEIGHT,WIDTH[,CHANNELS] of the model's images, if --workdir or --config does not tell");
+  exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   exporter->add_option("--output", out.output, "file to write")->required();
   return exporter;
 }
 
 CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* predict =
-      app.add_subcommand("predict", "run a trained model over images and write its outputs");
-  predict->add_option("--config", out.config, "YAML file; default: that of the checkpoint")
+      app.add_subcommand("predict", "run a trained model on images and write its outputs");
+  predict->add_option("--config", out.config, "YAML file; default: the config of the checkpoint")
       ->envname("BVTRAIN_CONFIG");
   predict->add_option("--workdir", out.workdir, "folder of the run whose newest checkpoint is used")
       ->envname("BVTRAIN_WORKDIR");
@@ -106,82 +109,91 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
                    "images: files, folders, or an npz with the array `image`")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   predict->add_option("--eval", out.eval,
-                      "in place of --input: the data and pp_fn of this evaluator of the config");
-  predict->add_option("--first", out.first, "only so many examples")->check(CLI::Range(1, 1 << 30));
-  predict->add_option("--pp", out.pp, "preprocessing; default: that of the first evaluator");
+                      "instead of --input: use the data and pp_fn of this evaluator of the config");
+  predict->add_option("--first", out.first, "process only this many examples")
+      ->check(CLI::Range(1, 1 << 30));
+  predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
   predict->add_option(
       "--outputs", out.outputs,
-      "for *.npz: logits, image (after preprocessing), activations by path; joined by ','");
+      "for *.npz: logits, image (after preprocessing) or paths of activations, joined by ','");
   predict->add_option("--output", out.output,
-                      "*.npz, or *.jsonl for the most probable classes; default: the most probable "
-                      "class of each example is printed, beside its label where that is known");
-  predict->add_option("--top", out.top, "for *.jsonl: how many classes")
+                      "*.npz, or *.jsonl for the most probable classes; default: print the most "
+                      "probable class of each example, and its label if that is known");
+  predict->add_option("--top", out.top, "for *.jsonl: number of classes per example")
       ->check(CLI::PositiveNumber);
-  predict->add_option("--batch-size", out.batch_size, "images at a time")
+  predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));
-  predict->add_flag("--ema", out.ema, "the checkpoint's averaged weights");
+  predict->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   return predict;
 }
 
-// Of `bench` and `bench scaling`; the first is --config, which may come from the environment.
+// Adds the options that `bench` and `bench scaling` have in common and returns them. The first is
+// --config, which may come from the environment.
 std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
                                      std::vector<std::string>& sets) {
-  return {bench.add_option("--config", out.config, "YAML file")->envname("BVTRAIN_CONFIG"),
-          bench.add_option("--set", sets, "KEY=VALUE")
-              ->allow_extra_args(false)
-              ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
-          bench.add_flag("--synthetic", out.synthetic, "generated data")};
+  return {
+      bench.add_option("--config", out.config, "YAML file of the run")->envname("BVTRAIN_CONFIG"),
+      bench.add_option("--set", sets, "KEY=VALUE replaces a value of the config")
+          ->allow_extra_args(false)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+      bench.add_flag("--synthetic", out.synthetic, "use generated data")};
 }
 
 CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* scaling = bench.add_subcommand(
-      "scaling", "predict steps of many processes with a config's model (docs/scaling.md)");
+      "scaling", "predict the step time of a config on many processes (docs/scaling.md)");
   add_config(*scaling, out, sets);
   Arguments::Scaling& given = out.scaling;
-  scaling->add_option("--processes", given.processes, "how many: 8,16,32")
+  scaling->add_option("--processes", given.processes, "numbers of processes: 8,16,32")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
-  scaling->add_option("--examples", given.examples, "of one process; default: the batch divided")
+  scaling
+      ->add_option("--examples", given.examples,
+                   "examples per process; default: batch size / processes")
       ->check(CLI::Range(1, 1 << 20));
   const auto add = [&](const char* name, double& value, const char* help) {
     return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
   };
   add("--compute-ms", given.compute_ms,
-      "forward and backward on one device: of --examples, or of the whole batch");
-  add("--tflops", given.tflops, "in place of it: what a device sustains, in 10^12 a second");
-  add("--update-ms", given.update_ms, "the optimizer's pass over all parameters");
-  add("--bandwidth-gb", given.bandwidth_gb, "10^9 bytes a second of a process inside a host")
+      "time of forward and backward on one device, for --examples or else the whole batch");
+  add("--tflops", given.tflops,
+      "instead of --compute-ms: sustained speed of a device, 10^12 operations per second");
+  add("--update-ms", given.update_ms, "time of the optimizer's update of all parameters");
+  add("--bandwidth-gb", given.bandwidth_gb,
+      "bandwidth of a process within a host, 10^9 bytes per second")
       ->required();
-  add("--latency-us", given.latency_us, "of a message inside a host")->required();
-  add("--network-gb", given.network_gb, "of a process's share of the network between hosts");
-  add("--network-us", given.network_us, "of a message between hosts");
-  scaling->add_option("--per-host", given.per_host, "processes of a host")
+  add("--latency-us", given.latency_us, "latency of a message within a host")->required();
+  add("--network-gb", given.network_gb,
+      "bandwidth of a process between hosts, 10^9 bytes per second");
+  add("--network-us", given.network_us, "latency of a message between hosts");
+  scaling->add_option("--per-host", given.per_host, "processes per host")
       ->check(CLI::Range(1, 65536));
   scaling
       ->add_option("--cores", given.cores,
-                   "the processes of a host share so many cores; default: a device each")
+                   "number of cores that the processes of a host share; default: a device each")
       ->check(CLI::Range(1, 65536));
   return scaling;
 }
 
 CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* bench =
-      app.add_subcommand("bench", "measure loader, step and both together for a config");
+      app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
   std::vector<CLI::Option*> own = add_config(*bench, out, sets);
   own.erase(own.begin());
-  own.push_back(bench->add_option("--seconds", out.seconds, "time for each measurement"));
-  CLI::Option* devices = bench
-                             ->add_option("--devices", out.devices,
-                                          "auto, cpu, cuda or cuda:N, of which one is measured")
-                             ->envname("BVTRAIN_DEVICES");
+  own.push_back(bench->add_option("--seconds", out.seconds, "seconds per measurement"));
+  CLI::Option* devices =
+      bench
+          ->add_option("--devices", out.devices, "the device to measure: auto, cpu, cuda or cuda:N")
+          ->envname("BVTRAIN_DEVICES");
   CLI::App* scaling = add_scaling(*bench, out, sets);
   if (std::getenv("BVTRAIN_DEVICES") == nullptr) scaling->excludes(devices);
   CLI::App* collectives = bench->add_subcommand(
-      "collectives", "measure the collectives between the processes of --devices");
-  collectives->add_option("--devices", out.devices, "cpu:N")->envname("BVTRAIN_DEVICES");
-  collectives->add_option("--most-mb", out.most_mb, "the largest size, in MiB")
+      "collectives", "measure the speed of collectives between the processes of --devices");
+  collectives->add_option("--devices", out.devices, "cpu:N for N processes")
+      ->envname("BVTRAIN_DEVICES");
+  collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
       ->check(CLI::Range(1, 4096));
-  // What stands before the name of a part and means nothing to it.
+  // Options of `bench` itself have no meaning for its subcommands.
   for (CLI::App* part : {scaling, collectives}) {
     for (CLI::Option* option : own) part->excludes(option);
   }
@@ -194,19 +206,20 @@ void add_launch(CLI::App& app, Arguments& out) {
                  "auto, cpu, cpu:N for N processes on this host, cuda, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
   app.add_option("--launcher", out.launcher,
-                 "who started the ranks: auto, none, self, env (torchrun), slurm, mpi")
+                 "what starts the processes: auto, none, self, env (torchrun), slurm, mpi")
       ->envname("BVTRAIN_LAUNCHER");
-  app.add_option("--nnodes", out.nnodes, "hosts of the run, each with this command")
+  app.add_option("--nnodes", out.nnodes, "number of hosts; each runs this command")
       ->envname("BVTRAIN_NNODES");
-  app.add_option("--node-rank", out.node_rank, "number of this host; 0 is that of --rendezvous")
+  app.add_option("--node-rank", out.node_rank, "index of this host; 0 is the host of --rendezvous")
       ->envname("BVTRAIN_NODE_RANK");
   app.add_option("--rendezvous", out.rendezvous, "HOST:PORT on node 0, where the hosts meet")
       ->envname("BVTRAIN_RENDEZVOUS");
   app.add_option("--max-restarts", out.max_restarts,
-                 "how often the ranks start again after a failure, from the last checkpoint")
+                 "how often to restart from the last checkpoint after a process failed")
       ->check(CLI::Range(0, 1000000))
       ->envname("BVTRAIN_MAX_RESTARTS");
-  app.add_option("--elastic", out.elastic, "MIN:MAX: a restart may have fewer ranks")
+  app.add_option("--elastic", out.elastic,
+                 "MIN:MAX processes: a restart may have fewer than before")
       ->envname("BVTRAIN_ELASTIC");
 }
 
@@ -219,7 +232,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
 
   CLI::App app{"bvtrain: trains image models from a YAML file", "bvtrain"};
   app.footer(kFooter);
-  app.set_help_flag("--help,-h", "print this and leave");
+  app.set_help_flag("--help,-h", "print this help and exit");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   std::vector<std::string> sets;
   std::string dry_run;
@@ -227,7 +240,8 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
       ->envname("BVTRAIN_CONFIG");
   app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")
       ->envname("BVTRAIN_WORKDIR");
-  app.add_option("--set", sets, "KEY=VALUE in place of the file's (a.b.c=v); may be repeated")
+  app.add_option("--set", sets,
+                 "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_launch(app, out);
@@ -235,15 +249,15 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
       "--dry-run{quick}", dry_run,
       "build and check everything, print sizes, write nothing; =full uses the whole batch");
   app.add_flag("--synthetic", out.synthetic,
-               "generated data of the right form in place of every source")
+               "replace all data by generated data of the right shape")
       ->envname("BVTRAIN_SYNTHETIC");
-  app.add_flag("--cleanup", out.cleanup, "remove the workdir after a successful end")
+  app.add_flag("--cleanup", out.cleanup, "remove the workdir after the last step")
       ->envname("BVTRAIN_CLEANUP");
   app.add_option("--list", out.list,
                  "print the names of: models sources ops optimizers schedules losses tasks evals");
   app.add_flag("--explain", out.explain,
-               "print every key read, its value, origin and the line that reads it");
-  app.add_flag("--version", out.version, "print versions");
+               "print every key that is read: its value, its origin and the line that reads it");
+  app.add_flag("--version", out.version, "print the version");
 
   CLI::App* exporter = add_export(app, out, sets);
   CLI::App* bench = add_bench(app, out, sets);

@@ -1,13 +1,13 @@
-// What `bvtrain bench` has besides the measurement of a config.
+// The subcommands of `bvtrain bench`.
 #pragma once
 
 #include "app/arguments.h"
 
 namespace bv {
 
-// bench collectives: seconds of each collective by size, between the ranks of --devices.
+// bench collectives: measures the collectives between the ranks of --devices, by size.
 Exit bench_collectives(const Arguments& arguments);
-// bench scaling: predicted steps of many processes.
+// bench scaling: predicts the training steps of many processes.
 Exit bench_scaling(const Arguments& arguments);
 
 }  // namespace bv

@@ -1,4 +1,5 @@
-// What the verbs of the command line do. Each returns the process's exit code and throws Error.
+// The subcommands and the printing flags of the command line. Each returns the exit code of the
+// process or throws Error.
 #pragma once
 
 #include "app/arguments.h"

@@ -34,7 +34,7 @@ Failure failure_at_hand() {
   } catch (const std::exception& error) {
     return {Exit::internal, std::string("error: ") + error.what()};
   } catch (...) {
-    return {Exit::internal, "error: something was thrown that is no exception"};
+    return {Exit::internal, "error: an object that is not a std::exception was thrown"};
   }
 }
 
@@ -42,7 +42,7 @@ int fail(const Failure& failure) {
   log::clear_progress();
   log::flush();
   std::fprintf(stderr, "%s\n", failure.line.c_str());
-  leave_group(failure.code, failure.line);  // does not return in a group
+  abort_group(failure.code, failure.line);  // does not return in a group
   return static_cast<int>(failure.code);
 }
 

@@ -1,4 +1,4 @@
-// How a failure ends the process: one line, an exit code.
+// The end of a process by a failure: one line on stderr and an exit code.
 #pragma once
 
 #include <string>
@@ -12,9 +12,10 @@ struct Failure {
   std::string line;
 };
 
-// Of the exception that is being handled, whatever threw it.
+// Returns the failure for the exception that is being handled, of any type.
 Failure failure_at_hand();
-// Prints the line. A rank tells the others why it ends, and ends here; else the exit code returns.
+// Prints the line and returns the exit code. In a group it does not return: it tells the other
+// ranks why this one ends, and ends the process.
 int fail(const Failure& failure);
 
 }  // namespace bv

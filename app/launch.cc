@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-RankLayoutOptions place_options(const Arguments& arguments, const Devices& devices) {
+RankLayoutOptions layout_options(const Arguments& arguments, const Devices& devices) {
   RankLayoutOptions options;
   options.launcher = arguments.launcher;
   options.devices = devices;
@@ -19,7 +19,8 @@ RankLayoutOptions place_options(const Arguments& arguments, const Devices& devic
   return options;
 }
 
-// What a number of ranks must divide: the size of every batch, of training and of evaluators.
+// Returns the greatest common divisor of all batch sizes, of training and of evaluators. The number
+// of ranks must divide it.
 int64_t common_batch_size(const Config& config) {
   const auto training = config.section("input").get<int64_t>("batch_size", 0);
   const auto usual = config.get<int64_t>("batch_size_eval", training);
@@ -32,7 +33,7 @@ int64_t common_batch_size(const Config& config) {
 }  // namespace
 
 void check_launch_flags(const Arguments& arguments) {
-  check_options(place_options(arguments, parse_devices(arguments.devices)));
+  check_options(layout_options(arguments, parse_devices(arguments.devices)));
   if (arguments.elastic.empty()) return;
   LaunchOptions unused;
   parse_elastic(arguments.elastic, unused);
@@ -41,27 +42,28 @@ void check_launch_flags(const Arguments& arguments) {
 }
 
 RankLayout find_rank_layout(const Arguments& arguments, const Devices& devices) {
-  const RankLayout place = find_rank_layout(place_options(arguments, devices), environment_map());
-  const bool ours = place.launches || place.store_host == StoreHost::launcher;
+  const RankLayout layout = find_rank_layout(layout_options(arguments, devices), environment_map());
+  const bool ours = layout.launches || layout.store_host == StoreHost::launcher;
   if (!ours && arguments.max_restarts > 0)
     throw Error(
         Exit::usage, fmt::format("--max-restarts {}", arguments.max_restarts),
-        "only ranks that bvtrain starts itself (--devices cpu:N, --nnodes) are started again");
-  return place;
+        "bvtrain restarts only processes that it has started itself (--devices cpu:N, --nnodes)");
+  return layout;
 }
 
-Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& place) {
+Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& layout) {
   LaunchOptions options;
-  options.place = place;
+  options.layout = layout;
   options.argv = arguments.argv;
   options.max_restarts = arguments.max_restarts;
   if (!arguments.elastic.empty()) {
     parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
   }
-  const Bounds bounds = group_options(environment_map()).bounds;
-  options.startup = bounds.startup;
-  options.grace = std::max(options.grace, 2 * bounds.heartbeat + 5);  // ranks look that often
+  const Timeouts timeouts = group_options(environment_map()).timeouts;
+  options.startup_timeout = timeouts.startup;
+  // Longer than it takes a rank to notice the failure of another.
+  options.grace_period = std::max(options.grace_period, 2 * timeouts.heartbeat + 5);
   return static_cast<Exit>(launch(options));
 }
 

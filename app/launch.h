@@ -1,4 +1,4 @@
-// The ranks of a run, from the command line: where this process stands, and the launcher's role.
+// The ranks of a run, from the flags of the command line and the environment.
 #pragma once
 
 #include "app/arguments.h"
@@ -6,16 +6,16 @@
 
 namespace bv {
 
-// For every use of a config: throws Error(Exit::usage) for flags that are wrong on any host and
-// under any launcher.
+// Throws Error(Exit::usage) for launch flags that are wrong on every host and under every launcher.
+// Called for --dry-run and --explain too.
 void check_launch_flags(const Arguments& arguments);
 
-// Where this process stands, from the flags and the environment; `devices` are resolved. Throws
+// Returns this process's place among the ranks. `devices` must be resolved. Throws
 // Error(Exit::usage) for a launch environment that contradicts itself or the flags.
 RankLayout find_rank_layout(const Arguments& arguments, const Devices& devices);
 
-// The launcher's role (place.launches): starts this program once a rank with the same arguments and
-// returns the exit code of the whole.
-Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& place);
+// Acts as the launcher: starts this program with the same arguments once for each rank and waits
+// for them. Only if layout.launches. Returns the exit code of the whole run.
+Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& layout);
 
 }  // namespace bv

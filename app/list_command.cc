@@ -4,6 +4,7 @@
 #include <map>
 
 #include "app/commands.h"
+#include "lib/config/load_config.h"
 #include "lib/evals/evaluator.h"
 #include "lib/model/loss.h"
 #include "lib/model/model.h"
@@ -15,7 +16,7 @@
 namespace bv {
 namespace {
 
-// Below a model its variants with their numbers of parameters.
+// Prints the variants of a model, each with its number of parameters.
 void print_variants(const std::string& model) {
   const MetaDevice guard;  // takes no memory
   std::vector<NamedVariant> variants = variants_of(model);

@@ -1,5 +1,5 @@
-// bvtrain: parses the command line, runs one verb, turns every failure into one line and an exit
-// code.
+// The program bvtrain: parses the command line, runs one command and turns every failure into one
+// line on stderr and an exit code.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -40,18 +40,19 @@ Exit run(int argc, char** argv) {
   return train_command(arguments);
 }
 
-// A step frees and takes the same large blocks again and again. Kept by the heap instead of being
-// given back each time, they are not faulted in anew: a sixth of the time of a convolutional net's
-// step. One arena for all threads, or each would keep its own: the resident size stays flat.
+// Configures malloc. Each step frees and allocates the same large blocks. The heap keeps them
+// instead of returning them to the system, so that their pages do not fault in again: that took a
+// sixth of a convolutional model's step. All threads share one arena, because each arena would keep
+// blocks of its own.
 void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; the most that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; glibc's maximum
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// Ends the process without destroying LibTorch's static objects: they take a tenth of a second of a
-// core, of each of a host's ranks. What has to be closed was closed by run(). What was printed must
-// have arrived.
+// Ends the process without destroying LibTorch's static objects, which would take every rank a
+// tenth of a second. run() has closed everything that must be closed. Fails if stdout could not be
+// written.
 [[noreturn]] void end(Exit code) {
   log::flush();
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == Exit::ok) {

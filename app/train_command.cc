@@ -3,7 +3,9 @@
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/launch.h"
+#include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
+#include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
 #include "lib/report/log.h"
@@ -16,26 +18,28 @@
 namespace bv {
 namespace {
 
-// Of the run that --dry-run looks at. Without the devices at hand, cuda:64 means 64 of them there.
-int pretended_ranks(const Arguments& arguments) {
+// Returns the number of ranks of the run that --dry-run describes. This host may have fewer
+// devices: cuda:64 counts as 64 ranks.
+int planned_ranks(const Arguments& arguments) {
   const Devices devices = parse_devices(arguments.devices);
   const bool number = devices.kind == Devices::Kind::cuda && devices.indices.size() == 1;
   const int here = number ? std::max(devices.indices.front(), 1) : devices.count;
   return here * std::max(arguments.nnodes, 1);
 }
 
-// Ranks that start from different files would train different models together.
+// Throws Error(Exit::usage) unless all ranks read the same config and data. They would otherwise
+// train different models together.
 void check_ranks(Group& group, const Recipe& recipe) {
   check_agreement(group, {{"version", BV_VERSION},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
                           {"training examples", std::to_string(recipe.length.data_size)},
-                          // What `auto` means depends on the host.
+                          // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
                           {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 
-// Rank 0 takes the workdir, and may read large files for that. Returns whether the run in it is
-// finished already, to all ranks.
+// Lets rank 0 claim the workdir. Returns on every rank whether the run there is finished already.
+// Rank 0 reads the weights that the run starts from first, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, Group& group) {
   const Group::Phase phase(group, "start");
   int64_t finished = 0;
@@ -43,16 +47,16 @@ bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, Group& grou
     trainer.load_start();
     workdir.claim();
     finished = workdir.finished() && *workdir.finished() >= recipe.length.total_steps;
-    if (finished) log::info("{} finished already, at step {}", workdir.dir(), *workdir.finished());
+    if (finished)
+      log::info("The run in {} finished already, at step {}", workdir.dir(), *workdir.finished());
   }
   return group.all_max(std::array{finished}, "workdir").at(0) != 0;
 }
 
-// How a rank computes its examples, where that is not all at once.
-void tell_parts(const Recipe& recipe) {
+void log_grad_accumulation(const Recipe& recipe) {
   const int64_t parts = recipe.grad_accum_steps;
   const int64_t own = recipe.length.batch_size / recipe.ranks.count;
-  const int first = recipe.ranks.first;
+  const int first = recipe.ranks.at_start;
   if (parts == 1) return;
   log::info("Each process computes its {} examples of a step in {} parts of {}{}", own, parts,
             own / parts,
@@ -63,11 +67,10 @@ void tell_parts(const Recipe& recipe) {
 
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, int first_ranks) {
-  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group.size() > 1 ? &group : nullptr,
-                device, first_ranks);
+  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks);
   if (group.rank() == 0) {
     for (const std::string& line : warnings(config)) log::warn("{}", line);
-    tell_parts(recipe);
+    log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
   const bool writes = !arguments.workdir.empty();
@@ -80,43 +83,43 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   } catch (const Stopped&) {
     throw;
   } catch (...) {
-    // A rank ends here, before anything is destroyed: that may wait, for a checkpoint being written
-    // or for the other ranks.
+    // A rank ends here, before any destructor runs. Destructors may wait for a checkpoint or for
+    // the other ranks.
     if (group.size() > 1) {
-      trainer.keep_rows();
+      trainer.flush_rows();
       fail(failure_at_hand());
     }
     throw;
   }
 }
 
-std::shared_ptr<Group> join_group(const RankLayout& place, c10::Device device) {
+std::shared_ptr<Group> join_group(const RankLayout& layout, c10::Device device) {
   GroupOptions options = group_options(environment_map());
   if (!device.is_cpu()) options.cuda = device.index();
   options.stop = [] { return stop_requested() != Exit::ok; };
   try {
-    return Group::join(place, options);
+    return Group::join(layout, options);
   } catch (const Interrupted&) {
     log::info("Stopped by a signal; nothing was saved");
     log::flush();
-    leave_group(stop_requested(), "stopped by a signal");
+    abort_group(stop_requested(), "stopped by a signal");
     throw Stopped{stop_requested()};
   }
 }
 
 Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir) {
   const Devices devices = resolve_devices(parse_devices(arguments.devices));
-  const RankLayout place = find_rank_layout(arguments, devices);
-  if (place.launches) return launch_ranks(arguments, config, place);
-  const c10::Device device = own_device(devices, place.local_rank);
+  const RankLayout layout = find_rank_layout(arguments, devices);
+  if (layout.launches) return launch_ranks(arguments, config, layout);
+  const c10::Device device = own_device(devices, layout.local_rank);
   if (!device.is_cpu()) use_cuda(device.index());
-  if (place.size == 1) {
-    return train(arguments, config, workdir, *Group::alone(), device, place.first_size);
+  if (layout.size == 1) {
+    return train(arguments, config, workdir, Group::single(), device, layout.first_size);
   }
-  log::set_rank(place.rank);
-  const auto group = join_group(place, device);
-  if (place.rank == 0) log::info("{}", describe(place));
-  const Exit code = train(arguments, config, workdir, *group, device, place.first_size);
+  log::set_rank(layout.rank);
+  const auto group = join_group(layout, device);
+  if (layout.rank == 0) log::info("{}", describe(layout));
+  const Exit code = train(arguments, config, workdir, *group, device, layout.first_size);
   group->finish();
   return code;
 }
@@ -135,17 +138,18 @@ Exit train_command(const Arguments& arguments) {
   if (trains && !arguments.workdir.empty()) workdir.check_writable();
 
   const Config config = load_config(arguments.config, arguments.overrides);
-  if (arguments.workdir.empty() || workdir.ckpt_steps().empty()) peek_start(config);
+  if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
   if (trains) return train_in_group(arguments, config, workdir);
   if (arguments.dry_run != DryRun::no) {
     const std::string summary =
         dry_run(config, arguments.synthetic, arguments.dry_run == DryRun::full,
-                arguments.workdir.empty() ? nullptr : &workdir, pretended_ranks(arguments));
+                arguments.workdir.empty() ? nullptr : &workdir, planned_ranks(arguments));
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     std::fputs(summary.c_str(), stdout);
     return Exit::ok;
   }
-  const Recipe recipe(config, arguments.synthetic);
+  // On the meta device: --explain allocates no parameters.
+  const Recipe recipe(config, arguments.synthetic, /*meta=*/true);
   for (const std::string& line : warnings(config)) log::warn("{}", line);
   std::fputs(explain(config).c_str(), stdout);
   return Exit::ok;

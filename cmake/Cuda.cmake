@@ -1,10 +1,11 @@
-# libbvtrain_cuda.so, the CUDA plug-in (lib/cuda, docs/gpu.md): built where nvcc is found, beside the
-# executable. It links the CUDA half of the wheel; what that half itself needs (cuDNN, NCCL, ...) is
-# only wanted where it runs.
+# Builds libbvtrain_cuda.so, the CUDA plug-in (lib/cuda, docs/gpu.md), beside the executable, if nvcc
+# and a LibTorch with CUDA are found. The plug-in links the CUDA half of LibTorch. The libraries that
+# this half itself needs (cuDNN, NCCL, ...) are needed only on the machine that runs it.
 option(BVTRAIN_CUDA "build the CUDA plug-in where nvcc is found" ON)
 find_program(BV_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-if(NOT BVTRAIN_CUDA OR NOT BV_NVCC)
-  message(STATUS "no CUDA plug-in: ${BV_NVCC} (BVTRAIN_CUDA=${BVTRAIN_CUDA})")
+if(NOT BVTRAIN_CUDA OR NOT BV_NVCC OR NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so
+   OR NOT EXISTS ${BV_CUDA_LIBRARIES}/libcudart.so.13)
+  message(STATUS "no CUDA plug-in (BVTRAIN_CUDA=${BVTRAIN_CUDA}, ${BV_NVCC}, LibTorch: ${BVTRAIN_LIBTORCH})")
   return()
 endif()
 
@@ -20,11 +21,11 @@ target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_NCCL)
-# The rules of the optimizers are shared with the CPU: std::array there is constexpr, and GCC's
-# pragmas mean nothing here.
+# The code in lib/optim/rules is shared with the CPU. It uses constexpr functions of std::array, which
+# nvcc must be allowed to call, and pragmas of GCC, which nvcc does not know.
 target_compile_options(bvtrain_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-fPIC -Xcompiler=-Wno-unknown-pragmas -diag-suppress=20011>)
 target_link_libraries(bvtrain_cuda PRIVATE
-  ${BVTRAIN_LIBTORCH}/torch/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/torch/lib/libc10_cuda.so
-  bv::torch ${BVTRAIN_LIBTORCH}/nvidia/cu13/lib/libcudart.so.13)
+  ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/lib/libc10_cuda.so
+  bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13)
 target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined)

@@ -1,33 +1,35 @@
-# Imported targets for LibTorch (the CPU half of the PyPI wheel, see docs/building.md) and the
-# libraries from Debian. find_package(Torch) of that wheel insists on a CUDA toolkit, so the
-# targets are written out here.
+# Defines targets for LibTorch (the CPU half of the PyPI wheel, see docs/building.md) and for the
+# libraries from Debian. find_package(Torch) of that wheel requires a CUDA toolkit, so it is not used.
 set(BV_CACHE_HOME $ENV{XDG_CACHE_HOME})
 if(NOT BV_CACHE_HOME)
   set(BV_CACHE_HOME $ENV{HOME}/.cache)
 endif()
-set(BVTRAIN_LIBTORCH ${BV_CACHE_HOME}/bvtrain/libtorch-2.11.0 CACHE PATH
-    "folder with the unpacked wheel: torch/ and nvidia/")
-if(NOT EXISTS ${BVTRAIN_LIBTORCH}/torch/lib/libtorch_cpu.so)
+set(BVTRAIN_LIBTORCH ${BV_CACHE_HOME}/bvtrain/libtorch-2.11.0/torch CACHE PATH
+    "LibTorch 2.11: the folder that holds lib/ and include/")
+if(NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "no LibTorch in ${BVTRAIN_LIBTORCH}: run scripts/bvtrain.sh once, it fetches it")
 endif()
+# CUDA's libraries are beside torch/, as the wheels from PyPI install them.
+set(BV_CUDA_LIBRARIES ${BVTRAIN_LIBTORCH}/../nvidia/cu13/lib)
 
-# The wheel ships fmt 12 headers, Debian's spdlog is built on fmt 9: a folder with one link puts
-# Debian's first.
+# The wheel contains headers of fmt 12, but Debian's spdlog is built on fmt 9. A folder with one link
+# puts Debian's headers first on the include path.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fmt-first)
-file(CREATE_LINK /usr/include/fmt ${CMAKE_BINARY_DIR}/fmt-first/fmt SYMBOLIC)
+find_path(BV_FMT fmt/core.h REQUIRED)
+file(CREATE_LINK ${BV_FMT}/fmt ${CMAKE_BINARY_DIR}/fmt-first/fmt SYMBOLIC)
 add_library(bv_fmt_first INTERFACE)
 target_include_directories(bv_fmt_first SYSTEM BEFORE INTERFACE ${CMAKE_BINARY_DIR}/fmt-first)
 add_library(bv::fmt_first ALIAS bv_fmt_first)
 
 add_library(bv_torch INTERFACE)
 target_include_directories(bv_torch SYSTEM INTERFACE
-  ${BVTRAIN_LIBTORCH}/torch/include ${BVTRAIN_LIBTORCH}/torch/include/torch/csrc/api/include)
+  ${BVTRAIN_LIBTORCH}/include ${BVTRAIN_LIBTORCH}/include/torch/csrc/api/include)
 target_link_libraries(bv_torch INTERFACE bv::fmt_first
-  ${BVTRAIN_LIBTORCH}/torch/lib/libtorch_cpu.so ${BVTRAIN_LIBTORCH}/torch/lib/libc10.so)
+  ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so ${BVTRAIN_LIBTORCH}/lib/libc10.so)
 target_link_options(bv_torch INTERFACE
-  -Wl,-rpath,${BVTRAIN_LIBTORCH}/torch/lib -Wl,-rpath,${BVTRAIN_LIBTORCH}/nvidia/cu13/lib
-  -Wl,-rpath-link,${BVTRAIN_LIBTORCH}/nvidia/cu13/lib)
-# at::parallel_for is a template that runs in parallel only where OpenMP is on.
+  -Wl,-rpath,${BVTRAIN_LIBTORCH}/lib -Wl,-rpath,${BV_CUDA_LIBRARIES}
+  -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
+# at::parallel_for is a template. It runs in parallel only in sources that are compiled with OpenMP.
 target_compile_options(bv_torch INTERFACE -fopenmp)
 target_link_options(bv_torch INTERFACE -fopenmp)
 add_library(bv::torch ALIAS bv_torch)

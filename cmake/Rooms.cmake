@@ -1,10 +1,11 @@
-# bv_room(name LIBS ... [DIR folder]): the object library bv_<name> of all sources in lib/<name>
-# (recursively; new files are found without editing a list). Object libraries, because a static
-# archive would let the linker drop the plug-ins that only register themselves.
+# bv_room(name LIBS ... [DIR folder]): adds the object library bv_<name> of all sources in lib/<name>
+# or DIR and the folders below. New files are found without editing a list. Rooms are object
+# libraries, because from a static archive the linker would drop sources that only register a class.
 set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
 
-# Precompiled headers are as small as their users allow: loading a large one takes a second of every
-# source. Rooms that compute with tensors have the operators too, tests all of ATen and Catch2.
+# Adds a precompiled header. Loading a large one takes seconds for every source, so there are three:
+# pch.h for most rooms, pch_ops.h with the operators for rooms that compute with tensors, and
+# pch_test.h with all of ATen and Catch2 for tests.
 function(bv_add_pch name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
   target_link_libraries(${name} PUBLIC bv::fmt_first bv::torch)
@@ -47,7 +48,7 @@ function(bv_link_rooms target last)
   endforeach()
 endfunction()
 
-# Makes the files of `folder` available to `target` as symbols through .incbin.
+# Defines BV_EMBED_DIR for `target`: the folder whose files its sources embed with .incbin.
 function(bv_embed_data target folder)
   target_compile_definitions(${target} PRIVATE BV_EMBED_DIR="${folder}")
 endfunction()

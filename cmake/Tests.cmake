@@ -1,13 +1,27 @@
-# One Catch2 program per room, test_<room>, linking that room and those before it. Tests of the
-# whole binary live in test/e2e and get its path in $BVTRAIN.
+# One Catch2 program per room, test_<room>, which links that room and those before it. Tests of the
+# whole binary are in test/e2e and get its path in $BVTRAIN. Code that the tests of several rooms need
+# is in test/support.
 add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
 target_link_libraries(bv_catch PUBLIC bv::fmt_first)
-# The tests themselves are compiled with less optimisation: a third less time to build.
+# Tests are compiled with less optimisation, which takes a third less time.
 target_compile_options(bv_catch PRIVATE -O0)
 
-# The README's example of a model is compiled, and tested like the others.
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/README.md)
-file(READ ${CMAKE_SOURCE_DIR}/README.md readme)
+# The sources of test/support are linked into every test program, because they need no library. The
+# exception is host_reads.cc, which needs LibTorch: the programs that use it compile it themselves.
+set(BV_HOST_READS ${CMAKE_SOURCE_DIR}/test/support/host_reads.cc)
+file(GLOB support_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/support/*.cc)
+list(REMOVE_ITEM support_sources ${BV_HOST_READS})
+add_library(bv_test_support OBJECT ${support_sources})
+target_include_directories(bv_test_support PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(bv_test_support PRIVATE BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_link_libraries(bv_test_support PUBLIC bv::fmt_first)
+target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
+# host_reads.cc defines NDEBUG, and the precompiled header was compiled without it.
+set_source_files_properties(${BV_HOST_READS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+
+# The example of a model in docs/extending.md is compiled and tested like the other models.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/extending.md)
+file(READ ${CMAKE_SOURCE_DIR}/docs/extending.md readme)
 string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/readme_model.cc CONTENT "${CMAKE_MATCH_1}" @ONLY)
 
@@ -19,12 +33,15 @@ function(bv_test room last)
   if(NOT sources)
     return()
   endif()
+  if(room MATCHES "^(train|cuda)$")
+    list(APPEND sources ${BV_HOST_READS})
+  endif()
   add_executable(test_${room} ${sources})
   target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(test_${room} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
                              BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_compile_options(test_${room} PRIVATE ${BV_TEST_OPTIMISATION})
-  target_link_libraries(test_${room} PRIVATE bv_catch)
+  target_link_libraries(test_${room} PRIVATE bv_catch bv_test_support)
   bv_link_rooms(test_${room} ${last})
   if(NOT room MATCHES "^(util|config|report)$")
     target_precompile_headers(test_${room} REUSE_FROM bv_pch_test)
@@ -38,11 +55,11 @@ foreach(room util config report device distributed ckpt input model models tasks
              bench)
   bv_test(${room} ${room})
 endforeach()
-bv_test(params train)  # their tests step a small model
+bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
 if(TARGET test_cuda)
-  # A little of CUDA for the CPU, in front of the real one.
+  # Stand-ins for CUDA's headers, which let the CPU run the kernels, come before the real ones.
   target_include_directories(test_cuda BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/test/cuda/emulation)
 endif()
 if(TARGET test_cuda AND TARGET bvtrain_cuda)

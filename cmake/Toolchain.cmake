@@ -1,4 +1,5 @@
-# Compiler cache, linker, warnings and the sanitizer builds of CMakePresets.json.
+# Sets the compiler cache, the linker, warnings, and the options of sanitizer builds (asan and tsan in
+# CMakePresets.json).
 find_program(BV_CCACHE ccache)
 if(BV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
@@ -11,7 +12,8 @@ if(BV_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# -fPIC for executables too: the precompiled header is shared, and must be built alike.
+# -fPIC for executables too: all sources share precompiled headers, and must be compiled with the same
+# options as those.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Wno-unused-parameter;-fno-math-errno>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)

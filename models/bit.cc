@@ -1,16 +1,25 @@
-// bit: the ResNet V1 (post-activation) with group normalisation and weight standardisation of
-// big_vision's models/bit.py (reference section 9.3). For the published BiT weights see bit_paper.
+// bit: a ResNet V1 (post-activation) with group normalisation and weight standardisation:
+// big_vision's models/bit.py, class Model. The published BiT weights need bit_paper instead.
 //
-//   depth  50   26 | 50 | 101 | 152 | 200, or a list of units, one a stage
-//   width  1.0  the root has int(64 * width) channels, a multiple of 32
+//   key    default  meaning
+//   depth  50       26 | 50 | 101 | 152 | 200, or a list with the number of units in each stage
+//   width  1.0      the root has int(64 * width) channels, which must be a multiple of 32
 //
-// Paddings are TensorFlow's SAME: with stride 2 and even sizes one more at the right and the
-// bottom. gn3 of each unit and the head's kernel start at zero, convolutions LeCun normal.
-// Features (n, h, w, c): stem, stage<i> from 1, pre_logits_2d, logits_2d; pre_logits, logits.
+// Padding is TensorFlow's SAME: with stride 2 and an even size, one more at the right and the
+// bottom. The scale and bias of each unit's gn3 and the head's kernel start at zero, convolutions
+// LeCun normal.
+//
+// Activations: stem, stage<i> (from 1), pre_logits_2d and logits_2d (n, h, w, c); pre_logits and
+// logits (n, c).
+// Parameters: conv_root/kernel, gn_root/{scale, bias},
+// block<i>/unit<j>/{conv1, conv2, conv3, conv_proj}/kernel,
+// block<i>/unit<j>/{gn1, gn2, gn3, gn_proj}/{scale, bias}, head/{kernel, bias}.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include "lib/model/layers.h"
+#include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
@@ -19,10 +28,10 @@ namespace {
 struct BitUnit {
   StdConv conv1, conv2, conv3;
   GroupNorm gn1, gn2, gn3;
-  StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
+  StdConv conv_proj;  // of the shortcut; its kernel is undefined if the shape does not change
   GroupNorm gn_proj;
 
-  // x (n, c, h, w) float32 to the same with 4 * nmid channels
+  // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
     const at::Tensor shortcut =
         conv_proj.kernel.defined() ? gn_proj(conv_proj(x, pass)).to(at::kFloat) : x;

@@ -1,25 +1,35 @@
 // bit_paper: the ResNet V2 (pre-activation) with group normalisation and weight standardisation of
-// Kolesnikov et al., "Big Transfer", 2020, which takes the published BiT weights: big_vision's
-// models/bit_paper.py (reference section 9.4).
+// "Big Transfer" (Kolesnikov et al., 2020), for which the BiT weights were published: big_vision's
+// models/bit_paper.py, class Model.
 //
-//   depth         50    26 | 50 | 101 | 152 | 200, or a list of units, one a stage
-//   width         1     the root has int(64 * width) channels, a multiple of 32
-//   head_zeroinit true  else the head's kernel starts LeCun normal, as convolutions do
+//   key            default  meaning
+//   depth          50       26 | 50 | 101 | 152 | 200, or a list with the number of units in each
+//                           stage
+//   width          1.0      the root has int(64 * width) channels, which must be a multiple of 32
+//   head_zeroinit  true     the head's kernel starts at zero; false: LeCun normal
 //
-// Paddings are the same on each side. Features (n, h, w, c): stem, stage<i>/unit<NN> from 1 and 01,
-// norm_pre_head, pre_logits_2d, logits_2d; pre_logits, logits.
+// Padding is the same on each side. Convolutions start LeCun normal.
+//
+// Activations: stem, stage<i>/unit<NN> (from 1 and 01), norm_pre_head, pre_logits_2d and logits_2d
+// (n, h, w, c); pre_logits and logits (n, c).
+// Parameters: root_block/conv_root/kernel,
+// block<i>/unit<NN>/{conv1, conv2, conv3, conv_proj}/kernel,
+// block<i>/unit<NN>/{gn1, gn2, gn3}/{scale, bias}, norm-pre-head/{scale, bias},
+// head/{kernel, bias}.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include "lib/model/layers.h"
+#include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
 namespace {
 
-// Group normalisation with eps 1e-5.
+// Group normalisation with eps 1e-5 and the parameter shapes of the published weights.
 struct PaperNorm {
   at::Tensor scale, bias;  // (1, 1, 1, c)
 
@@ -31,9 +41,9 @@ struct PaperNorm {
 struct BitPaperUnit {
   PaperNorm gn1, gn2, gn3;
   StdConv conv1, conv2, conv3;
-  StdConv conv_proj;  // of the shortcut, where the shape changes; else its kernel is undefined
+  StdConv conv_proj;  // of the shortcut; its kernel is undefined if the shape does not change
 
-  // x (n, c, h, w) float32 to the same with 4 * nmid channels
+  // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
     at::Tensor y = at::relu(gn1(x));
     const at::Tensor shortcut = conv_proj.kernel.defined() ? conv_proj(y, pass) : x;

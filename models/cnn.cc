@@ -1,19 +1,20 @@
-// cnn: a small convolutional network, that of the flax notebook on MNIST. For each of `widths` a
-// 3x3 convolution (SAME), ReLU and an average pool of 2; then Dense, ReLU and the head.
+// cnn: the small convolutional network of flax's MNIST example (examples/mnist/train.py, class
+// CNN). For each of `widths`: a 3x3 convolution (SAME), ReLU and a 2x2 average pool. Then a dense
+// layer, ReLU, dropout and the head.
 //
+//   key      default   meaning
 //   widths   [32, 64]  channels of the convolutions
 //   dense    256       width of the hidden dense layer
-//   dropout  0         after the hidden layer's ReLU
+//   dropout  0         rate, after the ReLU of the hidden layer
 //
-// Features: conv_<i> (n, c, h, w) after each pool, pre_logits (n, dense), logits.
-// Parameters: Conv_<i>/{kernel (3,3,in,out), bias}, Dense_0/{kernel, bias}, head/{kernel, bias}.
-// All kernels LeCun normal, biases 0.
+// All kernels start LeCun normal, biases at zero.
+// Activations: conv_<i> (n, c, h, w) after each pool, pre_logits (n, dense), logits.
+// Parameters: Conv_<i>/{kernel, bias}, Dense_0/{kernel, bias}, head/{kernel, bias}.
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
 #include "lib/model/dropout.h"
 #include "lib/model/layers.h"
-#include "lib/model/model.h"
 
 namespace bv {
 namespace {
@@ -51,7 +52,7 @@ class Cnn : public Model {
       x = convs_[i].relu_avg_pool(x, pass);
       if (pass.features) pass.keep(fmt::format("conv_{}", i).c_str(), x);
     }
-    x = x.permute({0, 2, 3, 1}).flatten(1);  // (n, h*w*c), as the reference flattens
+    x = x.permute({0, 2, 3, 1}).flatten(1);  // (n, h*w*c), the order of flax
     x = dropout(at::relu(hidden_(x, pass)), dropout_, pass).to(at::kFloat);
     pass.keep("pre_logits", x);
     if (!head_.kernel.defined()) return x;

@@ -1,22 +1,29 @@
-// flexi_vit: FlexiViT, a ViT whose patch size follows from how many tokens are asked for:
-// big_vision's models/proj/flexi/vit.py (reference section 9.6; Beyer et al., "FlexiViT", 2023).
-// The parameters are vit's; forward resizes the patch kernel (pseudo-inverse of a bilinear resize)
-// and the position embedding (linear) to what an image and `seqhw` ask for. Weights with patches of
-// another size are resized in the same way where they are loaded.
+// flexi_vit (also proj.flexi.vit): FlexiViT (Beyer et al., 2023), a ViT whose patch size can change
+// from step to step: big_vision's models/proj/flexi/vit.py, class _Model.
 //
-//   variant, width, depth, mlp_dim, num_heads   as vit's
-//   patch_size    [32, 32]  rows, columns of the stored kernel
-//   posemb_size   [7, 7]    rows, columns of the stored position embedding
-//   posemb        learn     learn | sincos2d
-//   pool_type     gap       gap | map | tok
-//   head_zeroinit true      else the head's kernel starts LeCun normal
-//   seqhw         none      tokens per side: patches of (height / seqhw, width / seqhw) pixels;
-//                           none: patches of patch_size
-//   flexi         none      {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}: in training each step
-//                           draws its seqhw from v with weights p (default: equal; below 0 count
-//                           as 0). The reference has this beside the model
+// The parameters are those of vit. forward() resizes the patch kernel (pseudo-inverse of a bilinear
+// resize) and the position embedding (linear) to the image and `seqhw`. Weights with patches of
+// another size are resized in the same way when they are loaded.
 //
-// Features: as vit's.
+//   key            default    meaning
+//   variant        none       as in vit; the default patch size is 32
+//   width          768        features D of a token
+//   depth          12         encoder blocks
+//   mlp_dim        4 * width  hidden features of a block's MLP
+//   num_heads      12         attention heads; must divide width
+//   patch_size     [32, 32]   rows and columns of the stored patch kernel
+//   posemb_size    [7, 7]     rows and columns of the stored position embedding
+//   posemb         learn      position embedding: learn | sincos2d
+//   pool_type      gap        gap (mean of tokens) | map (attention pooling) | tok (class token)
+//   head_zeroinit  true       the head's kernel starts at zero; false: LeCun normal
+//   seqhw          none       tokens per side: a patch has (height / seqhw, width / seqhw) pixels.
+//                             Without it patches have patch_size
+//   flexi          none       {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}: in training each step
+//                             draws its seqhw from v with the weights p. Default: equal weights;
+//                             negative ones count as 0. big_vision has this key outside `model`
+//
+// Activations: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
+// head_input, pre_logits, pre_logits_2d, logits, logits_2d.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <fmt/format.h>
@@ -25,23 +32,27 @@
 #include <cmath>
 #include <tuple>
 
+#include "lib/model/encoder.h"
+#include "lib/model/layers.h"
+#include "lib/model/map_head.h"
+#include "lib/model/parameter_resizer.h"
 #include "lib/model/patches.h"
-#include "lib/model/refit.h"
+#include "lib/model/position_embedding.h"
 #include "lib/model/resample.h"
-#include "lib/model/transformer.h"
 #include "lib/util/rng.h"
 
 namespace bv {
 namespace {
 
-// How an image is cut, and what resizes the parameters to that; undefined: nothing to resize.
+// How an image is cut into patches, and the matrices that resize the parameters to it. A matrix is
+// undefined if there is nothing to resize.
 struct PatchGrid {
   int64_t patch_height, patch_width;
   at::Tensor kernel_rows, kernel_columns;
   at::Tensor posemb_rows, posemb_columns;
 };
 
-// `flexi.seqhw`: values and the cumulated weights.
+// The key `flexi.seqhw`: values and their cumulative weights. Empty if the key is absent.
 struct SeqhwChoice {
   std::vector<int64_t> values;
   std::vector<double> cumulated;
@@ -74,12 +85,12 @@ SeqhwChoice read_choice(const Config& config) {
   return choice;
 }
 
-class FlexiVit : public Model, public Refits {
+class FlexiVit : public Model, public ParameterResizer {
  public:
   FlexiVit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
   std::vector<std::string> units() const override { return encoder_.units(); }
-  at::Tensor refit(const std::string& name, const at::Tensor& value) const override;
+  at::Tensor resize_parameter(const std::string& name, const at::Tensor& value) const override;
 
  private:
   const PatchGrid& grid(int64_t height, int64_t width, int64_t seqhw);
@@ -89,7 +100,7 @@ class FlexiVit : public Model, public Refits {
 
   const TransformerShape shape_;
   const std::string pool_type_;
-  const int64_t seqhw_;  // 0: none
+  const int64_t seqhw_;  // 0 if not given
   const SeqhwChoice choice_;
   std::vector<int64_t> posemb_size_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, PatchGrid> grids_;  // by height, width, seqhw
@@ -165,9 +176,9 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
   return grid;
 }
 
-// Patch kernels of other sizes, as the reference's load() takes them.
-at::Tensor FlexiVit::refit(const std::string& name, const at::Tensor& value) const {
-  constexpr int64_t kLargest = 1024;  // side of a patch: what a matrix is made for
+// Resizes patch kernels of other sizes, as `load` in models/proj/flexi/vit.py does.
+at::Tensor FlexiVit::resize_parameter(const std::string& name, const at::Tensor& value) const {
+  constexpr int64_t kLargest = 1024;  // largest side of a patch that is resized
   const at::Tensor& own = embedding_.kernel;
   if (name != "embedding/kernel" || value.dim() != 4 || value.size(2) != own.size(2) ||
       value.size(3) != own.size(3)) {

@@ -1,22 +1,26 @@
-// mlp_mixer: the MLP-Mixer of big_vision's models/mlp_mixer.py (reference section 9.2).
+// mlp_mixer: the MLP-Mixer (Tolstikhin et al., 2021) of big_vision's models/mlp_mixer.py, class
+// MlpMixer.
 //
-//   variant          none   S/P B/P L/P H/P, P the side of a patch; keys given beside it win
-//   patch_size              [rows, columns]; the image is padded to whole patches (SAME)
-//   hidden_dim              features D of a token
-//   num_blocks              mixer blocks
-//   tokens_mlp_dim          hidden features of the MLP over tokens
-//   channels_mlp_dim        hidden features of the MLP over channels
-//   stoch_depth      0      in training each of the two branches of block i is left out of an
-//                           example with probability stoch_depth * i / (num_blocks - 1); what is
-//                           left is not rescaled
+//   key               default   meaning
+//   variant           none      S/P | B/P | L/P | H/P, where P is the side of a patch. Sets the
+//                               five keys below; those given beside it win
+//   patch_size        required  [rows, columns]; the image is padded to whole patches (SAME)
+//   hidden_dim        required  features D of a token
+//   num_blocks        required  mixer blocks
+//   tokens_mlp_dim    required  hidden features of the MLP over tokens
+//   channels_mlp_dim  required  hidden features of the MLP over channels
+//   stoch_depth       0         stochastic depth: in training, each of the two branches of block i
+//                               is left out of an example with probability
+//                               stoch_depth * i / (num_blocks - 1). Other examples are not rescaled
 //
-// Without a variant the five sizes are required. The head starts at zero, all other kernels LeCun
-// normal. Features: stem (n, h, w, D), input_tokens and block_<i> (n, N, D), pre_logits, logits.
+// The head's kernel starts at zero, all other kernels LeCun normal.
+// Activations: stem (n, h, w, D), input_tokens and block_<i> (n, N, D), pre_logits, logits.
+// Parameters: stem/{kernel, bias}, MixerBlock_<i>/{LayerNorm_0, LayerNorm_1, token_mixing,
+// channel_mixing}/..., pre_head_layer_norm/{scale, bias}, head/{kernel, bias}.
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include "lib/model/layers.h"
-#include "lib/model/model.h"
 #include "lib/model/patches.h"
 #include "lib/model/stochastic_depth.h"
 #include "lib/model/variants.h"
@@ -130,7 +134,7 @@ class MlpMixer : public Model {
   }
 
  private:
-  // Unlike vit's, with LeCun normal kernels and biases of zero.
+  // Unlike Mlp::add(), which is vit's: LeCun normal kernels and zero biases.
   Mlp add_mlp(const std::string& name, int64_t features, int64_t hidden) {
     return {Dense::add(*this, name + "/Dense_0", features, hidden, lecun_normal(features)),
             Dense::add(*this, name + "/Dense_1", hidden, features, lecun_normal(hidden))};

@@ -1,19 +1,23 @@
-// resnet_cifar: a residual network for small images (32x32), the nine-layer one of the DAWNBench
-// entry by D. Page, "How to train your ResNet" (2018), with its width and depth open.
+// resnet_cifar: a residual network for small images (32x32). Its defaults are the nine-layer
+// network of the DAWNBench entry by D. Page, "How to train your ResNet" (2018), with 6.6 M
+// parameters.
 //
-// prep: 3x3 convolution to `width` channels, norm, ReLU. Stage i (from 1): 3x3 convolution to
-// width * 2^i channels, norm, ReLU, max pool of 2, then blocks[i-1] residual blocks
-// x + f(f(x)) with f = ReLU(norm(conv 3x3)). Then the maximum over space, and the head, whose
-// logits are multiplied by logit_scale.
+//   prep     3x3 convolution to `width` channels, norm, ReLU
+//   stage i  (from 1) 3x3 convolution to width * 2^i channels, norm, ReLU, 2x2 max pool; then
+//            blocks[i - 1] residual blocks x + f(f(x)) with f = ReLU(norm(3x3 convolution))
+//   head     maximum over space, dense layer; the logits are multiplied by logit_scale
 //
+//   key          default    meaning
 //   width        64         channels of prep
-//   blocks       [1, 0, 1]  residual blocks of each stage; the default has 9 layers, 6.6 M
-//   parameters norm         batch      batch | group (groups of 16 channels) logit_scale  0.125
+//   blocks       [1, 0, 1]  number of residual blocks in each stage
+//   norm         batch      batch | group (groups of 16 channels; width must be a multiple of 16)
+//   logit_scale  0.125      factor of the logits
 //
-// Features: prep, stage<i> (n, c, h, w), pre_logits (n, c), logits.
-// Parameters: prep/{conv/kernel, norm/{scale,bias}}, stage<i>/{conv,norm}/...,
-// stage<i>/block<j>/{conv1,norm1,conv2,norm2}/..., head/{kernel,bias}. With norm: batch the buffers
-// .../norm/{mean,var}. Convolutions have no bias and start He normal, the head LeCun normal.
+// Convolutions have no bias and start He normal; the head's kernel starts LeCun normal.
+// Activations: prep and stage<i> (n, c, h, w), pre_logits (n, c), logits.
+// Parameters: prep/{conv/kernel, norm/{scale, bias}}, stage<i>/{conv/kernel, norm/{scale, bias}},
+// stage<i>/block<j>/{conv1/kernel, norm1/{scale, bias}, conv2/kernel, norm2/{scale, bias}},
+// head/{kernel, bias}. With norm: batch each norm also has the buffers mean and var.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/max_pool2d.h>
@@ -23,12 +27,11 @@
 #include <variant>
 
 #include "lib/model/layers.h"
-#include "lib/model/model.h"
 
 namespace bv {
 namespace {
 
-// Convolution, norm, ReLU and where asked a max pool.
+// Convolution, norm and ReLU, followed by a 2x2 max pool if `pool`.
 struct ConvNorm {
   Conv2d conv;
   std::variant<BatchNorm, GroupNorm> norm;

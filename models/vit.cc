@@ -1,43 +1,52 @@
-// vit: the Vision Transformer of big_vision's models/vit.py (reference section 9.1).
+// vit: the Vision Transformer of big_vision's models/vit.py, class _Model.
 //
-//   variant       none        mu Ti S M B L So400m H g g-opt G G-opt e, then /P for the patch size
-//                             ("S/16"); keys given beside it win
-//   patch_size    [16, 16]    rows, columns; the image's remainder is cut off
-//   width         768         features D of a token
-//   depth         12          encoder blocks
-//   mlp_dim       4 * width   hidden features of a block's MLP
-//   num_heads     12
-//   posemb        learn       learn | sincos2d
-//   rep_size      false       true (= width) or a size: tanh(Dense) before the head
-//   dropout       0           after the position embedding, the attention, in and after the MLP
-//   pool_type     gap         gap | map | tok | 0 | none
-//   head_zeroinit true        else the head's kernel starts LeCun normal
-//   scan          false       stacked parameters Transformer/encoderblock/... with a leading axis
-//   remat_policy  nothing_saveable with scan, else none
-//                             nothing_saveable: in training only what goes into each block is
-//                             kept, the block is computed again in backward: the memory of one
-//                             block in place of `depth`, a third more time, the same numbers.
-//                             everything_saveable | none: all activations are kept
-//   dtype_mm      none        float32 | bfloat16: type of the encoder's matmuls and, with bfloat16,
-//                             of the residual stream; wins over `precision`
+//   key            default      meaning
+//   variant        none         mu | Ti | S | M | B | L | So400m | H | g | g-opt | G | G-opt | e,
+//                               with or without a patch size: "S/16". Sets width, depth, mlp_dim,
+//                               num_heads and patch_size; keys given beside it win
+//   patch_size     [16, 16]     rows and columns of a patch; the rest of the image is cut off
+//   width          768          features D of a token
+//   depth          12           encoder blocks
+//   mlp_dim        4 * width    hidden features of a block's MLP
+//   num_heads      12           attention heads; must divide width
+//   posemb         learn        position embedding: learn | sincos2d
+//   rep_size       false        size of a layer tanh(Dense) before the head: true (= width) | a
+//                               number | false (no layer)
+//   dropout        0            rate, on the embedded tokens, the attention's output, inside the
+//                               MLP and on its output
+//   pool_type      gap          gap (mean of tokens) | map (attention pooling) | tok (a learned
+//                               class token) | 0 (the first token) | none
+//   head_zeroinit  true         the head's kernel starts at zero; false: LeCun normal
+//   scan           false        stack the blocks' parameters, with a leading axis, under
+//                               Transformer/encoderblock/
+//   remat_policy   see meaning  nothing_saveable: training keeps only the input of each block and
+//                               recomputes the block in backward. It takes the memory of one block
+//                               instead of `depth` and about a third more time; numbers are the
+//                               same. everything_saveable | none: keep all activations.
+//                               Default: nothing_saveable with scan, none without
+//   dtype_mm       none         type of the encoder's matmuls, wins over `precision`: float32 |
+//                               bfloat16 (then the residual stream is bfloat16, too)
 //
-// Features: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
-// head_input, pre_logits, pre_logits_2d, logits, logits_2d.
+// Activations: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln (without
+// scan), encoded, head_input, pre_logits, pre_logits_2d, logits, logits_2d.
+// Parameters: embedding/{kernel, bias}, pos_embedding, cls, Transformer/encoderblock_<i>/...,
+// Transformer/encoder_norm/..., MAPHead_0/..., pre_logits/..., head/{kernel, bias}.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tanh.h>
 #include <fmt/format.h>
 
 #include "lib/model/dropout.h"
+#include "lib/model/encoder.h"
 #include "lib/model/layers.h"
-#include "lib/model/model.h"
+#include "lib/model/map_head.h"
 #include "lib/model/patches.h"
-#include "lib/model/transformer.h"
+#include "lib/model/position_embedding.h"
 
 namespace bv {
 namespace {
 
-// The size of the layer before the head, 0: no such layer. True is the token's width.
+// Reads the size of the layer before the head; 0 if there is none.
 int64_t read_rep_size(const Config& config, int64_t width) {
   const std::string text = config.get<std::string>("rep_size", "false");
   if (text == "false" || text == "0") return 0;
@@ -66,6 +75,7 @@ class Vit : public Model {
 
  private:
   at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)
+  // Applies the layer before the head and the head. `suffix` is appended to the activations' names.
   at::Tensor classify(const at::Tensor& x, const char* suffix, Pass& pass) const;
 
   const TransformerShape shape_;
@@ -159,7 +169,7 @@ at::Tensor Vit::forward(const at::Tensor& image, Pass& pass) {
   x = encoder_(dropout(x, dropout_, pass), pass);
   pass.keep("encoded", x);
 
-  if (dtype_mm_) pass.precision = Precision::float32;  // whatever follows the last norm
+  if (dtype_mm_) pass.precision = Precision::float32;  // for everything after the last norm
   if (pass.wants("pre_logits_2d") || pass.wants("logits_2d")) {
     Pass aside = pass;
     aside.macs = nullptr;

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # scripts/bvtrain.sh ARGS...: sets up what is missing, builds, and becomes `bvtrain ARGS...`.
+# scripts/setup.sh lists the environment variables that choose another LibTorch and CUDA.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-binary=$root/build/release/bvtrain
+source "$root/scripts/setup.sh"
+binary=$root/build/release/bvtrain built=$root/build/built
 
-# Up to date when no source is newer than the last successful build: a few milliseconds to know.
-if [[ ! -e $binary || ! -e $root/build/built ||
+# build/built is as old as the newest source of the last successful build and holds the environment
+# of that build. To find that nothing has changed takes a few milliseconds.
+if [[ ! -e $binary || $(cat "$built" 2>/dev/null) != "$(bv_environment)" ||
       -n $(cd "$root" && find CMakeLists.txt cmake app lib models scripts/setup.sh -newer build/built -print -quit) ]]; then
-  source "$root/scripts/setup.sh"
-  started=$root/build/built.new
-  mkdir -p "$root/build" && touch "$started"
+  mkdir -p "$root/build"
+  bv_environment >"$built.new"
   bv_install_packages
-  bv_fetch_libtorch
+  bv_find_libtorch
   bv_fetch_cuda
   bv_build bvtrain $(bv_cuda_target)
-  mv "$started" "$root/build/built"
+  mv "$built.new" "$built"
 fi
 exec "$binary" "$@"

@@ -3,9 +3,9 @@
 
     check_tensorboard.py WORKDIR/tb WORKDIR/metrics.jsonl
 
-Reads the events with TensorBoard's own reader (`pip install tensorboard`), so with its rules for
-restarted runs, and exits 1 if any scalar (step, tag, float32 value) is missing, differs or is there
-without a row.
+Reads the events with TensorBoard's own reader (`pip install tensorboard`), which applies its rules
+for restarted runs. Exits with 1 if any scalar (step, tag, float32 value) is missing, differs or has
+no row.
 """
 import json
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# scripts/cron.sh --config F --workdir D [ARGS...]: for a crontab. Goes on with an unfinished run, does
-# nothing while it still runs or when it is finished, and writes (so that cron sends mail) only when
-# somebody must act. In the crontab:
+# scripts/cron.sh --config F --workdir D [ARGS...]: for a crontab. Continues an unfinished run. Does
+# nothing if the run is still going or has finished. Prints something, so that cron sends mail, only
+# if somebody must act. In the crontab:
 #   */10 * * * * /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 #   @reboot      /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 set -uo pipefail
@@ -16,9 +16,9 @@ for ((i = 1; i <= $#; ++i)); do
 done
 [[ -n $workdir ]] || { echo "usage: scripts/cron.sh --config F --workdir D [ARGS...]" >&2; exit 2; }
 mkdir -p "$workdir" || exit 2
-[[ -e $workdir/FAILED ]] && exit 0  # said once; remove the file to try again
+[[ -e $workdir/FAILED ]] && exit 0  # already reported; remove the file to try again
 
-# One at a time: the lock goes with this process, however it ends.
+# Only one at a time. The kernel releases the lock when this process ends, however it ends.
 exec 9>"$workdir/.cron.lock"
 flock -n 9 || exit 0
 
@@ -29,8 +29,8 @@ code=$?
 printf '%s end, code %d\n' "$(date -u +%FT%TZ)" "$code" >>"$log"
 
 case $code in
-  0 | 75 | 130 | 143) exit 0 ;;  # finished, or stopped with a checkpoint: the next call goes on
-  7) exit 0 ;;                   # a peer failed: so does the next call
+  0 | 75 | 130 | 143) exit 0 ;;  # finished, or stopped with a checkpoint: the next call continues
+  7) exit 0 ;;                   # another process failed: the next call continues, too
   *)
     echo "$code" >"$workdir/FAILED"
     echo "bvtrain ended with code $code and will not be started again until $workdir/FAILED is removed:"

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|tidy|asan|tsan|ends: what a developer runs besides test.sh.
+# scripts/dev.sh build|lint|format|tidy|asan|tsan|ends: commands for developers, besides test.sh.
+# CONTRIBUTING.md says what each does.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# The rooms' total order: a file may include its own room and those before it.
+# Checks the order of the rooms: a file may include its own room and those before it. Checks also
+# that only the right rooms use yaml-cpp, spdlog and c10d.
 lint_include_order() {
   awk '
     BEGIN {
@@ -32,17 +34,30 @@ lint_include_order() {
   ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
 }
 
+# Checks that every type has one definition, and that no line is too long: the formatter leaves
+# comments alone.
+lint_names_and_lines() {
+  local sources
+  mapfile -t sources < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' | grep -E '^(app|lib|models)/')
+  python3 scripts/lint_names.py "${sources[@]}"
+  awk 'length($0) > 100 && /^ *\/\// { printf "%s:%d: error: longer than 100 columns\n", FILENAME, FNR; status = 1 } END { exit status }' \
+    $(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu')
+}
+
 sanitized() {
-  cmake --preset "$1" >/dev/null
+  source scripts/setup.sh && bv_find_libtorch
+  cmake --preset "$1" -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
   ninja -C "build/$1" all
   (cd "build/$1" && ctest --output-on-failure "${@:2}")
 }
 
 case ${1:-} in
-  build) source scripts/setup.sh && bv_build "${@:2}" ;;
+  build) source scripts/setup.sh && bv_find_libtorch && bv_build "${@:2}" ;;
   lint)
     lint_include_order
     echo "lint: include order is fine"
+    lint_names_and_lines
+    echo "lint: every type has one definition, no line is too long"
     if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
       git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"
     fi ;;
@@ -52,8 +67,8 @@ case ${1:-} in
     git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc' | xargs -P 2 -n 1 clang-tidy -p build/release --quiet ;;
   asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
   tsan) sanitized tsan "${@:2}" ;;
-  ends)  # 200 normal ends of 1 to 8 ranks, with the longest of each size: minutes
-    source scripts/setup.sh && bv_build bvtrain test_e2e
+  ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes
+    source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain test_e2e
     BVTRAIN=$root/build/release/bvtrain build/release/test_e2e '[ends]' ;;
   *) echo "usage: scripts/dev.sh build|lint|format|tidy|asan|tsan|ends" >&2; exit 2 ;;
 esac

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/dist_check.sh [BVTRAIN]: ten steps of the digits under every launcher that this machine
-# has: its own, torchrun ($TORCHRUN or in the PATH), mpirun, an ssh-like loop, and as root several
-# hosts as network namespaces with each of --nnodes, torchrun and slurm. One line each: the same
-# loss as one process, or what is missing. By hand, not in CI: namespaces and slurm's daemons need
-# root. Everything lies in a temporary folder, and is taken down at the end.
+# scripts/dist_check.sh [BVTRAIN]: trains ten steps on the digits under every launcher that this
+# machine has, and compares the loss with that of one process. The launchers are bvtrain's own,
+# torchrun ($TORCHRUN or in the PATH), mpirun, and a loop like one with ssh. As root it also makes two
+# hosts, as network namespaces, and tries --nnodes, torchrun and slurm on them. Prints one line for
+# each: ok, FAILED, or skipped with the reason. It is run by hand, not in CI, because namespaces and
+# slurm's daemons need root. All files are in a temporary folder; everything is removed at the end.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bvtrain=${1:-$root/build/release/bvtrain}
@@ -20,7 +21,8 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 loss() { tail -n 1 "$1/metrics.jsonl" 2>/dev/null | grep -o '"training_loss": [^,}]*' | cut -d' ' -f2; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && d * d < 1e-10 * a * a) }'; }
 
-# check NAME RANKS FOUND_BY COMMAND...: the command trains into $workdir with so many ranks.
+# check NAME RANKS FOUND_BY COMMAND...: runs the command, which trains into $workdir. Checks that
+# bvtrain ran with that number of ranks and found that launcher, and the loss.
 check() {
   local name=$1 ranks=$2 found=$3 log=$dir/$1.log
   workdir=$dir/$name
@@ -39,7 +41,7 @@ check() {
 skip() { echo "$1: skipped: $2"; }
 missing() { ! command -v "$1" >/dev/null; }
 
-# All of the jobs in the background, and whether every one of them ended well.
+# Waits for all of the given background jobs. Fails if one of them failed.
 wait_all() {
   local status=0 job
   for job in "$@"; do wait "$job" || status=1; done
@@ -54,7 +56,7 @@ with_torchrun() {
 with_mpirun() {
   mpirun --allow-run-as-root --oversubscribe -np 4 "${run[@]}" --workdir "$workdir"
 }
-# The loop of docs/distributed.md; ssh is the caller's.
+# The loop of docs/distributed.md. The caller defines ssh.
 loop() {
   local address=$1 jobs=() r
   for r in 1 0; do
@@ -82,7 +84,7 @@ torchrun_in_namespaces() {
 }
 with_srun() { srun --nodes "$1" --ntasks-per-node 2 --time 2 "${run[@]}" --workdir "$workdir"; }
 
-# Two hosts n0 and n1 on one bridge, each with a name and an address of its own.
+# Makes two hosts, n0 and n1, on one bridge, each with its own name and address.
 make_namespaces() {
   bridge=bvtrain-br
   printf '127.0.0.1 localhost\n%s.1 n0\n%s.2 n1\n%s.254 %s\n' "$net" "$net" "$net" "$(hostname -s)" >"$dir/hosts"
@@ -95,13 +97,13 @@ make_namespaces() {
       ip -n "$space" link set eth0 up && ip -n "$space" link set lo up || return 1
   done
 }
-# on HOST COMMAND... & : takes the place of the background's shell, so that a signal reaches it.
+# on HOST COMMAND... &: replaces the shell of the background job, so that a signal reaches COMMAND.
 on() {
   exec nsenter --net="/run/netns/bvtrain-$1" unshare --mount --uts \
     bash -c 'mount --bind "$0" /etc/hosts && hostname "$1" && exec "${@:2}"' "$dir/hosts" "$@"
 }
 
-# slurmctld here, a slurmd in each namespace under its host's name, and a munged of their own.
+# Starts slurmctld here, a slurmd in each namespace under its host's name, and a munged for them.
 start_slurm() {
   local s=$dir/slurm
   mkdir -p "$s/state" && chmod 755 "$dir" "$s" || return 1

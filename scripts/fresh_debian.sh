@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# scripts/fresh_debian.sh [FOLDER]: proves both commands in a clean Debian 12: debootstrap into
-# FOLDER (default: a temporary one, removed afterwards), git clone, scripts/bvtrain.sh on digits_cnn,
-# scripts/test.sh. Needs root and debootstrap. $BVTRAIN_SHARED, where set, is mounted read-only.
+# scripts/fresh_debian.sh [FOLDER]: checks that scripts/bvtrain.sh and scripts/test.sh work in a clean
+# Debian 12. Installs Debian with debootstrap into FOLDER (default: a temporary one, removed
+# afterwards), clones this repository there, trains configs/digits_cnn.yaml, and runs all tests. Needs
+# root and debootstrap. If $BVTRAIN_SHARED is set, it is mounted read-only.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [[ $EUID -eq 0 ]] || { echo "needs root" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "needs the package debootstrap" >&2; exit 2; }
 
 target=${1:-$(mktemp -d)}
-chmod 755 "$target"  # apt downloads as a user of its own
+chmod 755 "$target"  # apt downloads as another user
 mounts=()
 finish() {
   for mount in "${mounts[@]}"; do umount -l "$mount"; done
@@ -20,7 +21,7 @@ mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/d
   grep -E '^(URIs:|deb ).*debian' | grep -oE 'https?://[^ ]+' | head -n 1 || true)
 debootstrap --variant=minbase bookworm "$target" "${mirror:-http://deb.debian.org/debian}"
 
-# The host's way to its package sources and to PyPI.
+# Use the package sources and the PyPI index of this host.
 cp -rL /etc/apt/{sources.list*,apt.conf.d,auth.conf.d,trusted.gpg.d,keyrings} "$target/etc/apt/" 2>/dev/null || true
 [[ -e /etc/apt/sources.list ]] || rm -f "$target/etc/apt/sources.list"  # the list that debootstrap wrote
 cp -L /etc/ssl/certs/ca-certificates.crt "$target/host-ca.crt"

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""lint_names.py FILES...: every struct, class, union and enum has one definition in the program.
+"""Checks that every struct, class, union and enum has one definition in the program.
 
-Two classes of one name in one namespace are undefined behaviour that no compiler reports, and in
-anonymous namespaces they still mislead readers. A nested type counts with the name of the type
-around it: Group::Impl and Store::Impl are two names.
+    lint_names.py FILES...
+
+Two classes with the same name in one namespace are undefined behaviour that no compiler reports. In
+anonymous namespaces they still mislead readers. The name of a nested type includes the name of the
+type around it: Group::Impl and Store::Impl are different names.
 """
 import re
 import sys
@@ -17,7 +19,7 @@ TOKEN = re.compile(
 
 
 def definitions(content):
-    """Yields (qualified name, offset) of every type that `content` defines; specialisations are left out."""
+    """Yields (qualified name, offset) of every type that `content` defines; leaves out specialisations."""
     around = []  # for each open brace: the name of its type, or None
     for token in TOKEN.finditer(content):
         if token["type"]:

@@ -1,14 +1,31 @@
-# Sourced by bvtrain.sh and test.sh: installs what is missing, fetches LibTorch, configures, builds.
-# Needs bash. Everything downloaded lands in ${XDG_CACHE_HOME:-~/.cache}/bvtrain.
+# Functions for bvtrain.sh, test.sh and dev.sh, which source this file: install what is missing, find
+# or fetch LibTorch, configure, build. Needs bash.
+#
+#   BVTRAIN_LIBTORCH=DIR  use this LibTorch 2.11 (for example a Python environment's
+#                         site-packages/torch) and download nothing
+#   BVTRAIN_CUDA=1        fetch CUDA's libraries and build the CUDA plug-in; the default where
+#                         NVIDIA's driver is installed
+#   BVTRAIN_CUDA=0        do neither
+# Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/bvtrain.
 
 bv_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bv_cache=${XDG_CACHE_HOME:-$HOME/.cache}/bvtrain
-bv_libtorch=$bv_cache/libtorch-2.11.0
+bv_version=2.11
+bv_fetched=$bv_cache/libtorch-2.11.0  # holds torch/ and nvidia/, as site-packages does
 
 bv_packages=(
   g++ cmake ninja-build mold ccache git ca-certificates python3 python3-pip
   libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 nlohmann-json3-dev
   libjpeg62-turbo-dev libspng-dev libdeflate-dev libxxhash-dev libgloo-dev
+)
+# Where there is no dpkg, a package counts as installed if its command or its header is found.
+# mold and ccache are left out: they only make builds faster.
+declare -A bv_commands=([g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [python3]=python3)
+declare -A bv_headers=(
+  [libcli11-dev]=CLI/CLI.hpp [libyaml-cpp-dev]=yaml-cpp/yaml.h [libspdlog-dev]=spdlog/spdlog.h
+  [libfmt-dev]=fmt/core.h [catch2]=catch2/catch.hpp [nlohmann-json3-dev]=nlohmann/json.hpp
+  [libjpeg62-turbo-dev]=jpeglib.h [libspng-dev]=spng.h [libdeflate-dev]=libdeflate.h
+  [libxxhash-dev]=xxhash.h [libgloo-dev]=gloo/config.h
 )
 
 bv_fail() {
@@ -16,15 +33,31 @@ bv_fail() {
   exit 2
 }
 
-# Installs the Debian packages that are missing, or says which they are.
-bv_install_packages() {
-  local missing=() package
+# Prints the packages of bv_packages that are missing, one a line.
+bv_missing_packages() {
+  local package
   for package in "${bv_packages[@]}"; do
-    [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
+    if command -v dpkg-query >/dev/null; then
+      [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || echo "$package"
+    elif [[ -n ${bv_commands[$package]:-} ]]; then
+      command -v "${bv_commands[$package]}" >/dev/null || echo "$package"
+    elif [[ -n ${bv_headers[$package]:-} ]]; then
+      # A missing compiler is reported by its own name.
+      ! command -v g++ >/dev/null || echo "#include <${bv_headers[$package]}>" |
+        g++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null || echo "$package"
+    fi
   done
+}
+
+# Installs the Debian packages that are missing, or says which they are. On a system without apt it
+# goes on where nothing is missing.
+bv_install_packages() {
+  local missing=()
+  mapfile -t missing < <(bv_missing_packages)
   [[ ${#missing[@]} -eq 0 ]] && return
+  command -v apt-get >/dev/null ||
+    bv_fail "apt-get is not found here; install what your system calls these Debian packages: ${missing[*]}"
   local command="apt-get install -y --no-install-recommends ${missing[*]}"
-  command -v apt-get >/dev/null || bv_fail "this is no Debian; install the equivalents of: ${missing[*]}"
   local sudo=()
   if [[ $EUID -ne 0 ]]; then
     sudo -n true 2>/dev/null || bv_fail "packages are missing and this user can't install them; run: sudo $command"
@@ -40,8 +73,8 @@ bv_install_packages() {
   rm -f "$log"
 }
 
-# bv_fetch_wheels FOLDER SPACE: downloads and unpacks the wheels that standard input names, with
-# their SHA-256, into FOLDER/unpacked.
+# bv_fetch_wheels FOLDER SPACE: downloads the wheels listed on standard input (name, version and
+# SHA-256) and unpacks them into FOLDER/unpacked. SPACE is the disk space to name in an error.
 bv_fetch_wheels() {
   local work=$1 platforms=(--platform=manylinux2014_x86_64)
   platforms+=(--platform=manylinux_2_{28,27,25,18,17,12,5}_x86_64)
@@ -70,10 +103,33 @@ UNPACK
   fi
 }
 
-# The torch wheel from PyPI is the LibTorch; libtorch_cpu also needs two small CUDA libraries.
+# Sets bv_torch to the LibTorch to build with: the folder that holds lib/ and include/. It is the
+# one in $BVTRAIN_LIBTORCH, or the torch wheel from PyPI, which is fetched where it is missing.
+bv_find_libtorch() {
+  if [[ -z ${BVTRAIN_LIBTORCH:-} ]]; then
+    bv_fetch_libtorch
+    bv_torch=$bv_fetched/torch
+    return
+  fi
+  local folder
+  for folder in "$BVTRAIN_LIBTORCH" "$BVTRAIN_LIBTORCH"/{torch,libtorch}; do
+    [[ -e $folder/lib/libtorch_cpu.so && -e $folder/include/ATen/core/Tensor.h ]] || continue
+    bv_torch=$(cd "$folder" && pwd)
+    local found
+    found=$({ cat "$bv_torch"/include/torch/{headeronly,csrc/api/include/torch}/version.h 2>/dev/null || true; } |
+      sed -nE 's/^#define TORCH_VERSION_(MAJOR|MINOR) ([0-9]+)$/\2/p' | head -n 2 | paste -sd.)
+    [[ $found == "$bv_version" ]] ||
+      bv_fail "BVTRAIN_LIBTORCH=$BVTRAIN_LIBTORCH is LibTorch ${found:-of an unknown version}; bvtrain needs $bv_version"
+    return
+  done
+  bv_fail "BVTRAIN_LIBTORCH=$BVTRAIN_LIBTORCH holds no LibTorch: lib/libtorch_cpu.so and include/ are not found there" \
+    "for a Python environment's own: BVTRAIN_LIBTORCH=\$(python3 -c 'import torch; print(torch.__path__[0])')"
+}
+
+# Fetches the torch wheel and two small CUDA libraries that libtorch_cpu.so needs even on CPUs.
 bv_fetch_libtorch() {
-  [[ -e $bv_libtorch/.complete ]] && return
-  echo "bvtrain set-up: fetching LibTorch 2.11.0 (546 MB) into $bv_libtorch" >&2
+  [[ -e $bv_fetched/.complete ]] && return
+  echo "bvtrain set-up: fetching LibTorch 2.11.0 (546 MB) into $bv_fetched" >&2
   local work
   mkdir -p "$bv_cache"
   work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
@@ -83,17 +139,19 @@ nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c
 nvidia-cuda-cupti==13.0.85 --hash=sha256:4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8
 REQUIREMENTS
   touch "$work/unpacked/.complete"
-  rm -rf "$bv_libtorch"
-  mv -T "$work/unpacked" "$bv_libtorch"
+  rm -rf "$bv_fetched"
+  mv -T "$work/unpacked" "$bv_fetched"
   rm -rf "$work"
 }
 
-# Where there is NVIDIA's driver, or BVTRAIN_CUDA=1: the libraries that the CUDA half of the wheel
-# needs, beside it. BVTRAIN_CUDA=0 does without.
+# Whether this machine is to train on GPUs.
+bv_wants_cuda() { [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]]; }
+
+# Fetches the libraries that the CUDA half of the fetched LibTorch needs. A LibTorch that
+# $BVTRAIN_LIBTORCH names must have come with them.
 bv_fetch_cuda() {
-  [[ -e $bv_libtorch/.cuda ]] && return
-  [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]] || return 0
-  echo "bvtrain set-up: fetching CUDA's libraries (2.6 GB unpacked) into $bv_libtorch" >&2
+  bv_wants_cuda && [[ -z ${BVTRAIN_LIBTORCH:-} && ! -e $bv_fetched/.cuda ]] || return 0
+  echo "bvtrain set-up: fetching CUDA's libraries (2.6 GB unpacked) into $bv_fetched" >&2
   local work
   work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
   bv_fetch_wheels "$work" "5.5 GB" <<'REQUIREMENTS'
@@ -111,18 +169,30 @@ nvidia-nvjitlink==13.0.88 --hash=sha256:13a74f429e23b921c1109976abefacc69835f2f4
 nvidia-nvshmem-cu13==3.4.5 --hash=sha256:290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80
 nvidia-nvtx==13.0.85 --hash=sha256:4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4
 REQUIREMENTS
-  cp -alf "$work/unpacked/." "$bv_libtorch/"
+  cp -alf "$work/unpacked/." "$bv_fetched/"
   rm -rf "$work"
-  touch "$bv_libtorch/.cuda"
+  touch "$bv_fetched/.cuda"
 }
 
-# bv_build TARGET...: configures build/release where needed and builds.
+# Prints the path of nvcc, or nothing.
+bv_nvcc() { PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc || true; }
+
+# Prints what a build depends on besides the sources: where it changes, the build is configured anew.
+bv_environment() {
+  echo "libtorch=${BVTRAIN_LIBTORCH:-$bv_fetched} cuda=$(bv_wants_cuda && echo 1 || echo 0) nvcc=$(bv_nvcc)"
+}
+
+# bv_build TARGET...: configures build/release where needed and builds. Needs bv_find_libtorch.
 bv_build() {
-  local build=$bv_root/build/release log=$bv_root/build/setup.log
+  local build=$bv_root/build/release log=$bv_root/build/setup.log environment
+  environment=$(bv_environment)
   mkdir -p "$bv_root/build"
-  if ! { [[ -e $build/build.ninja ]] || (cd "$bv_root" && cmake --preset release); } >"$log" 2>&1; then
-    tail -n 15 "$log" >&2
-    bv_fail "configuring failed (whole log: $log)"
+  if [[ ! -e $build/build.ninja || $(cat "$build/environment" 2>/dev/null) != "$environment" ]]; then
+    if ! (cd "$bv_root" && cmake --preset release -U BV_NVCC -D BVTRAIN_LIBTORCH="$bv_torch") >"$log" 2>&1; then
+      tail -n 15 "$log" >&2
+      bv_fail "configuring failed (whole log: $log)"
+    fi
+    echo "$environment" >"$build/environment"
   fi
   [[ -t 2 ]] && echo "bvtrain set-up: building (a few minutes the first time)" >&2
   if ! ninja -C "$build" "$@" >"$log" 2>&1; then
@@ -131,10 +201,15 @@ bv_build() {
   fi
 }
 
-# The CUDA plug-in, where nvcc is found (cmake/Cuda.cmake) and a GPU may be: training on CPUs needs
-# none of it.
+# Prints the target of the CUDA plug-in where it is wanted and can be built, and says why not where
+# it was asked for in vain.
 bv_cuda_target() {
-  [[ -e $bv_libtorch/.cuda ]] || return 0
-  PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc >/dev/null && echo bvtrain_cuda
-  return 0
+  bv_wants_cuda || return 0
+  if [[ -z $(bv_nvcc) ]]; then
+    echo "bvtrain set-up: nvcc is not found, so the CUDA plug-in is not built; install CUDA 13's nvcc or set CUDA_HOME" >&2
+  elif [[ ! -e $bv_torch/lib/libtorch_cuda.so ]]; then
+    echo "bvtrain set-up: $bv_torch is a LibTorch without CUDA, so the CUDA plug-in is not built" >&2
+  else
+    echo bvtrain_cuda
+  fi
 }

@@ -1,11 +1,12 @@
-// How long a step of many processes takes: a prediction from sizes, bandwidths and latencies. Pure
-// functions of numbers.
+// Predicts how long a training step of many processes takes, from sizes, bandwidths and latencies.
+// Pure functions of numbers; docs/scaling.md explains the model.
 //
-// Collectives are rings: N ranks pass a message on N - 1 times (twice that for a sum on all), each
-// time 1/N of the bytes. Where ranks lie on several hosts: first within each host, then each rank
-// sums or gathers its 1/per_host with those in its place on the other hosts, then within the host
-// again. A sum between hosts may also go along a double binary tree, whose latency grows with the
-// logarithm of the hosts (NCCL has both). One collective runs at a time, in the order of launch.
+// A collective is a ring: each of N ranks sends N - 1 messages of 1/N of the bytes (an all-reduce
+// twice as many). If the ranks are on several hosts, the ring runs within each host first; then
+// each rank reduces or gathers its 1/per_host of the bytes with the ranks in the same position on
+// the other hosts; then the ring runs within the host again. Between hosts an all-reduce may also
+// use a double binary tree, whose latency grows with the logarithm of the number of hosts (NCCL has
+// both). Collectives run one at a time, in the order in which they are started.
 #pragma once
 
 #include <vector>
@@ -13,59 +14,64 @@
 namespace bv {
 
 struct Link {
-  double bandwidth = 0;  // bytes a second that each rank sends, and receives at the same time
-  double latency = 0;    // seconds of passing one message on, however small
+  double bandwidth = 0;  // bytes per second that each rank sends while it receives as many
+  double latency = 0;    // seconds for one message, however small
 };
 
 struct Machine {
-  Link inside;        // a host
-  Link between = {};  // hosts: of a rank's share of the network
-  int per_host = 1;   // ranks
-  // > 0: the ranks of a host share so many cores. Computing takes ranks / cores times as long then,
-  // and sending takes from it: nothing overlaps. The links are as measured with as many ranks.
+  Link inside;        // between the ranks of a host
+  Link between = {};  // between hosts: one rank's share of the network
+  int per_host = 1;   // ranks per host
+  // If > 0, the ranks of a host share this many CPU cores: computing takes ranks / cores times as
+  // long, and nothing overlaps, since sending takes time from computing. The links must have been
+  // measured with the same number of ranks.
   int cores = 0;
 
-  // How much longer computing takes with `ranks` in all.
+  // Returns the factor by which computing takes longer with `ranks` ranks in total.
   double slowdown(int ranks) const;
 };
 
-// Seconds, with nothing else going on. `bytes`: of the whole on a rank.
+// Return the seconds of one collective while nothing else runs. `bytes` is the size of the full
+// tensor on one rank.
 double all_reduce_seconds(double bytes, int ranks, const Machine& machine);
 double reduce_scatter_seconds(double bytes, int ranks, const Machine& machine);
 double all_gather_seconds(double bytes, int ranks, const Machine& machine);
 
-// A step, as lib/train does it: seconds of computing on one device, and what is sent when.
+// What one rank computes and sends in a step, in the way of lib/train: seconds of computing on one
+// device, and the collectives.
 struct StepWork {
-  // A part of the model whose parameters may be sharded. Backward takes `backward` times forward.
+  // A unit of the model, whose parameters may be sharded.
   struct Unit {
-    double forward = 0;
-    double bytes = 0;  // of its sharded parameters
+    double forward = 0;  // seconds for all micro-batches; backward takes `backward` times as long
+    double bytes = 0;    // of its sharded parameters
   };
-  // Gradients that leave together, `ready` seconds of computing after backward began, were it one.
-  // Scattered ones leave in each part, the others in the last.
+  // Gradients that are reduced together.
   struct Gradients {
     double bytes = 0;
-    double ready = 0;
-    bool scattered = false;  // each rank gets its part; else all get the sum
+    double ready = 0;  // seconds of backward after which they are ready, for all micro-batches
+    bool sharded =
+        false;  // true: a reduce-scatter in each micro-batch; false: an all-reduce in the
+                // last one
   };
   std::vector<Unit> units;
-  int parts = 1;                 // of a rank's examples, forward and backward one after the other
-  double before = 0, after = 0;  // forward of what lies before and behind the units
-  double rest_bytes = 0;         // sharded parameters that belong to no unit: gathered first
+  int micro_batches = 1;         // the gradient-accumulation steps of a rank
+  double before = 0, after = 0;  // seconds of forward before and after the units
+  double root_bytes = 0;  // sharded parameters outside all units: gathered once, at the start
   double backward = 2;
   std::vector<Gradients> gradients;  // in the order in which they are ready
-  double update = 0;                 // of the optimizer, by this rank
-  std::vector<double> spread;        // bytes of what all ranks gather behind the update
-  int words = 0;                     // small sums that all wait for: norms
+  double update = 0;                 // seconds of the optimizer on this rank
+  std::vector<double>
+      parameter_gathers;  // bytes of each all-gather after the update (zero1, zero2)
+  int norm_reduces = 0;   // small all-reduces that the update waits for
 
   double forward_seconds() const;
-  double compute_seconds() const;  // forward, backward, update
+  double compute_seconds() const;  // forward, backward and update
 };
 
 struct StepTime {
   double seconds = 0;
-  double exposed = 0;  // of which nothing is computed
-  double sent = 0;     // bytes by a rank
+  double exposed = 0;  // seconds in which nothing is computed
+  double sent = 0;     // bytes that one rank sends
 };
 StepTime predict_step(const StepWork& work, int ranks, const Machine& machine);
 

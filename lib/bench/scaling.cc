@@ -1,187 +1,68 @@
 #include "lib/bench/scaling.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <string>
 
-#include "lib/params/bucket_ranges.h"
-#include "lib/train/recipe.h"
+#include "lib/util/error.h"
 
 namespace bv {
 namespace {
 
-constexpr double kBackward = 2;  // times forward
+constexpr double kPasses = 3;  // forward and backward take as long as three forward passes
 
-// Multiply-accumulates up to the beginning and the end of each unit.
-class UnitMeter : public UnitHooks {
- public:
-  UnitMeter(size_t units, const double& macs) : enter_at(units), leave_at(units), macs_(macs) {}
-  void begin() override {}
-  void end() override {}
-  void enter(int unit, const at::Tensor&) override { enter_at.at(unit) = macs_; }
-  void leave(int unit, const at::Tensor&) override { leave_at.at(unit) = macs_; }
+// Returns the seconds of forward and backward of one example on one device.
+double example_seconds(const ScalingOptions& options, const ScalingModel& model, int64_t batch) {
+  if ((options.compute_ms > 0) == (options.tflops > 0))
+    throw Error(Exit::usage, "bvtrain bench scaling",
+                "give --compute-ms or --tflops: how fast a device computes");
+  if (options.compute_ms > 0) return options.compute_ms * 1e-3 / static_cast<double>(batch);
+  return kPasses * 2 * model.macs() / (options.tflops * 1e12);
+}
 
-  std::vector<double> enter_at, leave_at;
+void check_hosts(const Machine& machine, int ranks) {
+  if (ranks <= machine.per_host) return;
+  const std::string origin = "--processes " + std::to_string(ranks);
+  if (ranks % machine.per_host != 0)
+    throw Error(Exit::usage, origin,
+                fmt::format("is not a multiple of --per-host {}", machine.per_host));
+  if (machine.between.bandwidth == 0 || machine.between.latency == 0)
+    throw Error(Exit::usage, origin, "several hosts: give --network-gb and --network-us");
+}
 
- private:
-  const double& macs_;
-};
+int64_t examples_of(const ScalingOptions& options, const ScalingModel& model, int ranks) {
+  if (options.examples > 0) return options.examples;
+  if (model.batch_size() % ranks != 0)
+    throw Error(Exit::usage, "--processes " + std::to_string(ranks),
+                fmt::format("Batch size ({}) must be divisible by device number ({}); or give "
+                            "--examples of one process",
+                            model.batch_size(), ranks));
+  return model.batch_size() / ranks;
+}
 
 }  // namespace
 
-struct Scaling::Impl {
-  Impl(const Config& config, bool synthetic) : recipe(config, synthetic, /*meta=*/true) {}
-
-  void measure();
-  std::shared_ptr<Model> new_model() const;
-  // When the gradient of each parameter is there, as a part of backward.
-  std::map<std::string, double> ready(const Model& model) const;
-
-  Recipe recipe;
-  int64_t parameters = 0;
-  // Multiply-accumulates of an example: before the units, of each, behind them, of all.
-  double before = 0, after = 0, total = 0;
-  std::vector<double> units;
-};
-
-std::shared_ptr<Model> Scaling::Impl::new_model() const {
-  const MetaDevice meta;
-  return Model::Registry::make(recipe.model_name, recipe.config.section("model"),
-                               recipe.config.place("model_name"), recipe.env());
-}
-
-void Scaling::Impl::measure() {
-  const at::NoGradGuard no_grad;
-  Model& model = *recipe.model;
-  for (const auto& [name, value] : named_parameters(model)) parameters += value.numel();
-  const size_t count = model.units().size();
-  UnitMeter meter(count, total);
-  model.hooks = &meter;
-  Pass pass;
-  pass.precision = recipe.precision;
-  pass.macs = &total;
-  const ModelEnv& env = recipe.env();
-  {
-    const UnitScope scope(model, pass);
-    model.forward(at::empty({1, env.height, env.width, env.channels},
-                            at::TensorOptions(at::kFloat).device(at::kMeta)),
-                  pass);
+ScalingPrediction predict_scaling(const ScalingModel& model, const ScalingOptions& options) {
+  ScalingPrediction prediction;
+  prediction.batch = options.examples > 0 ? options.examples : model.batch_size();
+  const double example = example_seconds(options, model, prediction.batch);
+  const double update = options.update_ms * 1e-3;
+  prediction.compute_seconds = example * static_cast<double>(prediction.batch);
+  for (const int64_t count : options.processes) {
+    ScalingPrediction::Row row;
+    row.processes = static_cast<int>(count);
+    check_hosts(options.machine, row.processes);
+    row.hosts = std::max(1, row.processes / options.machine.per_host);
+    row.examples = examples_of(options, model, row.processes);
+    const double compute = example * static_cast<double>(row.examples);
+    row.time = predict_step(model.work(row.processes, row.examples, compute, update), row.processes,
+                            options.machine);
+    row.efficiency = (compute + update) / row.time.seconds;
+    row.images_per_second = static_cast<double>(row.examples * row.processes) / row.time.seconds;
+    prediction.rows.push_back(row);
   }
-  model.hooks = nullptr;
-  // Without units all of it is behind them.
-  double done = 0;
-  for (size_t u = 0; u < count; ++u) {
-    if (u == 0) before = done = meter.enter_at[u];
-    units.push_back(meter.leave_at[u] - done);
-    done = meter.leave_at[u];
-  }
-  after = total - done;
-}
-
-std::map<std::string, double> Scaling::Impl::ready(const Model& model) const {
-  // Stages in the order of forward: before, the units, behind.
-  const std::vector<std::string> prefixes = model.units();
-  const size_t last = prefixes.size() + 1;
-  std::vector<double> share = {before};
-  share.insert(share.end(), units.begin(), units.end());
-  share.push_back(after);
-
-  const auto named = named_parameters(model);
-  std::vector<size_t> stage_of;
-  std::vector<double> elements(last + 1);
-  size_t reached = prefixes.empty() ? last : 0;
-  for (const auto& [name, value] : named) {
-    const auto unit = std::find_if(prefixes.begin(), prefixes.end(), [&, &name = name](auto& each) {
-      return name.starts_with(each);
-    });
-    size_t stage = reached;
-    if (unit != prefixes.end()) {
-      stage = static_cast<size_t>(unit - prefixes.begin()) + 1;
-      reached = last;  // what is registered behind a unit is used behind them
-    }
-    stage_of.push_back(stage);
-    elements[stage] += static_cast<double>(value.numel());
-  }
-  std::vector<double> begin(last + 1);  // of each stage's backward
-  for (size_t stage = last; stage-- > 0;)
-    begin[stage] = begin[stage + 1] + share[stage + 1] / total;
-
-  std::map<std::string, double> ready;
-  std::vector<double> seen(last + 1);
-  for (size_t i = named.size(); i-- > 0;) {
-    const size_t stage = stage_of[i];
-    seen[stage] += static_cast<double>(named[i].second.numel());
-    ready[named[i].first] = begin[stage] + share[stage] / total * seen[stage] / elements[stage];
-  }
-  return ready;
-}
-
-Scaling::Scaling(const Config& config, bool synthetic)
-    : impl_(std::make_unique<Impl>(config, synthetic)) {
-  impl_->measure();
-}
-Scaling::~Scaling() = default;
-
-const std::string& Scaling::model_name() const { return impl_->recipe.model_name; }
-int64_t Scaling::parameters() const { return impl_->parameters; }
-double Scaling::macs() const { return impl_->total; }
-int64_t Scaling::batch_size() const { return impl_->recipe.length.batch_size; }
-
-StepWork Scaling::work(int ranks, int64_t examples, double compute, double update) const {
-  const Impl& impl = *impl_;
-  const std::shared_ptr<Model> model = impl.new_model();
-  const StepConfig step = read_step(impl.recipe.config, *model, impl.recipe.length, ranks);
-  throw_problems(impl.recipe.config);
-  const FlatParams params(*model, step.groups.group_of,
-                          {0, ranks, step.levels, model->units(), step.bucket_bytes});
-  const double forward = compute / (1 + kBackward);
-  const auto seconds = [&](double macs) { return forward * macs / impl.total; };
-
-  StepWork work;
-  work.parts = static_cast<int>(
-      read_grad_accum_steps(impl.recipe.config, *model, examples * ranks, {ranks}));
-  work.backward = kBackward;
-  work.before = seconds(impl.before);
-  work.after = seconds(impl.after);
-  for (const double macs : impl.units) work.units.push_back({seconds(macs), 0});
-
-  const std::map<std::string, double> ready = impl.ready(*model);
-  const auto ready_at = [&](const FlatParams::Entry& entry) {
-    return ready.at(entry.name) * kBackward * forward;
-  };
-  for (const BucketRange& range : bucket_ranges(params, step.bucket_bytes)) {
-    double at = 0;
-    for (const FlatParams::Entry* entry : range.entries) at = std::max(at, ready_at(*entry));
-    work.gradients.push_back({4.0 * static_cast<double>(range.end - range.begin), at, false});
-  }
-  std::vector<double> last(params.segments().size());
-  for (const FlatParams::Entry& entry : params.entries()) {
-    if (entry.segment < 0) continue;
-    last[entry.segment] = std::max(last[entry.segment], ready_at(entry));
-  }
-  for (size_t i = 0; i < last.size(); ++i) {
-    const FlatParams::Segment& segment = params.segments()[i];
-    const double bytes = 4.0 * static_cast<double>(segment.part) * ranks;
-    if (segment.level == ShardLevel::fsdp)
-      (segment.unit < params.units() ? work.units[segment.unit].bytes : work.rest_bytes) += bytes;
-    else
-      work.spread.push_back(bytes);
-    if (segment.trainable && segment.level != ShardLevel::zero1)
-      work.gradients.push_back({bytes, last[i], true});
-  }
-  std::stable_sort(work.gradients.begin(), work.gradients.end(),
-                   [](const auto& a, const auto& b) { return a.ready < b.ready; });
-  int64_t whole = 0;  // elements that a rank alone would update, gaps included
-  for (const FlatParams::Entry& entry : params.entries()) {
-    if (entry.group != kFrozen)
-      whole += (entry.numel + FlatParams::kAlign - 1) / FlatParams::kAlign * FlatParams::kAlign;
-  }
-  if (whole > 0)
-    work.update = update * static_cast<double>(params.state_size()) / static_cast<double>(whole);
-  if (!params.segments().empty()) work.words = step.clip_norm > 0 ? 2 : 1;
-  return work;
+  return prediction;
 }
 
 }  // namespace bv

@@ -1,38 +1,39 @@
-// What a step of a config's model computes and sends, for the predictions of lib/bench/cost.h.
-// Nothing is computed: the model is built on the meta device, its parameters, units and buckets are
-// those of a run.
+// The prediction behind `bvtrain bench scaling`: training steps on growing numbers of processes,
+// from a config's model and from given computing times, bandwidths and latencies.
 #pragma once
 
-#include <memory>
-#include <string>
+#include <cstdint>
+#include <vector>
 
 #include "lib/bench/cost.h"
-#include "lib/config/config.h"
+#include "lib/bench/scaling_model.h"
 
 namespace bv {
 
-class Scaling {
- public:
-  // As Recipe; `config` must outlive this.
-  Scaling(const Config& config, bool synthetic);
-  ~Scaling();
-
-  const std::string& model_name() const;
-  int64_t parameters() const;
-  double macs() const;  // multiply-accumulates of an example, forward
-  int64_t batch_size() const;
-
-  // A step of one of `ranks`: `compute` seconds for forward and backward of its `examples`,
-  // `update` seconds for the optimizer on all of the parameters.
-  //
-  // Units share `compute` by their multiply-accumulates, backward takes twice as long as forward,
-  // and the gradients of a unit come as its backward goes on, in proportion to their size. Throws
-  // the problems of the config with so many ranks.
-  StepWork work(int ranks, int64_t examples, double compute, double update) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+struct ScalingOptions {
+  std::vector<int64_t> processes;  // a row for each number of processes
+  int64_t examples = 0;            // of each process; 0: the batch size divided by the processes
+  // How fast one device computes: milliseconds for forward and backward of a batch, or TFLOP/s.
+  // Exactly one of them must be positive.
+  double compute_ms = 0, tflops = 0;
+  double update_ms = 0;  // of the optimizer on all parameters
+  Machine machine;
 };
+
+struct ScalingPrediction {
+  struct Row {
+    int processes = 1, hosts = 1;
+    int64_t examples = 0;  // of each process
+    StepTime time;
+    double efficiency = 0;         // speed relative to the same number of devices that train alone
+    double images_per_second = 0;  // of all processes
+  };
+  int64_t batch = 0;           // examples of one device for compute_seconds
+  double compute_seconds = 0;  // forward and backward of `batch` examples on one device
+  std::vector<Row> rows;
+};
+
+// Throws Error(Exit::usage), naming the flag of `bvtrain bench scaling` that is wrong.
+ScalingPrediction predict_scaling(const ScalingModel& model, const ScalingOptions& options);
 
 }  // namespace bv

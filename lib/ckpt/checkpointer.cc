@@ -1,5 +1,3 @@
-// A save runs on a thread of its own (std::async): write step-N.tmp/, rename, LAST, prune. Each
-// step of it is synced before the next; the order is the contract in the header.
 #include "lib/ckpt/checkpointer.h"
 
 #include <fcntl.h>
@@ -32,22 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTmp = ".tmp";
-constexpr const char* kTrash = ".trash-";
-constexpr const char* kLast = "LAST";
 constexpr int kAlwaysKept = 2;
-
-std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
-std::string shard_name(const Writers& writers) {
-  return fmt::format("state-{:05}-of-{:05}.safetensors", writers.rank, writers.ranks);
-}
-std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
-
-// .trash-step-5 beside step-5.
-std::string trash_of(const std::string& folder) {
-  const fs::path path = folder;
-  return (path.parent_path() / (kTrash + path.filename().string())).string();
-}
 
 void delete_folder(const std::string& path) {
   std::error_code error;
@@ -55,14 +38,14 @@ void delete_folder(const std::string& path) {
   if (error) log::warn("[ckpt] {}: cannot delete: {}", path, error.message());
 }
 
-// What this rank has of the state.
+// Writes the tensors and pieces of this rank.
 Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
                            const Writers& writers) {
   NamedTensors all = snapshot.tensors;
   for (const auto& [name, tensor] : snapshot.pieced) {
     for (const Piece& piece : tensor.pieces) all[piece_name(name, piece.first)] = piece.values;
   }
-  const std::string name = shard_name(writers);
+  const std::string name = shard_name(writers.rank, writers.ranks);
   FileWriter shard(folder + "/" + name);
   write_safetensors(shard, all);
   shard.finish();
@@ -71,7 +54,7 @@ Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
   return {name, shard.bytes(), shard.checksums()};
 }
 
-// Waits for what another rank says of its shard.
+// Waits for the part of another rank, deletes its file and returns what it says.
 Manifest::File await_part(const std::string& folder, int rank, double patience) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
   const std::string name = part_name(rank);
@@ -86,7 +69,8 @@ Manifest::File await_part(const std::string& folder, int rank, double patience) 
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const Manifest part = read_manifest(folder, name);
-  if (part.files.size() != 1) throw Error::bare(Exit::storage, name + ": is not of one file");
+  if (part.files.size() != 1)
+    throw Error::bare(Exit::storage, name + ": does not describe one file");
   fs::remove(folder + "/" + name);
   return part.files[0];
 }
@@ -97,7 +81,8 @@ void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep
   Manifest manifest{snapshot.step, keep, {write_shard(folder, snapshot, writers)}, snapshot.meta};
   if (writers.rank > 0) {
     manifest.meta = nlohmann::json::object();
-    // The last touch: rank 0 may rename the folder from now on. A part need not outlive a crash.
+    // This must be the last write: rank 0 may rename the folder from now on. It is not synced,
+    // because a part need not survive a crash.
     write_file_atomically(folder + "/" + part_name(writers.rank), manifest.text(), /*sync=*/false);
     return;
   }
@@ -113,14 +98,14 @@ void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep
   crash_point("ckpt.manifest_written");
 }
 
-// Throws Error(Exit::usage) whose text is only what is wrong.
+// Checks all files of a checkpoint. Throws an Error::bare() that does not name the folder.
 Manifest verify(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
   for (const Manifest::File& file : manifest.files) verify_file(folder, file);
   return manifest;
 }
 
-// Brings a tensor's pieces into order. They must cover it, once, and be of one type.
+// Sorts the pieces of a tensor. Throws unless they cover it exactly once and have one type.
 void check_pieces(const std::string& name, PiecedTensor& tensor) {
   auto& pieces = tensor.pieces;
   std::sort(pieces.begin(), pieces.end(),
@@ -133,7 +118,8 @@ void check_pieces(const std::string& name, PiecedTensor& tensor) {
     end = piece.first + piece.values.numel();
   }
   if (!good || end != tensor.numel()) {
-    throw Error::bare(Exit::usage, fmt::format("the pieces of '{}' do not make a whole", name));
+    throw Error::bare(Exit::usage,
+                      fmt::format("the pieces of '{}' do not cover it exactly once", name));
   }
   tensor.type = pieces[0].values.scalar_type();
 }
@@ -164,45 +150,46 @@ Restored read_checkpoint(const std::string& folder, Pieces pieces) {
   return restored;
 }
 
-std::optional<Restored> latest_in(const std::string& root, Pieces pieces) {
-  const std::vector<int64_t> steps = Workdir::steps_in(root);
+std::optional<Restored> latest_in(const CkptFolder& ckpt, Pieces pieces) {
+  const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
-      Restored restored = read_checkpoint(root + "/" + step_name(*step), pieces);
+      Restored restored = read_checkpoint(ckpt.step(*step), pieces);
       if (restored.step == *step) return restored;
-      throw Error::bare(Exit::usage, fmt::format("manifest.json is of step {}", restored.step));
+      throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, restored.step));
     } catch (const Error& error) {
       if (newest_fault.empty()) newest_fault = error.what();
       if (*step != steps.front()) {
-        log::warn("[ckpt] {}: {}; falling back", step_name(*step), error.what());
+        log::warn("[ckpt] {}: {}; falling back", CkptFolder::step_name(*step), error.what());
       }
     }
   }
   if (steps.empty()) return std::nullopt;
-  throw Error(Exit::usage, root,
+  throw Error(Exit::usage, ckpt.path(),
               fmt::format("none of the {} checkpoints here is whole; the newest, {}: {}",
-                          steps.size(), step_name(steps.back()), newest_fault));
+                          steps.size(), CkptFolder::step_name(steps.back()), newest_fault));
 }
 
-// Puts the folder `from` at `to`. If there is one already (a broken one that was passed over, or
-// the same step saved again) the two change places, so that at no time there is none.
-void move_folder(const std::string& from, const std::string& to) {
+// Renames the folder `from` to `to`. If `to` exists already (a broken checkpoint that was passed
+// over, or the same step saved again), the two are exchanged and the old one is deleted, so that
+// there is a folder `to` at all times. File systems without that exchange use the name `trash` in
+// between.
+void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
   if (file_exists(to)) {
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
       fsync_path(fs::path(to).parent_path().string());
       delete_folder(from);
       return;
     }
-    // A file system without that exchange.
-    rename_durably(to, trash_of(to));
+    rename_durably(to, trash);
     try {
       rename_durably(from, to);
     } catch (...) {
-      ::rename(trash_of(to).c_str(), to.c_str());
+      ::rename(trash.c_str(), to.c_str());
       throw;
     }
-    delete_folder(trash_of(to));
+    delete_folder(trash);
     return;
   }
   rename_durably(from, to);
@@ -211,30 +198,32 @@ void move_folder(const std::string& from, const std::string& to) {
 }  // namespace
 
 struct Checkpointer::Impl {
-  std::string dir, root;
+  std::string dir;
+  CkptFolder ckpt;
   Writers writers;
   std::atomic<int64_t> committed = -1;
-  std::future<void> saving;
-  // The rest belongs to the thread that saves.
+  std::future<void> saving = {};
+  // Only the thread that saves uses the rest.
   bool started = false;
-  std::map<int64_t, bool> whole_steps;  // committed step -> whether it verifies
-  std::map<int64_t, bool> keep_steps;   // committed step -> its manifest's keep
+  std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
+  std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
 
   void save(const Snapshot& snapshot, bool keep);
   void start();
   void prune();
   bool is_whole(int64_t step);
   bool is_kept(int64_t step);
+  std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
 };
 
 void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   if (!started && writers.rank == 0) start();
-  const std::string folder = root + "/" + step_name(snapshot.step);
-  const std::string temporary = folder + (writers.ranks > 1 ? "." + writers.id : "") + kTmp;
+  const std::string folder = ckpt.step(snapshot.step);
+  const std::string temporary = ckpt.unfinished(snapshot.step, shared_id());
   if (writers.rank > 0) return write_folder(temporary, snapshot, keep, writers);
   try {
     write_folder(temporary, snapshot, keep, writers);
-    move_folder(temporary, folder);
+    move_folder(temporary, folder, ckpt.trash(snapshot.step));
   } catch (...) {
     delete_folder(temporary);  // a full disk needs the room
     throw;
@@ -243,38 +232,28 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   whole_steps[snapshot.step] = true;
   keep_steps[snapshot.step] = keep;
   crash_point("ckpt.renamed");
-  write_file_atomically(root + "/" + kLast, step_name(snapshot.step) + "\n");
+  write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n");
   crash_point("ckpt.last_replaced");
   try {
     prune();
   } catch (const Error& error) {
-    log::warn("[ckpt] {}", error.what());  // what was to be saved is saved
+    log::warn("[ckpt] {}", error.what());  // the checkpoint itself is committed
   }
 }
 
-// Makes ckpt/ and removes what a killed save left there.
+// Creates ckpt/ and deletes what killed saves have left there.
 void Checkpointer::Impl::start() {
-  make_folders(root);
+  make_folders(ckpt.path());
   fsync_path(dir);
-  std::vector<std::string> leftovers;
-  std::error_code error;
-  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    // Other ranks may have begun to write already.
-    if (writers.ranks > 1 && name.ends_with("." + writers.id + kTmp)) continue;
-    if ((name.starts_with("step-") && name.ends_with(kTmp)) || name.starts_with(kTrash) ||
-        name.starts_with(std::string(kLast) + kTmp)) {
-      leftovers.push_back(it->path().string());
-    }
-  }
-  for (const std::string& leftover : leftovers) delete_folder(leftover);
+  for (const std::string& leftover : ckpt.leftovers(shared_id())) delete_folder(leftover);
   started = true;
 }
 
-// Deletes the checkpoints that are neither to keep nor among the two newest that verify. One that
-// is broken must not push a whole one out, so those not written by this object are read once.
+// Deletes the checkpoints that are neither marked to be kept nor among the two newest that verify.
+// A broken checkpoint must not push out a whole one, so checkpoints that this object has not
+// written are verified once.
 void Checkpointer::Impl::prune() {
-  const std::vector<int64_t> steps = Workdir::steps_in(root);
+  const std::vector<int64_t> steps = ckpt.steps();
   int newest = 0;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (newest < kAlwaysKept) {
@@ -282,10 +261,9 @@ void Checkpointer::Impl::prune() {
       continue;
     }
     if (is_kept(*step)) continue;
-    const std::string folder = root + "/" + step_name(*step);
-    rename_durably(folder, trash_of(folder));
+    rename_durably(ckpt.step(*step), ckpt.trash(*step));
     crash_point("ckpt.pruned");
-    delete_folder(trash_of(folder));
+    delete_folder(ckpt.trash(*step));
     whole_steps.erase(*step);
     keep_steps.erase(*step);
   }
@@ -296,7 +274,7 @@ bool Checkpointer::Impl::is_whole(int64_t step) {
   if (known != whole_steps.end()) return known->second;
   bool whole = true;
   try {
-    verify(root + "/" + step_name(step));
+    verify(ckpt.step(step));
   } catch (const Error&) {
     whole = false;
   }
@@ -306,20 +284,17 @@ bool Checkpointer::Impl::is_whole(int64_t step) {
 bool Checkpointer::Impl::is_kept(int64_t step) {
   const auto known = keep_steps.find(step);
   if (known != keep_steps.end()) return known->second;
-  bool keep = true;  // without a readable manifest nobody knows, and it is not ours to delete
+  bool keep = true;  // without a readable manifest nobody knows, so it is not deleted
   try {
-    keep = read_manifest(root + "/" + step_name(step)).keep;
+    keep = read_manifest(ckpt.step(step)).keep;
   } catch (const Error&) {
   }
   return keep_steps[step] = keep;
 }
 
 Checkpointer::Checkpointer(const Workdir& workdir, Writers writers)
-    : impl_(std::make_unique<Impl>()) {
-  check(writers.ranks == 1 || !writers.id.empty(), "writers without an id");
-  impl_->writers = std::move(writers);
-  impl_->dir = workdir.dir();
-  impl_->root = workdir.ckpt_root();
+    : impl_(new Impl{workdir.dir(), workdir.ckpt(), std::move(writers)}) {
+  check(impl_->writers.ranks == 1 || !impl_->writers.id.empty(), "writers without an id");
 }
 
 Checkpointer::~Checkpointer() {
@@ -336,14 +311,14 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
     check(tensor.defined() && tensor.is_cpu(), "tensor '{}' of a checkpoint is not on the CPU",
           name);
   }
-  check(impl_->writers.ranks > 1 || snapshot.pieced.empty(), "pieces of one writer");
+  check(impl_->writers.ranks > 1 || snapshot.pieced.empty(), "pieces, but only one writer");
   wait();
   impl_->saving = std::async(std::launch::async,
                              [impl = impl_.get(), snapshot = std::move(snapshot), keep]() mutable {
-                               // The future holds this lambda until the next wait(); the tensors
-                               // must not live that long.
+                               // The future holds this lambda until the next wait(), but the
+                               // tensors must be freed as soon as they are written.
                                const Snapshot owned = std::move(snapshot);
-                               const trace::Span span("checkpoint written");
+                               const trace::Span span("checkpoint write");
                                impl->save(owned, keep);
                              });
 }
@@ -355,7 +330,7 @@ void Checkpointer::wait() {
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
 std::optional<Restored> Checkpointer::latest(const Workdir& workdir, Pieces pieces) {
-  return latest_in(workdir.ckpt_root(), pieces);
+  return latest_in(workdir.ckpt(), pieces);
 }
 
 Restored Checkpointer::reopen(const std::string& folder) {
@@ -381,8 +356,9 @@ Restored Checkpointer::load(const std::string& path, Pieces pieces) {
       throw Error(Exit::usage, path, fault.what());
     }
   }
-  const std::string inner = path + "/ckpt";
-  if (auto restored = latest_in(fs::is_directory(inner, error) ? inner : path, pieces)) {
+  const CkptFolder inner = Workdir(path).ckpt();
+  const bool is_workdir = fs::is_directory(inner.path(), error);
+  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), pieces)) {
     return std::move(*restored);
   }
   throw Error(Exit::usage, path,

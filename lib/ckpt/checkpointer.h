@@ -1,15 +1,24 @@
-// Checkpoints: safetensors shards and a manifest in ckpt/step-<n>/, committed by rename.
+// Checkpoints: safetensors files and a manifest in ckpt/step-<n>/, committed by a rename.
 //
-// Order of a save: ckpt/step-N.tmp/ -> shards, fsync each -> manifest.json (sizes, a checksum per
-// chunk, config hash, world size, step), fsync -> fsync the folder -> rename to step-N -> fsync the
-// parent -> replace LAST (temporary, fsync, rename, fsync) -> only then prune. LAST is a hint:
-// latest() takes the newest folder that verifies. A non-finite state must not be handed to save().
+// A save does, in this order:
+//   1. create ckpt/step-<n>.tmp/
+//   2. write the tensors, and fsync the file
+//   3. write manifest.json (size and checksums of each file, step, number of ranks, config hash,
+//      metadata), and fsync it and the folder
+//   4. rename the folder to step-<n>, and fsync ckpt/: the checkpoint is committed
+//   5. replace LAST
+//   6. delete old checkpoints
+// so a process may be killed at any point without losing a committed checkpoint. Readers do not
+// need LAST: latest() takes the newest folder that verifies.
 //
-// Where ranks have shared the state out, each writes its own shard, and beside it part-<rank>.json
-// (its size and checksums) by an atomic rename; rank 0 waits for all parts before the manifest.
-// They meet in the folder alone, which must be on a file system that all see: writers run beside
-// training and may not use its group. The folder's name bears an id of this start of the group, so
-// that what a killed save has left behind is never taken for a part of this one.
+// If the state is sharded over ranks, each rank writes its own file, and beside it part-<rank>.json
+// with its size and checksums, by an atomic rename. Rank 0 waits for all parts and puts them in the
+// manifest. The ranks communicate through the folder alone, because saves run beside training and
+// must not use its process group; all ranks must see the same file system. The name of the folder
+// holds an id of this start of the job, so that files of an earlier, killed save are never taken
+// for parts of this one.
+//
+// Names of files and folders: lib/ckpt/workdir.h.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +26,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lib/ckpt/pieces.h"
 #include "lib/ckpt/tensors.h"
@@ -25,53 +33,59 @@
 
 namespace bv {
 
-// The whole state at the end of a step.
+// The training state at the end of a step. Its values must be finite: a checkpoint of a diverged
+// run would push out good ones.
 struct Snapshot {
   int64_t step = 0;
-  NamedTensors tensors;  // dense, on the CPU; save() keeps them until written, nobody may write
-  nlohmann::json meta;   // what is not a tensor: classes, pp, config, metrics of an unfinished row
-  PiecedTensors pieced = {};  // this rank's pieces of all tensors that ranks have pieces of
+  NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved
+  nlohmann::json meta;   // what is not a tensor: class names, pp, config, metrics of a partial row
+  PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
 };
 
+// A checkpoint that was read.
 struct Restored {
   int64_t step = 0;
   std::string folder;
-  NamedTensors tensors;  // mapped from the files: copy, don't write
+  NamedTensors tensors;  // memory-mapped: copy them, never write to them
   nlohmann::json meta;
-  PiecedTensors pieced = {};  // with Pieces::apart; each tensor's pieces cover it
+  PiecedTensors pieced = {};  // with Pieces::apart only: the sharded tensors, all pieces of each
 };
 
-// Tensors that lie in pieces: put together in memory among the others, or left as they are.
+// How sharded tensors are returned: assembled in memory among the other tensors, or as the pieces
+// that the files hold.
 enum class Pieces { together, apart };
 
-// The writers of one checkpoint.
+// The ranks that write a checkpoint together.
 struct Writers {
   int rank = 0, ranks = 1;
-  std::string id = {};     // of this start of the group: letters and digits; all ranks' is the same
-  double patience = 1800;  // seconds that rank 0 waits for the others' parts
+  std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
+  double patience = 1800;  // seconds that rank 0 waits for the parts of the other ranks
 };
 
+// Writes the checkpoints of a run in the background. One object per rank that saves; its members
+// are called from one thread.
 class Checkpointer {
  public:
   explicit Checkpointer(const Workdir& workdir, Writers writers = {});
-  ~Checkpointer();  // waits; errors are logged
+  ~Checkpointer();  // waits for the last save; logs its failure
 
-  // Hands the snapshot to the writer thread; waits for the previous save first and rethrows its
-  // failure (Error(Exit::storage)). A snapshot with keep=false may be pruned later; the two newest
-  // committed checkpoints are always kept, and those whose manifest says keep. Of several ranks all
-  // save, rank 0 with the whole tensors and meta.
+  // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
+  // throws its failure, an Error(Exit::storage). With several ranks every rank calls it: rank 0
+  // with the tensors that are not sharded and the metadata, the others with their pieces only.
+  // `keep` protects the checkpoint from deletion. Of the others, the two newest are kept.
   void save(Snapshot snapshot, bool keep);
-  // Until the last save is committed (on other ranks than 0: written); rethrows its failure.
+  // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();
-  int64_t committed_step() const;  // -1 = none by this object
+  int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 
-  // The newest checkpoint of the workdir that verifies (every checksum), with one warning line for
-  // each newer one that does not (and leftovers *.tmp of a killed save are removed by the first
-  // save). nullopt where there is none; Error(Exit::usage) if there are some but none verifies.
+  // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for
+  // each newer one that does not. nullopt if there is none; throws Error(Exit::usage) if there are
+  // checkpoints but none verifies.
   static std::optional<Restored> latest(const Workdir& workdir, Pieces pieces = Pieces::together);
-  // `path`: a checkpoint folder, a ckpt/ folder or a workdir. Throws Error(Exit::usage).
+  // Reads the checkpoint at `path`: a checkpoint folder, or the newest of a ckpt/ folder or
+  // workdir. Verifies all checksums. Throws Error(Exit::usage).
   static Restored load(const std::string& path, Pieces pieces = Pieces::together);
-  // The checkpoint in a folder that another rank has verified, Pieces::apart.
+  // Reads the checkpoint in `folder`, which another rank has already verified, with Pieces::apart.
   static Restored reopen(const std::string& folder);
 
  private:

@@ -1,6 +1,8 @@
-// Named places at which a test can make the process die by kill -9, or sleep.
-//   BVTRAIN_CRASH_AT=<point>:<n>             dies at the n-th arrival at <point>
-//   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleeps at it; <n>+ : also at all later arrivals
+// Named points at which a test can make the process die as by kill -9, or sleep. Environment:
+//   BVTRAIN_CRASH_AT=<point>:<n>             die at the n-th arrival at <point>
+//   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
+//   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
+// Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 
 #include <signal.h>
@@ -16,8 +18,8 @@ namespace bv {
 
 namespace crash_detail {
 
-// What stands behind "<point>:" in the environment's `variable`; null where another point is meant.
-inline const char* wish(const char* variable, std::string_view point) {
+// Returns what follows "<point>:" in the environment's `variable`; null if it names another point.
+inline const char* order_for(const char* variable, std::string_view point) {
   const char* text = std::getenv(variable);
   if (text == nullptr || !std::string_view(text).starts_with(point)) return nullptr;
   text += point.size();
@@ -28,14 +30,14 @@ inline const char* wish(const char* variable, std::string_view point) {
 
 inline void crash_point(std::string_view point) {
   static std::atomic<int> crash_arrivals = 0, sleep_arrivals = 0;
-  if (const char* wanted = crash_detail::wish("BVTRAIN_CRASH_AT", point);
-      wanted && ++crash_arrivals == std::atoi(wanted)) {
+  if (const char* order = crash_detail::order_for("BVTRAIN_CRASH_AT", point);
+      order && ++crash_arrivals == std::atoi(order)) {
     ::kill(::getpid(), SIGKILL);
     ::pause();
   }
-  if (const char* wanted = crash_detail::wish("BVTRAIN_SLEEP_AT", point)) {
+  if (const char* order = crash_detail::order_for("BVTRAIN_SLEEP_AT", point)) {
     char* rest = nullptr;
-    const long first = std::strtol(wanted, &rest, 10);
+    const long first = std::strtol(order, &rest, 10);
     const bool again = *rest == '+';
     if (again) ++rest;
     const int arrival = ++sleep_arrivals;

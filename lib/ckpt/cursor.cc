@@ -1,4 +1,3 @@
-// Nothing here goes past the end of the text: peek() gives 0 there.
 #include "lib/ckpt/cursor.h"
 
 #include <algorithm>
@@ -77,7 +76,7 @@ std::string Cursor::got() const {
 
 std::optional<uint64_t> array_bytes(const std::vector<int64_t>& shape, uint64_t element_bytes) {
   if (shape.size() > kMaxDimensions) return std::nullopt;
-  // An empty dimension still gives strides, which must not overflow either.
+  // A dimension of size 0 makes the array empty, but its strides must not overflow either.
   int64_t stride = static_cast<int64_t>(element_bytes);
   bool empty = false;
   for (const int64_t size : shape) {

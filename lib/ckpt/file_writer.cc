@@ -1,4 +1,3 @@
-// Plain write(2) of whole chunks; the page cache and fsync do the rest.
 #include "lib/ckpt/file_writer.h"
 
 #include <fcntl.h>
@@ -46,12 +45,7 @@ void FileWriter::write(const void* data, size_t bytes) {
 
 void FileWriter::flush() {
   checksums_.push_back(hash64(buffer_));
-  for (size_t done = 0; done < buffer_.size();) {
-    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write");
-    done += static_cast<size_t>(n);
-  }
+  if (write_all(fd_, buffer_) != 0) fail("cannot write");
   buffer_.clear();
 }
 
@@ -61,7 +55,7 @@ void FileWriter::finish() {
   if (::close(std::exchange(fd_, -1)) != 0) fail("cannot close");
 }
 
-void write_through(const std::string& file, const std::function<void(FileWriter&)>& write) {
+void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write) {
   const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
   try {
     FileWriter out(temporary);

@@ -1,5 +1,4 @@
-// A file written once from begin to end: buffered in chunks of 1 MiB, with a checksum (XXH3) of
-// each chunk of what was meant to be written, and synced at the end.
+// Writing large files from beginning to end, with checksums and fsync.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +10,24 @@
 
 namespace bv {
 
+// Buffers a file in chunks of 1 MiB and computes the checksum (XXH3) of each chunk from memory, so
+// that an error of the disk shows up when the file is read. All members throw Error(Exit::storage).
 class FileWriter {
  public:
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
-  // Creates `file` or empties it. All members throw Error(Exit::storage).
-  explicit FileWriter(std::string file);
-  ~FileWriter();  // without finish() the file is left incomplete
+  explicit FileWriter(std::string file);  // creates the file or empties it
+  ~FileWriter();                          // without finish(), the file stays incomplete
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void finish();  // writes the rest, fsync, close
+  void finish();  // writes what is buffered, syncs and closes the file
 
   const std::string& file() const { return file_; }
-  uint64_t bytes() const { return bytes_; }                              // written so far
-  const std::vector<uint64_t>& checksums() const { return checksums_; }  // after finish()
+  uint64_t bytes() const { return bytes_; }                              // passed to write() so far
+  const std::vector<uint64_t>& checksums() const { return checksums_; }  // complete after finish()
 
  private:
   void flush();
@@ -40,11 +40,11 @@ class FileWriter {
   std::vector<uint64_t> checksums_;
 };
 
-// `write` fills a temporary file beside `file`, which then takes its place; where anything throws,
-// nothing is left of it.
-void write_through(const std::string& file, const std::function<void(FileWriter&)>& write);
+// Calls `write` to fill a temporary file beside `file`, which then replaces `file`. If anything
+// throws, the temporary file is deleted and `file` stays as it was.
+void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);
 
-// rename(2) and fsync of the folder that holds `to`. Throws Error(Exit::storage).
+// Renames a file or folder and syncs the folder that holds `to`. Throws Error(Exit::storage).
 void rename_durably(const std::string& from, const std::string& to);
 
 }  // namespace bv

@@ -1,6 +1,6 @@
-// The text is JSON whose last member, "self", is the XXH3 of all bytes before it: it is checked
-// before the JSON is parsed, so a flipped byte anywhere is a wrong checksum and never a wrong
-// value.
+// The text is JSON whose last member, "self", is the XXH3 of all bytes before it. It is checked
+// before the JSON is parsed, so a flipped byte anywhere is found as a wrong checksum and never read
+// as a wrong value.
 #include "lib/ckpt/manifest.h"
 
 #include <ATen/Parallel.h>
@@ -15,6 +15,7 @@
 #include "lib/ckpt/pieces.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -27,7 +28,7 @@ constexpr int kFormat = 1, kPiecedFormat = 2;
 constexpr size_t kMaxManifestBytes = size_t{1} << 30;
 constexpr size_t kHexDigits = 16;
 constexpr int64_t kChunksPerTask = 16;
-// The end of the text, around the checksum of all that comes before.
+// The end of the text: the checksum of everything before it stands between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
 
 Error broken(std::string_view file, std::string_view what) {
@@ -101,7 +102,7 @@ std::string Manifest::text() const {
                        {"chunk_bytes", FileWriter::kChunkBytes},
                        {"xxh3_64", std::move(checksums)}});
   }
-  // A class name that is no UTF-8 must not stop a checkpoint: such bytes become U+FFFD.
+  // A class name that is not UTF-8 must not prevent a checkpoint: invalid bytes become U+FFFD.
   const auto dump = [](const json& value, int indent) {
     return value.dump(indent, ' ', false, json::error_handler_t::replace);
   };
@@ -117,7 +118,7 @@ std::string Manifest::text() const {
                {"meta", meta}};
   if (!pieced.empty()) root["pieced"] = std::move(layouts);
   std::string text = dump(root, 1);
-  text.resize(text.size() - 2);  // "\n}", which comes again after the checksum
+  text.resize(text.size() - 2);  // the final "\n}", which follows the checksum
   return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
 }
 
@@ -158,7 +159,7 @@ void verify_file(const std::string& folder, const Manifest::File& file) {
                  fmt::format("has {} bytes, the manifest says {}", content.size(), file.bytes));
   }
   if (content.empty()) return;
-  // Reading ahead beats a page fault each 128 KiB where the file is not in memory yet.
+  // If the file is not in memory yet, reading ahead is faster than a page fault every 128 KiB.
   ::madvise(const_cast<uint8_t*>(content.data()), content.size(), MADV_WILLNEED);
   const auto chunks = static_cast<int64_t>(file.checksums.size());
   std::atomic<int64_t> first_bad = chunks;

@@ -1,4 +1,5 @@
-// manifest.json of a checkpoint folder: what belongs to it, and the checksums that prove it whole.
+// manifest.json of a checkpoint: the files that belong to it, with checksums that prove them whole,
+// and all metadata.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +8,36 @@
 #include <string>
 #include <vector>
 
+#include "lib/ckpt/workdir.h"
+
 namespace bv {
 
 struct Manifest {
   struct File {
-    std::string name;  // in the checkpoint's folder
+    std::string name;  // in the folder of the checkpoint
     uint64_t bytes = 0;
     std::vector<uint64_t> checksums;  // XXH3 of each chunk of FileWriter::kChunkBytes
   };
 
   int64_t step = 0;
-  bool keep = false;  // never pruned
+  bool keep = false;  // never deleted to make room
   std::vector<File> files;
   nlohmann::json meta;
-  int ranks = 1;  // that wrote the files
-  // Tensors that lie in the files in pieces (lib/ckpt/pieces.h): their shapes and strides.
+  int ranks = 1;  // how many ranks wrote the files
+  // The shapes and strides of the tensors that the files hold in pieces (lib/ckpt/pieces.h).
   struct Layout {
     std::vector<int64_t> shape, strides;
   };
   std::map<std::string, Layout> pieced = {};
 
-  // The last line of the text is its own checksum, so that any changed byte of it is noticed.
+  // Returns the manifest as JSON whose last member is the checksum of all text before it, so that
+  // any changed byte is noticed.
   std::string text() const;
 };
 
-inline constexpr const char* kManifestName = "manifest.json";
-
-// Both throw Error(Exit::usage) whose text is only what is wrong: "manifest.json: its checksum
-// differs", "state.safetensors: has 10 bytes, the manifest says 20". `name`: of the file.
+// Reads and checks the manifest `name` in `folder`. verify_file() checks the size and checksums of
+// a file. Both throw Error::bare(Exit::usage) without the folder: "manifest.json: its checksum
+// differs", "state-00000-of-00001.safetensors: has 10 bytes, the manifest says 20".
 Manifest read_manifest(const std::string& folder, const std::string& name = kManifestName);
 void verify_file(const std::string& folder, const Manifest::File& file);
 

@@ -1,4 +1,4 @@
-// The header is a Python dictionary literal; this reads the three keys numpy writes, nothing more.
+// The header is a Python dictionary literal. Only the three keys that numpy writes are accepted.
 #include "lib/ckpt/npy.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -18,7 +19,7 @@ constexpr uint64_t kAlignment = 64;
 constexpr std::array<std::string_view, 13> kTypes = {"f2", "f4", "f8", "i1", "i2", "i4", "i8",
                                                      "u1", "u2", "u4", "u8", "b1", "V2"};
 
-// "<f4": byte order, kind, width.
+// Parses a numpy type such as "<f4": byte order, kind, width.
 void set_type(NpyHeader& header, std::string_view descr, const Cursor& cursor, size_t at) {
   const auto refuse = [&](std::string_view why) {
     cursor.fail_at(at, fmt::format("dtype '{}' is not supported{}", descr, why));
@@ -55,7 +56,7 @@ bool python_bool(Cursor& cursor) {
   cursor.fail_at(at, "expected True or False");
 }
 
-// (), (3,), (3, 4)
+// Parses a tuple of integers: (), (3,), (3, 4).
 std::vector<int64_t> python_shape(Cursor& cursor) {
   std::vector<int64_t> shape;
   cursor.expect('(');
@@ -129,9 +130,8 @@ NpyHeader parse_npy_header(std::span<const uint8_t> npy, const ErrorAt& error_at
   const auto bytes = array_bytes(header.shape, header.width);
   if (!bytes) throw error_at(begin, "the shape is too large");
   if (*bytes != npy.size() - header.data) {
-    throw error_at(begin,
-                   fmt::format("shape ({}) and dtype take {} bytes, but there are {}",
-                               fmt::join(header.shape, ", "), *bytes, npy.size() - header.data));
+    throw error_at(begin, fmt::format("shape {} and dtype take {} bytes, but there are {}",
+                                      shape_text(header.shape), *bytes, npy.size() - header.data));
   }
   return header;
 }

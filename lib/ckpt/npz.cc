@@ -1,4 +1,5 @@
-// Arrays of an archive to tensors and back, one array in memory at a time beside the result.
+// Converts the arrays of an archive to tensors and back. Besides the result, one array is in memory
+// at a time.
 #include "lib/ckpt/npz.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +17,7 @@
 #include "lib/ckpt/npy.h"
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -26,15 +27,15 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "npy arrays are written little-endian");
 
 constexpr std::string_view kSuffix = ".npy";
-// Zeros pack 1000 to 1, but whole data sets or models do not: beyond both it is a zip bomb.
+// Zeros pack 1000 to 1, but whole data sets and models do not: beyond both limits it is a zip bomb.
 constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
 
 struct TypeName {
-  std::string_view npy;   // of NpyHeader
-  at::ScalarType stored;  // same size: how the bytes are read
-  at::ScalarType result;  // what the reader gives
+  std::string_view npy;   // NpyHeader::type
+  at::ScalarType stored;  // a type of the same size, as which the bytes are read
+  at::ScalarType result;  // the type that read_npz() returns
 };
-// Types equal in `stored` and `result` are also written, the first that fits.
+// A tensor is written as the first row whose `stored` and `result` are both its type.
 constexpr TypeName kTypes[] = {
     {"f4", at::kFloat, at::kFloat}, {"f8", at::kDouble, at::kDouble},
     {"f2", at::kHalf, at::kHalf},   {"V2", at::kBFloat16, at::kBFloat16},
@@ -74,7 +75,7 @@ struct Array {
   ErrorAt error_at;  // about a byte of the unpacked entry
 };
 
-// The elements of `array` as a tensor that owns its memory (its bytes, where they can be used).
+// Returns the elements of `array` as a tensor, which uses the memory of array.bytes if possible.
 at::Tensor to_tensor(Array& array) {
   const NpyHeader& header = array.header;
   const TypeName& type = type_of(header);
@@ -87,7 +88,7 @@ at::Tensor to_tensor(Array& array) {
     throw array.error_at(header.data + static_cast<uint64_t>(byte - bytes), why);
   };
   if (header.type == "b1") {
-    // Any byte but 0 and 1 would be undefined behaviour in a bool.
+    // A bool with any byte other than 0 and 1 is undefined behaviour.
     const auto* bad = std::find_if(bytes, bytes + data.nbytes(), [](uint8_t b) { return b > 1; });
     if (bad != bytes + data.nbytes()) refuse_byte(bad, "a bool that is neither 0 nor 1");
   }
@@ -123,7 +124,7 @@ void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix
                           human_bytes(static_cast<double>(unpacked))));
 }
 
-// Calls `use` with every numeric array whose name begins with `prefix`, one in memory at a time.
+// Calls `use` with every array of numbers whose name begins with `prefix`, one at a time.
 void each_array(const std::string& file, const std::string& prefix, NpzSize size,
                 const std::function<void(const std::string& name, Array&)>& use) {
   const MappedFile mapping(file);
@@ -171,7 +172,7 @@ std::vector<NpzEntry> list_npz(const std::string& file) {
 }
 
 void write_npz(const std::string& file, const NamedTensors& tensors) {
-  write_through(file, [&](FileWriter& out) {
+  replace_file(file, [&](FileWriter& out) {
     ZipWriter zip(out);
     std::vector<uint8_t> content;
     for (const auto& [name, tensor] : tensors) {

@@ -1,6 +1,8 @@
-// npz files: zip archives of npy arrays, stored or deflated, zip64 where needed. No pickles: dtype
-// object is refused. big-endian, Fortran order and 2-byte void (big_vision's bfloat16, read as
-// BFloat16) are handled. Sizes are checked before memory is taken (zip bombs).
+// npz files: zip archives of npy arrays.
+//
+// Read are stored and deflated entries, zip64, big-endian and Fortran-ordered arrays, and 2-byte
+// void, which is how big_vision writes bfloat16. Pickled objects are refused. Sizes are checked
+// before any memory is allocated, so that a zip bomb does no harm.
 #pragma once
 
 #include <string>
@@ -13,19 +15,22 @@ namespace bv {
 struct NpzEntry {
   std::string name;  // without ".npy"
   std::vector<int64_t> shape;
-  at::ScalarType dtype;
+  at::ScalarType dtype;  // as read_npz() returns it
 };
 
-// All arrays whose name starts with `prefix`, the prefix removed. Unsigned 16/32/64-bit integers
-// become int32/int64/int64; unicode strings are skipped. Throws Error(Exit::usage) with file and
-// offset ("f.npz @ offset 312: error: ..."), and for what can only be a zip bomb: more than 256
-// MiB, packed 200 to 1, unless the caller has checked the sizes.
+// Whether read_npz() must check that the unpacked size is plausible, or the caller has done so.
 enum class NpzSize { plausible, checked };
+
+// Returns all arrays whose name starts with `prefix`, without the prefix. Unsigned integers of 16,
+// 32 and 64 bits become int32, int64 and int64; arrays of text are skipped. Throws
+// Error(Exit::usage) with file and offset ("f.npz @ offset 312: error: ..."). With
+// NpzSize::plausible, arrays that unpack to more than 256 MiB and to more than 200 times their
+// packed size are refused as a zip bomb.
 NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
                       NpzSize size = NpzSize::plausible);
-// Names, shapes and types only.
+// Returns names, shapes and types of all arrays.
 std::vector<NpzEntry> list_npz(const std::string& file);
-// Deflated; BFloat16 as 2-byte void. Atomic (temporary, fsync, rename). Throws
+// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Throws
 // Error(Exit::storage).
 void write_npz(const std::string& file, const NamedTensors& tensors);
 

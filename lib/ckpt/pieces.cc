@@ -30,7 +30,7 @@ bool dense_strides(const std::vector<int64_t>& shape, const std::vector<int64_t>
   int64_t elements = 1;
   for (const size_t i : order) {
     if (shape[i] < 1 || shape[i] > kMaxElements / elements) return false;
-    // Where there is but one index, any stride will do.
+    // In a dimension of size 1 the stride does not matter.
     if (shape[i] > 1 && strides[i] != elements) return false;
     elements *= shape[i];
   }
@@ -53,12 +53,12 @@ std::pair<std::string, int64_t> parse_piece_name(const std::string& name) {
 
 at::Tensor assemble(const PiecedTensor& tensor) {
   const at::Tensor whole = at::empty_strided(tensor.shape, tensor.strides, tensor.type);
-  copy_stretch(whole.as_strided({tensor.numel()}, {1}), 0, tensor.strides, tensor);
+  copy_range(whole.as_strided({tensor.numel()}, {1}), 0, tensor.strides, tensor);
   return whole;
 }
 
-void copy_stretch(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
-                  const at::Tensor& whole) {
+void copy_range(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
+                const at::Tensor& whole) {
   if (to.numel() == 0) return;
   at::Tensor ordered = whole;
   if (whole.strides() != at::IntArrayRef(strides) || !whole.is_non_overlapping_and_dense()) {
@@ -68,9 +68,9 @@ void copy_stretch(const at::Tensor& to, int64_t first, const std::vector<int64_t
   to.copy_(ordered.as_strided({to.numel()}, {1}, ordered.storage_offset() + first));
 }
 
-void copy_stretch(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
-                  const PiecedTensor& from) {
-  if (strides != from.strides) return copy_stretch(to, first, strides, assemble(from));
+void copy_range(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
+                const PiecedTensor& from) {
+  if (strides != from.strides) return copy_range(to, first, strides, assemble(from));
   const int64_t end = first + to.numel();
   for (const Piece& piece : from.pieces) {
     const int64_t a = std::max(first, piece.first);

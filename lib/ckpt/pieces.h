@@ -1,7 +1,8 @@
-// Tensors of which files hold stretches: what ranks save that have shared a state out.
+// Tensors that are stored in pieces: the state of a sharded run, of which each rank saves a part.
 //
-// A piece is 1-d, in the order of the tensor's memory as its strides say (dense, outermost
-// dimension anywhere); its name in a file is "<tensor>@<first element>".
+// A piece is a range of the elements of a tensor, in the order in which its strides lay them out in
+// memory (dense, but the dimensions may be permuted). In a file it is a 1-d tensor with the name
+// "<tensor>@<first element>".
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/ckpt/tensors.h"
@@ -16,34 +18,36 @@
 namespace bv {
 
 struct Piece {
-  int64_t first = 0;  // element
+  int64_t first = 0;  // the index of its first element
   at::Tensor values;  // (count)
 };
 
 struct PiecedTensor {
   std::vector<int64_t> shape, strides;
   at::ScalarType type = at::kFloat;
-  std::vector<Piece> pieces = {};  // by their first elements
+  std::vector<Piece> pieces = {};  // sorted by `first`
 
   int64_t numel() const;
 };
 using PiecedTensors = std::map<std::string, PiecedTensor>;
 
-// Whether `strides` are those of a tensor of `shape` that lies in memory without gaps, in whatever
-// order of its dimensions; and that it has fewer than 2^60 elements.
+// Returns whether `strides` lay out a tensor of `shape` without gaps, in any order of its
+// dimensions, and the tensor has at least one and at most 2^60 elements.
 bool dense_strides(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 
 std::string piece_name(const std::string& tensor, int64_t first);
-// The tensor and the first element of "params/head/kernel@640"; "" where that is no piece's name.
+// Returns {"params/head/kernel", 640} for "params/head/kernel@640", and {"", 0} for a name that is
+// not the name of a piece.
 std::pair<std::string, int64_t> parse_piece_name(const std::string& name);
 
-// The whole tensor, in new memory of its strides. Its pieces cover it.
+// Returns the whole tensor in new memory with its strides. The pieces must cover it.
 at::Tensor assemble(const PiecedTensor& tensor);
-// Fills `to` (1-d) with elements first, first + 1, ... in the order of memory of `strides`: from a
-// whole tensor, of whatever strides, or from pieces.
-void copy_stretch(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
-                  const at::Tensor& whole);
-void copy_stretch(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
-                  const PiecedTensor& from);
+
+// Fills `to` (1-d) with the elements first, first + 1, ... in the memory order of `strides`. The
+// source is a whole tensor of any strides, or the pieces of one.
+void copy_range(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
+                const at::Tensor& whole);
+void copy_range(const at::Tensor& to, int64_t first, const std::vector<int64_t>& strides,
+                const PiecedTensor& from);
 
 }  // namespace bv

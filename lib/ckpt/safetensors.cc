@@ -1,4 +1,3 @@
-// Tensors over a mapped file, and the writer. The header is the business of safetensors_header.
 #include "lib/ckpt/safetensors.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +15,7 @@
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/safetensors_header.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 
 namespace bv {
 
@@ -51,7 +50,7 @@ at::ScalarType type_of(const std::string& text) {
   throw Error(Exit::internal, "internal", "dtype without a type: " + text);
 }
 
-// Any byte but 0 and 1 would be undefined behaviour in a bool.
+// A bool with any byte other than 0 and 1 is undefined behaviour.
 void check_bools(const uint8_t* data, const SafetensorsEntry& entry, uint64_t offset,
                  const std::string& file) {
   const uint64_t bytes = entry.end - entry.begin;
@@ -74,7 +73,7 @@ void write_safetensors(FileWriter& out, const NamedTensors& tensors,
                        .begin = 0,
                        .end = tensor.nbytes()});
   }
-  // Large elements first: the format allows no padding between tensors, and so each is aligned.
+  // The format allows no padding between tensors. With large elements first, each is aligned.
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return safetensors_element_bytes(a.dtype) > safetensors_element_bytes(b.dtype);
   });

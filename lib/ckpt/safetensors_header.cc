@@ -1,4 +1,5 @@
-// A parser for just this JSON, because errors need the offset and duplicate names must not pass.
+// A parser for this JSON only, because errors must give the offset and duplicate names must be
+// found.
 #include "lib/ckpt/safetensors_header.h"
 
 #include <algorithm>
@@ -44,7 +45,7 @@ class HeaderParser {
   }
 
  private:
-  // The members of an object whose '{' has been read, up to its '}'.
+  // Parses the members of an object after its '{', up to and including its '}'.
   template <class Member>
   void members(const Member& member) {
     if (cursor_.take('}')) return;
@@ -65,7 +66,7 @@ class HeaderParser {
     const bool plain = std::all_of(quoted.begin(), quoted.end(),
                                    [](char c) { return c >= 0x20 && c < 0x7f && c != '\\'; });
     if (plain) return std::string(quoted.substr(1, quoted.size() - 2));
-    // Escapes, control characters and UTF-8 are the JSON library's business.
+    // Escapes, control characters and UTF-8 are left to the JSON library.
     const auto value = nlohmann::json::parse(quoted, nullptr, false);
     if (!value.is_string()) cursor_.fail_at(begin, "not a valid JSON string");
     return value.get<std::string>();

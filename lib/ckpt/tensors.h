@@ -1,3 +1,4 @@
+// Trees of tensors, as files and models hold them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +8,7 @@
 
 namespace bv {
 
-// Tensors by path: "params/head/kernel", "opt/mu/head/kernel", "chrono/...".
+// Tensors by their path in the tree: "params/head/kernel", "opt/mu/head/kernel", "chrono/...".
 using NamedTensors = std::map<std::string, at::Tensor>;
 
 }  // namespace bv

@@ -17,6 +17,7 @@
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -44,7 +45,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-// "file.npz:img" in two, where "file.npz" exists and the whole does not.
+// "file.npz:img" split in two, where a file "file.npz" exists, but no file "file.npz:img".
 struct Target {
   std::string file, subtree;
 };
@@ -71,12 +72,12 @@ bool any_below(const std::vector<std::string>& names, const std::string& prefix)
                      [&](const std::string& name) { return name.starts_with(prefix); });
 }
 
-// A part of the names of a file: those below `prefix` go below `as`.
+// A selection of the names of a file: those with `prefix`, which is replaced by `as`.
 struct Part {
   std::string prefix, as;
 };
 
-// The first `levels` parts of each longer name below `root`.
+// Returns the first `levels` parts of each name below `root` that has more.
 std::set<std::string> subtrees(const std::vector<std::string>& names, const std::string& root,
                                int64_t levels) {
   std::set<std::string> found;
@@ -91,7 +92,7 @@ std::set<std::string> subtrees(const std::vector<std::string>& names, const std:
   return found;
 }
 
-// " (did you mean 'img'?); there are img, txt": what lies at the level of `subtree`.
+// Returns " (did you mean 'img'?); it has img, txt": the subtrees at the level of `subtree`.
 std::string subtrees_near(const std::string& subtree, const std::vector<std::string>& names,
                           const std::string& root) {
   constexpr size_t kMany = 12;
@@ -106,7 +107,7 @@ std::string subtrees_near(const std::string& subtree, const std::vector<std::str
   const std::string near = nearest(subtree, known);
   const size_t more = known.size() - std::min(known.size(), kMany);
   known.resize(known.size() - more);
-  return fmt::format("{}; there are {}{}", near.empty() ? "" : " (did you mean '" + near + "'?)",
+  return fmt::format("{}; it has {}{}", near.empty() ? "" : " (did you mean '" + near + "'?)",
                      join(known, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
@@ -130,7 +131,7 @@ std::vector<Part> parts_of(const std::vector<std::string>& names, const Target& 
     }
   }
   throw Error(Exit::usage, target.file,
-              fmt::format("nothing in the file lies below '{}'{}", target.subtree,
+              fmt::format("the file has nothing below '{}'{}", target.subtree,
                           subtrees_near(target.subtree, names, roots[0].prefix)));
 }
 
@@ -142,7 +143,7 @@ NamedTensors select(const NamedTensors& all, const Target& target) {
     for (const auto& [name, value] : all) {
       if (!name.starts_with(part.prefix)) continue;
       const std::string rest = name.substr(part.prefix.size());
-      // A checkpoint's ema/ has the averages of parameters and of buffers side by side.
+      // The subtree ema/ of a checkpoint holds the averages of both parameters and buffers.
       const bool buffer =
           part.as.empty() && !target.subtree.empty() && all.count(kBuffers + rest) > 0;
       selected[(buffer ? kBuffers : part.as) + rest] = value;
@@ -151,7 +152,7 @@ NamedTensors select(const NamedTensors& all, const Target& target) {
   return selected;
 }
 
-// The arrays of an npz file, and their names without ".npy".
+// The entries of an npz file, and their names without ".npy".
 struct ZipNames {
   std::vector<ZipEntry> entries;
   std::vector<std::string> names;
@@ -164,7 +165,7 @@ ZipNames read_zip_names(const std::string& file) {
     zip.entries = read_zip_directory(mapping.bytes(), file);
   }
   for (const ZipEntry& entry : zip.entries) {
-    if (entry.name.ends_with(".pkl")) refuse_pickle(file);  // what torch.save writes
+    if (entry.name.ends_with(".pkl")) refuse_pickle(file);  // a file of torch.save()
     zip.names.push_back(entry.name.substr(
         0, entry.name.size() - (entry.name.ends_with(kSuffix) ? kSuffix.size() : 0)));
   }
@@ -192,7 +193,7 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
   return selected;
 }
 
-// The first bytes of a file; fewer where it is shorter.
+// Returns the first bytes of a file, fewer if it is shorter.
 std::string head_of(const std::string& file) {
   std::string head(9, '\0');
   std::ifstream in(file, std::ios::binary);
@@ -203,7 +204,7 @@ std::string head_of(const std::string& file) {
 
 enum class Format { safetensors, npz };
 
-// The format of the file of `target`, which becomes the file in a folder.
+// Returns the format of the file of `target`. If that is a folder, replaces it by the file in it.
 Format find_format(Target& target) {
   if (is_folder(target.file)) target.file += kFolderFile;
   const std::string head = head_of(target.file);

@@ -1,4 +1,4 @@
-// Weights in any format that is read: which one it is, where the parameters lie in it.
+// Reading the parameters of a model from a file of any supported format.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,26 @@
 
 namespace bv {
 
-// The parameters of `path`, by the names they have there:
-//   a bvtrain checkpoint, its ckpt/ folder or its workdir (params/..., buffers/...)
-//   an npz file of big_vision (reference 10.1): params/..., else opt/target/..., else all of it
-//   a safetensors file, or a folder with a model.safetensors
-// Parameters stand there without their root, buffers (running statistics) as "buffers/...". A
-// suffix ":sub/tree" selects what lies below that name, in place of the root or below it; one that
-// is none is answered with those there are.
+// Returns the parameters at `path` under the names that the file gives them. `path` is
+//   - a checkpoint of bvtrain, a ckpt/ folder or a workdir: its params/... and buffers/...
+//   - an npz file of big_vision: its params/..., or else its opt/target/..., or else all of it (as
+//     utils.py, `load_checkpoint_np` and `load_params`)
+//   - a safetensors file, or a folder that holds model.safetensors
+// Parameters are returned without the root "params/"; buffers (running statistics) as
+// "buffers/...". A suffix ":sub/tree" of `path` selects the parameters below that name instead, in
+// the file or below its root. If there are none, the error lists the subtrees that there are.
 //
-// What a file is is told by its content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are refused with
-// how to convert them; nothing of them is executed. An npz whose wanted arrays unpack to more than
-// 256 MiB + 4 * `model_bytes` is refused before any is. Throws Error(Exit::usage).
+// The format is recognised by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are refused with
+// advice on how to convert them; nothing of them is ever executed. An npz file is refused before
+// anything is unpacked if its arrays would take more than 256 MiB + 4 * `model_bytes`, where
+// `model_bytes` is the size of the model's parameters. Throws Error(Exit::usage).
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes);
 
-// What can be seen of `path` without reading arrays: that it exists, its format, its table of
-// contents, that there is something below ":sub/tree". Throws Error(Exit::usage) as read_weights().
+// Checks what can be checked quickly, without reading arrays: that the file exists, its format, its
+// table of contents, and that it has something below ":sub/tree". Throws what read_weights() would.
 void peek_weights(const std::string& path);
 
-// Whether `path` is a folder with checkpoints of a run rather than weights alone.
+// Returns whether `path` is a folder with checkpoints of a run, not a folder with weights only.
 bool is_checkpoint(const std::string& path);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The lock is flock(2) on .lock: the kernel lets it go when the process dies in whatever way.
+// The lock is flock(2) on .lock: the kernel releases it however the process dies.
 #include "lib/ckpt/workdir.h"
 
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -25,13 +26,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPrefix = ".trash-";
+// write_file_atomically() writes LAST under a name that begins so.
+constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
-constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold a line each
+constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold one line each
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// A whole decimal number, as std::to_string writes it.
+// Parses a decimal number that is spelt as std::to_string() spells it.
 std::optional<int64_t> parse_step(std::string_view text) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
@@ -40,13 +43,7 @@ std::optional<int64_t> parse_step(std::string_view text) {
   return step;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
-// "process 123 on host h" from what the holder of the lock wrote into it.
+// Returns "process 123 on host h", from the line that the holder of the lock wrote into it.
 std::string holder(int fd) {
   std::array<char, kMaxNoteBytes> text{};
   const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
@@ -56,7 +53,7 @@ std::string holder(int fd) {
   return fmt::format("process {} on host {}", parts[0], parts[1]);
 }
 
-// Whether `path` still names the open file: another run's --cleanup may have removed it.
+// Whether `path` still names the open file: the --cleanup of another run may have removed it.
 bool same_file(int fd, const std::string& path) {
   struct stat open_file {};
   struct stat named {};
@@ -64,7 +61,7 @@ bool same_file(int fd, const std::string& path) {
          open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
 }
 
-// The open, locked file; -1 if it was removed meanwhile.
+// Returns the open and locked file; -1 if it was removed meanwhile.
 int try_lock(const std::string& dir, const std::string& lock) {
   const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0 && errno == ENOENT) return -1;
@@ -83,7 +80,28 @@ int try_lock(const std::string& dir, const std::string& lock) {
   return -1;
 }
 
+// The end of the name of an unfinished checkpoint: ".tmp" or ".<id>.tmp".
+std::string unfinished_suffix(const std::string& id) {
+  return fmt::format("{}{}{}", id.empty() ? "" : ".", id, kUnfinished);
+}
+
 }  // namespace
+
+std::string shard_name(int rank, int ranks) {
+  return fmt::format("state-{:05}-of-{:05}.safetensors", rank, ranks);
+}
+
+std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
+
+std::string CkptFolder::step_name(int64_t step) { return fmt::format("{}{}", kStepPrefix, step); }
+
+std::string CkptFolder::unfinished(int64_t step, const std::string& id) const {
+  return this->step(step) + unfinished_suffix(id);
+}
+
+std::string CkptFolder::trash(int64_t step) const {
+  return fmt::format("{}/{}{}", path_, kTrashPrefix, step_name(step));
+}
 
 void refuse_remote_path(const std::string& path) {
   for (const char* scheme : {"gs://", "s3://", "hdfs://", "http://", "https://"}) {
@@ -97,7 +115,7 @@ void refuse_remote_path(const std::string& path) {
 void Workdir::check_writable() const {
   refuse_remote_path(dir_);
   if (dir_.empty()) throw Error(Exit::usage, "--workdir", "the path is empty");
-  // The nearest existing parent decides whether the rest can be made.
+  // The nearest existing parent decides whether the missing folders can be created.
   fs::path path = dir_;
   struct stat info {};
   while (::stat(path.c_str(), &info) != 0) {
@@ -119,7 +137,7 @@ void Workdir::check_writable() const {
     throw Error(Exit::usage, dir_,
                 fmt::format("cannot be the workdir: {} is not a folder", path.string()));
   }
-  // As root this passes in spite of permission bits, but not on read-only or immutable folders.
+  // For root this passes whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     throw Error(Exit::usage, dir_,
                 fmt::format("cannot be the workdir: {} cannot be written: {}", path.string(),
@@ -130,12 +148,13 @@ void Workdir::check_writable() const {
 void Workdir::claim() {
   check(lock_fd_ < 0, "{} is claimed twice", dir_);
   check_writable();
-  // More than once only where another run's --cleanup takes .lock away between open and flock.
+  // A second try is needed only if the --cleanup of another run removes .lock between open and
+  // flock.
   for (int tries = 0; tries < kLockTries && lock_fd_ < 0; ++tries) {
     try {
       make_folders(dir_);
     } catch (const Error& error) {
-      throw Error::lines(Exit::usage, error.what());
+      throw Error(Exit::usage, error.where(), error.message());
     }
     lock_fd_ = try_lock(dir_, lock());
   }
@@ -151,10 +170,10 @@ Workdir::~Workdir() {
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
-std::vector<int64_t> Workdir::steps_in(const std::string& ckpt_root) {
+std::vector<int64_t> CkptFolder::steps() const {
   std::vector<int64_t> steps;
   std::error_code error;
-  for (fs::directory_iterator it(ckpt_root, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code unreadable;
     if (!name.starts_with(kStepPrefix) || !it->is_directory(unreadable)) continue;
@@ -163,10 +182,25 @@ std::vector<int64_t> Workdir::steps_in(const std::string& ckpt_root) {
     }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw Error(Exit::usage, ckpt_root, "cannot list: " + error.message());
+    throw Error(Exit::usage, path_, "cannot list: " + error.message());
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    // Other ranks of this start may have begun to write already.
+    if (!id.empty() && name.ends_with(unfinished_suffix(id))) continue;
+    const bool unfinished = name.starts_with(kStepPrefix) && name.ends_with(kUnfinished);
+    if (unfinished || name.starts_with(kTrashPrefix) || name.starts_with(kTemporaryLast)) {
+      paths.push_back(it->path().string());
+    }
+  }
+  return paths;
 }
 
 std::optional<int64_t> Workdir::finished() const {
@@ -183,10 +217,10 @@ void Workdir::write_done(int64_t total_steps) const {
 
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
-  // .lock last: until then nobody else can claim the folder.
+  // .lock is removed last: until then nobody else can claim the folder.
   for (const std::string& path :
-       {done(), ckpt_root(), config(), run_json(), metrics(), tensorboard(), dir_ + "/log",
-        dir_ + "/trace", report(), learning_curve(), lock()}) {
+       {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(), log_folder(),
+        trace_folder(), report(), learning_curve(), lock()}) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

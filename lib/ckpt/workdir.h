@@ -1,64 +1,115 @@
-// Every file name of a workdir, and the lock that makes it one run's.
+// Every name inside the folder of a run, and the lock that reserves the folder for one run.
 //
-//   config.yaml run.json metrics.jsonl tb/ log/rank-<r>.log trace/rank-<r>.json report.html
-//   learning_curve.svg .lock DONE ckpt/step-<n>/ ckpt/step-<n>.tmp/ ckpt/LAST ckpt/best/
+//   <workdir>/
+//     .lock                     held by the running process: its process id and host
+//     DONE                      the run has finished: its total steps
+//     config.yaml               the resolved config
+//     run.json                  when, where and with what arguments the run was started
+//     metrics.jsonl             all metrics
+//     tb/                       the same metrics for TensorBoard
+//     report.html               a report with curves
+//     learning_curve.svg
+//     log/rank-<r>.log
+//     trace/rank-<r>.json       profiles
+//     ckpt/
+//       LAST                    the name of the newest checkpoint, as a hint for people
+//       step-<n>/               a committed checkpoint
+//         manifest.json
+//         state-<rank>-of-<ranks>.safetensors
+//       step-<n>.tmp/           a checkpoint being written by one process
+//       step-<n>.<id>.tmp/      a checkpoint being written by several ranks; holds also
+//         part-<rank>.json      what rank 0 must know about the file of another rank
+//       .trash-step-<n>/        a checkpoint being deleted
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace bv {
 
-// gs://, s3://, hdfs://, http:// and https:// are refused by name, with what to do instead.
-// Throws Error(Exit::usage).
+// Throws Error(Exit::usage) for gs://, s3://, hdfs://, http:// and https://, with what to do
+// instead.
 void refuse_remote_path(const std::string& path);
+
+// The file names in the folder of one checkpoint.
+inline constexpr const char* kManifestName = "manifest.json";
+std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetensors"
+std::string part_name(int rank);              // "part-1.json"
+
+// The names in a ckpt/ folder. It may be copied elsewhere and then need not belong to a workdir.
+class CkptFolder {
+ public:
+  explicit CkptFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string last() const { return path_ + "/LAST"; }
+  static std::string step_name(int64_t step);  // "step-12"
+  std::string step(int64_t step) const { return path_ + "/" + step_name(step); }
+  // Returns the folder in which the checkpoint of a step is written before it is committed. `id` is
+  // Writers::id; empty for a single process.
+  std::string unfinished(int64_t step, const std::string& id) const;
+  // Returns the name that a committed checkpoint has while it is deleted.
+  std::string trash(int64_t step) const;
+
+  // Returns the steps of all committed checkpoints, ascending. Does not verify them. Empty if there
+  // is no such folder; throws Error(Exit::usage) if it cannot be listed.
+  std::vector<int64_t> steps() const;
+  // Returns the paths of what killed saves have left behind: unfinished checkpoints, trash and
+  // temporary files of LAST, but not the folders of the current start `id`.
+  std::vector<std::string> leftovers(const std::string& id) const;
+
+ private:
+  std::string path_;
+};
 
 class Workdir {
  public:
   explicit Workdir(std::string dir) : dir_(std::move(dir)) {}
 
-  // Throws Error(Exit::usage) where `dir` can't be made or written, or is a remote path, without
-  // creating anything.
+  // Throws Error(Exit::usage) if the folder cannot be created or written, or is a remote path.
+  // Creates nothing.
   void check_writable() const;
-  // Creates the folder and takes the lock (flock on .lock, held until the object dies). Throws
-  // Error(Exit::usage) "D is in use by process P on host H" in under 1 s.
+  // Creates the folder and takes its lock, which is held until the object dies. Throws
+  // Error(Exit::usage) within a second if another process holds the lock: "D: error: the workdir is
+  // in use by process P on host H; ...".
   void claim();
   ~Workdir();
   Workdir(const Workdir&) = delete;
   Workdir& operator=(const Workdir&) = delete;
 
   const std::string& dir() const { return dir_; }
+  std::string lock() const { return dir_ + "/.lock"; }
+  std::string done() const { return dir_ + "/DONE"; }
   std::string config() const { return dir_ + "/config.yaml"; }
   std::string run_json() const { return dir_ + "/run.json"; }
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
-  std::string log(int rank) const { return dir_ + "/log/rank-" + std::to_string(rank) + ".log"; }
-  std::string trace(int rank) const {
-    return dir_ + "/trace/rank-" + std::to_string(rank) + ".json";
-  }
   std::string report() const { return dir_ + "/report.html"; }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
-  std::string lock() const { return dir_ + "/.lock"; }
-  std::string done() const { return dir_ + "/DONE"; }
-  std::string ckpt_root() const { return dir_ + "/ckpt"; }
-  std::string ckpt(int64_t step) const { return ckpt_root() + "/step-" + std::to_string(step); }
-  std::string best() const { return ckpt_root() + "/best"; }
+  std::string log(int rank) const {
+    return log_folder() + "/rank-" + std::to_string(rank) + ".log";
+  }
+  std::string trace(int rank) const {
+    return trace_folder() + "/rank-" + std::to_string(rank) + ".json";
+  }
+  CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
 
-  // Steps of the committed folders ckpt/step-<n>, ascending (not verified).
-  std::vector<int64_t> ckpt_steps() const { return steps_in(ckpt_root()); }
-  // The same of any ckpt/ folder; empty where there is none.
-  static std::vector<int64_t> steps_in(const std::string& ckpt_root);
-  // The total steps DONE holds; nullopt where there is no (readable) DONE.
+  // Returns the total steps that DONE holds; nullopt if there is no DONE or it is unreadable.
   std::optional<int64_t> finished() const;
-  void write_done(int64_t total_steps) const;  // Error(Exit::storage)
-  // --cleanup, under the lock: removes all files of a run, and the folder unless it holds others
-  // (returned, they stay). Throws Error(Exit::storage).
+  void write_done(int64_t total_steps) const;  // throws Error(Exit::storage)
+  // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
+  // names of the other files that remain in it. The caller must hold the lock. Throws
+  // Error(Exit::storage).
   std::vector<std::string> remove();
 
  private:
+  std::string log_folder() const { return dir_ + "/log"; }
+  std::string trace_folder() const { return dir_ + "/trace"; }
+
   std::string dir_;
   int lock_fd_ = -1;
 };

@@ -1,4 +1,5 @@
-// Reads from the end: end record (and its zip64 form), directory, local headers; then unpacks.
+// Reads an archive from its end: the end record (and its zip64 form), the directory, the local
+// headers.
 #include <libdeflate.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ class DirectoryReader {
 
   std::vector<ZipEntry> read() const {
     const Directory directory = find_directory();
-    // Not trusting the count to reserve memory: every entry takes its bytes of the directory.
+    // The count is checked before it is used: every entry takes some bytes of the directory.
     if (directory.count > (directory.end - directory.begin) / kDirectoryEntryBytes) {
       fail(directory.begin, fmt::format("{} entries do not fit in a directory of {} bytes",
                                         directory.count, directory.end - directory.begin));
@@ -57,7 +58,7 @@ class DirectoryReader {
       }
     }
     if (at != directory.end) {
-      fail(at, fmt::format("the directory ends here, but {} was announced", directory.end));
+      fail(at, fmt::format("the directory ends here, but should end at offset {}", directory.end));
     }
     refuse_overlaps(entries);
     return entries;
@@ -78,7 +79,7 @@ class DirectoryReader {
     return value;
   }
 
-  // The end record is the last thing in the file but for a comment of up to 65535 bytes.
+  // The end record is at the end of the file, before a comment of up to 65535 bytes.
   uint64_t find_end() const {
     for (uint64_t comment = 0; comment <= 0xffff && comment + kEndBytes <= archive_.size();
          ++comment) {
@@ -115,9 +116,10 @@ class DirectoryReader {
       announced = number<uint64_t>(end64 + 40);
     }
     if (directory.begin > directory.end || directory.end - directory.begin != announced) {
-      fail(end, fmt::format("the directory is said to be {} bytes at offset {}, which does not end "
-                            "at its end record (offset {})",
-                            announced, directory.begin, directory.end));
+      fail(end,
+           fmt::format("the directory claims to have {} bytes at offset {}, which does not end "
+                       "at its end record (offset {})",
+                       announced, directory.begin, directory.end));
     }
     return directory;
   }
@@ -165,7 +167,7 @@ class DirectoryReader {
     if (leaves) fail(at, fmt::format("refused entry name '{}'", name));
   }
 
-  // Takes those of the three numbers from the extra field that did not fit in 32 bits.
+  // Takes the sizes and the offset that do not fit in 32 bits from the extra field.
   void read_zip64(ZipEntry& entry, uint64_t at, uint64_t extra, uint64_t extra_bytes) const {
     std::vector<uint64_t*> wanted;
     for (uint64_t* value : {&entry.bytes, &entry.packed_bytes, &entry.header}) {
@@ -188,7 +190,7 @@ class DirectoryReader {
 
   void check_sizes(const ZipEntry& entry, uint64_t at) const {
     if (entry.packed_bytes > archive_.size()) {
-      fail(at, fmt::format("'{}' is said to take {} bytes of a file of {}", entry.name,
+      fail(at, fmt::format("'{}' claims to take {} bytes of a file of {}", entry.name,
                            entry.packed_bytes, archive_.size()));
     }
     if (!entry.deflated && entry.bytes != entry.packed_bytes) {
@@ -196,7 +198,7 @@ class DirectoryReader {
                            entry.packed_bytes, entry.bytes));
     }
     if (entry.bytes > entry.packed_bytes * kMaxDeflateRatio) {
-      fail(at, fmt::format("'{}' is said to grow from {} to {} bytes, more than deflate can "
+      fail(at, fmt::format("'{}' claims to grow from {} to {} bytes, more than deflate can "
                            "({} times)",
                            entry.name, entry.packed_bytes, entry.bytes, kMaxDeflateRatio));
     }
@@ -269,8 +271,8 @@ void unpack(std::span<const uint8_t> archive, const ZipEntry& entry, const std::
         libdeflate_alloc_decompressor());
     if (decompressor == nullptr) throw std::bad_alloc();
     size_t used = 0;
-    uint8_t none = 0;  // libdeflate wants an address even for nothing
-    // Without a place for the output's length, libdeflate insists on exactly out.size() bytes.
+    uint8_t none = 0;  // libdeflate needs an address even for no bytes
+    // Without a place to store the length of the output, libdeflate requires it to be out.size().
     const auto result = libdeflate_deflate_decompress_ex(
         decompressor.get(), packed.data(), packed.size(), out.empty() ? &none : out.data(),
         out.size(), &used, nullptr);

@@ -1,4 +1,4 @@
-// Entries are packed in memory, so that sizes are known before the local header is written.
+// Entries are packed in memory, because the local header, which comes first, holds their sizes.
 #include <libdeflate.h>
 
 #include <memory>
@@ -14,14 +14,14 @@ namespace {
 
 constexpr int kLevel = 6;
 constexpr uint16_t kVersion = 20, kVersion64 = 45;
-constexpr uint16_t kDate = (1 << 5) | 1;  // 1 January 1980, the first there is
+constexpr uint16_t kDate = (1 << 5) | 1;  // 1 January 1980, the first possible date
 constexpr uint16_t kUtf8Name = 0x800, kDeflated = 8;
 
 struct FreeCompressor {
   void operator()(libdeflate_compressor* c) const { libdeflate_free_compressor(c); }
 };
 
-// Little-endian records.
+// Collects the fields of a record, little-endian.
 class ZipRecord {
  public:
   template <class T>

@@ -1,11 +1,9 @@
-// The pp mini-language (reference section 12.1): "decode|resize(224, method='area')|keep('image')".
-//
-// The text is split at every '|' first, so '|' cannot stand inside an argument. A section is a
-// dotted name, or one called with Python literals: numbers with unary minus, strings in either
-// quote, True, False, None, lists, tuples, dicts. Nothing is evaluated.
+#include "lib/config/call.h"
+
 #include <algorithm>
 #include <cctype>
 
+#include "lib/config/document.h"
 #include "lib/config/node.h"
 #include "lib/util/text.h"
 
@@ -19,13 +17,16 @@ constexpr std::string_view kBlank = " \t\r\n";
 bool name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool name_part(char c) { return name_start(c) || (c >= '0' && c <= '9'); }
 
-// Where a text stands: letter for letter from a place on, or just as a whole.
+// A text to parse and its place.
 struct TextSpan {
   std::string_view text;
   Place place;
+  // Whether the file holds the text letter for letter from `place` on. If not, every error is
+  // placed at the whole text.
   bool exact;
-  std::string label;  // the key that holds the text, may be empty
+  std::string label;  // the key that holds the text; may be empty
 
+  // Returns the place of the character at byte `offset`.
   Place at(size_t offset) const {
     Place out = place;
     if (!exact) return out;
@@ -36,25 +37,25 @@ struct TextSpan {
   }
 };
 
-// Parses one section. Offsets count from the start of the whole text.
+// Parses one call. Offsets count from the start of the whole text.
 class Parser {
  public:
   Parser(const TextSpan& span, size_t begin, size_t end) : span_(span), at_(begin), end_(end) {}
 
-  // Returns the op's name and its arguments as a call node.
-  std::pair<std::string, std::shared_ptr<Node>> section() {
+  // Returns the name of the op and its arguments as a call node.
+  std::pair<std::string, std::shared_ptr<Node>> call() {
     skip_blanks();
     const size_t begin = at_;
     const std::string name = dotted_name();
     if (name.empty()) fail(at_, fmt::format("expected the name of an op, got {}", next()));
-    auto call = make_map(span_.at(begin));
-    call->is_call = true;
+    auto node = make_map(span_.at(begin));
+    node->is_call = true;
     skip_blanks();
-    if (take('(')) arguments(*call);
+    if (take('(')) arguments(*node);
     skip_blanks();
     if (at_ < end_)
       fail(at_, fmt::format("expected '|' or the end after {}, got {}", name, next()));
-    return {name, call};
+    return {name, node};
   }
 
  private:
@@ -74,7 +75,7 @@ class Parser {
   void skip_blanks() {
     while (at_ < end_ && kBlank.find(span_.text[at_]) != std::string_view::npos) ++at_;
   }
-  // What stands here, for a message.
+  // The word or character at the current position, for a message.
   std::string next() const {
     if (at_ >= end_) return "the end";
     size_t end = at_ + 1;
@@ -102,7 +103,7 @@ class Parser {
     return name;
   }
 
-  // After '('.
+  // Parses the arguments behind '('.
   void arguments(Node& call) {
     while (true) {
       skip_blanks();
@@ -111,7 +112,7 @@ class Parser {
       const std::string name = identifier();
       skip_blanks();
       if (!name.empty() && take('=')) {
-        if (peek() == '=') fail(at_ - 1, "an expression: write its value");
+        if (peek() == '=') fail(at_ - 1, "expressions are not evaluated: write the value");
         if (call.entry(name) != nullptr) {
           fail(begin, fmt::format("argument '{}' is given twice", printable(name)));
         }
@@ -119,20 +120,20 @@ class Parser {
       } else {
         at_ = begin;
         auto argument = value(0);
-        if (!call.map.empty()) fail(begin, "an argument without a name after one with a name");
+        if (!call.map.empty()) fail(begin, "a positional argument after a keyword argument");
         call.positional.push_back(std::move(argument));
       }
       if (!separator(')')) return;
     }
   }
 
-  // After an item: true after ',', false after `close`.
+  // Parses what follows an item. Returns true for ',', false for `close`.
   bool separator(char close) {
     skip_blanks();
     if (take(',')) return true;
     if (take(close)) return false;
     if (std::string_view("+-*/%<>=!&^~").find(peek()) != std::string_view::npos && at_ < end_) {
-      fail(at_, "an expression: write its value");
+      fail(at_, "expressions are not evaluated: write the value");
     }
     fail(at_, fmt::format("expected ',' or '{}', got {}", close, next()));
   }
@@ -172,7 +173,7 @@ class Parser {
     }
   }
 
-  // "(x)" is x itself, "(x,)" a tuple.
+  // "(x)" is x itself, "(x,)" is a tuple.
   std::shared_ptr<Node> tuple(const std::shared_ptr<Node>& node, int depth) {
     ++at_;
     items(*node, ')', depth);
@@ -214,7 +215,7 @@ class Parser {
     node.style = Node::Style::literal;
     node.text = span_.text.substr(begin, at_ - begin);
     if (!is_number(node.text)) {
-      double unused = 0;  // only for its explanation
+      double unused = 0;  // the conversion fails; its message is wanted
       const auto wrong = convert(node, unused);
       fail(begin, wrong ? wrong->why : "expected a number");
     }
@@ -247,7 +248,7 @@ class Parser {
     const char quote = span_.text[at_++];
     std::string out;
     while (true) {
-      if (at_ >= end_) fail(begin, "a string that is never closed ('|' cannot stand in a string)");
+      if (at_ >= end_) fail(begin, "a string that is never closed (a string cannot hold '|')");
       const char c = span_.text[at_++];
       if (c == quote) return out;
       if (c == '\n') fail(begin, "a string that is never closed on its line");
@@ -261,7 +262,7 @@ class Parser {
       } else if (escaped == 'n' || escaped == 't' || escaped == 'r') {
         out += escaped == 'n' ? '\n' : escaped == 't' ? '\t' : '\r';
       } else if (std::string_view("01234567abfvxuUN\n").find(escaped) != std::string_view::npos) {
-        fail(at_ - 2, "this escape is not known here: write the character itself");
+        fail(at_ - 2, "this escape is not supported: write the character itself");
       } else {
         out += '\\';  // as Python does: '\d' is a backslash and a d
         out += escaped;
@@ -285,7 +286,7 @@ std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Documen
     const size_t end = std::min(span.text.find('|', begin), span.text.size());
     if (span.text.substr(begin, end - begin).find_first_not_of(kBlank) != std::string_view::npos) {
       try {
-        auto [name, node] = Parser(span, begin, end).section();
+        auto [name, node] = Parser(span, begin, end).call();
         const Place place = node->place;
         calls.push_back(
             {name, Config(node, document, fmt::format("{}[{}]: {}", path, calls.size(), name)),

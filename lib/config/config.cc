@@ -1,16 +1,15 @@
-// The strict reader: typed reads of a mapping or a pp call, each remembered.
 #include "lib/config/config.h"
 
 #include <algorithm>
-#include <variant>
 
+#include "lib/config/document.h"
 #include "lib/config/node.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// "lib/input/loader/loader.cc:31" whatever the folder the sources were compiled in.
+// Returns "lib/input/loader/loader.cc:31", whatever folder the sources were compiled in.
 std::string source_text(const std::source_location& where) {
   const std::string file = std::string("/") + where.file_name();
   size_t begin = 0;
@@ -25,7 +24,7 @@ bool absent(const std::shared_ptr<Node>& node) {
   return node == nullptr || node->kind == Node::Kind::null;
 }
 
-// The fallback of a read that may find nothing.
+// Stands for the fallback of maybe().
 const std::shared_ptr<Node>& nothing() {
   static const auto node = std::make_shared<Node>();
   return node;
@@ -80,7 +79,6 @@ std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> f
   return absent(value) ? nullptr : value;
 }
 
-// The line of a problem with `value`, which stands at `suffix` below `key`.
 std::string Config::line(const Place& place, std::string_view key, std::string_view suffix,
                          std::string_view why) const {
   const bool argument = node_->is_call && !key.empty();
@@ -91,7 +89,8 @@ std::string Config::line(const Place& place, std::string_view key, std::string_v
       .what();
 }
 
-// A misspelt key is the likely reason why a required one is missing.
+// If the mapping has an unread key with a similar name, that key is reported in place of the
+// missing one: it is probably misspelt.
 void Config::missing(std::string_view key, std::string_view type) const {
   for (const Node::Entry& entry : node_->map) {
     if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {
@@ -166,9 +165,9 @@ std::string Config::word(std::string_view key, std::string_view fallback,
 using Where = std::source_location;
 using Key = std::string_view;
 using Strings = std::vector<std::string>;
-using Pairs = std::vector<std::pair<std::string, double>>;
+using NumberPairs = std::vector<std::pair<std::string, double>>;
+using StringPairs = std::vector<std::pair<std::string, std::string>>;
 using Optionals = std::vector<std::optional<int64_t>>;
-using AnyScalar = std::variant<bool, int64_t, double, std::string>;
 template Optionals Config::get(Key, Caller) const;
 template bool Config::get(Key, Caller) const;
 template bool Config::get(Key, bool, Where) const;
@@ -196,9 +195,12 @@ template std::optional<std::vector<double>> Config::maybe(Key, Where) const;
 template Strings Config::get(Key, Caller) const;
 template Strings Config::get(Key, Strings, Where) const;
 template std::optional<Strings> Config::maybe(Key, Where) const;
-template Pairs Config::get(Key, Caller) const;
-template Pairs Config::get(Key, Pairs, Where) const;
-template std::optional<Pairs> Config::maybe(Key, Where) const;
+template NumberPairs Config::get(Key, Caller) const;
+template NumberPairs Config::get(Key, NumberPairs, Where) const;
+template std::optional<NumberPairs> Config::maybe(Key, Where) const;
+template StringPairs Config::get(Key, Caller) const;
+template StringPairs Config::get(Key, StringPairs, Where) const;
+template std::optional<StringPairs> Config::maybe(Key, Where) const;
 
 // ---- structure
 
@@ -219,7 +221,7 @@ bool Config::is_bool(std::string_view key) const {
 bool Config::is_list(std::string_view key) const {
   document_->asked(path_, key);
   std::shared_ptr<Node> value = find(key);
-  // In a pp call: the argument that the next read will take.
+  // In a pp call, the next read takes the next positional argument.
   if (value == nullptr && positional_left() > 0) value = node_->positional[node_->taken];
   return value != nullptr && value->kind == Node::Kind::list;
 }
@@ -331,7 +333,7 @@ void Config::superseded(std::string_view key, std::string_view instead,
 std::string Config::yaml() const { return to_yaml(*node_, false); }
 std::string Config::json() const { return to_json(*node_); }
 
-// ---- the document's
+// ---- the whole document
 
 void throw_problems(const Config& config) { throw_lines(config.document_->problems); }
 size_t problem_count(const Config& config) { return config.document_->problems.size(); }

@@ -1,45 +1,53 @@
-// The strict config reader: a view of one YAML mapping, or of the arguments of one pp call.
+// Config: the strict, typed view through which every component reads its keys.
 //
-// Every key is read once, by the component it configures, with its default beside the read:
-//     width_(config.get<int64_t>("width", 768))
-// Reads are remembered: done() reports keys that nobody read with the nearest name that somebody
-// asked for. Problems carry file:line:col and are collected, so that a user sees all errors of a
-// file together; get() with a fallback records a problem and returns the fallback, get() without
-// one throws. Whoever builds from a config calls throw_problems() before any work.
+// A Config is a view of one YAML mapping, or of the arguments of one call of the pp mini-language
+// (lib/config/call.h). A component reads each key once, in its constructor, with the default beside
+// the read:
 //
-// A missing key and a key whose value is null are the same. Not thread-safe; components keep
-// values, never a Config.
+//     Vit::Vit(const Config& config) : width_(config.get<int64_t>("width", 768)) { ... }
+//
+// Three rules make the reader strict:
+//   - Every read is remembered. done() reports the keys that nobody read, each with the nearest
+//     name that somebody did read, and explain() lists every read.
+//   - Problems carry "file:line:column" and are collected, so that a user sees all of them at once:
+//     get() with a fallback records a problem and returns the fallback; get() without one throws.
+//     Whoever builds something from a config calls throw_problems() before any real work.
+//   - A key whose value is null counts as absent.
+//
+// Components keep the values, never the Config. A Config is cheap to copy: all copies share the
+// tree and the record of reads. Not thread-safe.
+//
+// To load a config from a file or a text: lib/config/load_config.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "lib/config/place.h"
 #include "lib/util/error.h"
 
 namespace bv {
 
-// A place in a config file (1-based), or on the command line.
-struct Place {
-  std::string file;  // "vit.yaml", "--set lr=x"
-  int line = 0;      // 0: the file as a whole, or not a file
-  int column = 0;
-  std::string text() const;  // "vit.yaml:12:7", "vit.yaml", "--set lr=x"
-};
+// Internal to lib/config.
+struct Node;       // one value of the tree (lib/config/node.h)
+struct NodeEntry;  // a key with its value
+class Document;    // the tree with what was read and what was wrong (lib/config/document.h)
 
-struct Node;       // internal: one YAML value with its place
-struct NodeEntry;  // internal: a key with its value
-struct Call;       // of the pp mini-language, below
-class Document;    // internal to lib/config and the app: a parsed file with its problems
+struct Call;  // lib/config/call.h
 
-// Where a required key is read. Explicit, so that get<T>(key, {}) asks for the fallback T{}.
+// A scalar of any type, for the few keys that take several.
+using AnyScalar = std::variant<bool, int64_t, double, std::string>;
+
+// The source line that reads a required key. Its constructor is explicit, so that get<T>(key, {})
+// means the fallback T{} and not a Caller.
 struct Caller {
   explicit constexpr Caller(std::source_location at) : at(at) {}
   std::source_location at;
@@ -47,81 +55,116 @@ struct Caller {
 
 class Config {
  public:
-  Config();  // an empty mapping of no file
+  Config();  // an empty mapping that belongs to no file
   Config(std::shared_ptr<Node> node, std::shared_ptr<Document> document, std::string path);
 
-  // T is one of: bool, int64_t, double, std::string, std::vector<T> of these,
-  // std::vector<std::pair<std::string, double>> (lists of [pattern, number]), and without a
-  // fallback std::vector<std::optional<int64_t>> (null items: [40, null, 3]). An integer is
-  // accepted where a double is asked for, never the other way round (1e3 is an int if its value is
-  // whole, 5.0 is not). true and false are the only booleans; quoted scalars are strings; 010 and
-  // 1_000 are no numbers. Errors name the key's full path, the value and what was expected.
+  // ---- Values
+  //
+  // T is one of
+  //     bool   int64_t   double   std::string   AnyScalar
+  //     std::vector<U> with U = bool, int64_t, double or std::string
+  //     std::vector<std::pair<std::string, double>>        a list of [pattern, number]
+  //     std::vector<std::pair<std::string, std::string>>   a list of [string, string]
+  //     std::vector<std::optional<int64_t>>                a list of integers or null: [40, null]
+  // The last one can be read without a fallback only.
+  // Conversions are strict:
+  //   - A double may be written as an integer. An int64_t may be written as 1e3, but not as 5.0.
+  //   - Booleans are true and false only: not yes, on or 1.
+  //   - A string may be any scalar of YAML; in a pp call it must be quoted.
+  //   - A quoted scalar is never a number or a boolean.
+  //   - 010 and 1_000 are refused, with the spelling to use instead.
+  // A problem names the full path of the key, or of the item in a list, what was expected and what
+  // was found: "vit.yaml:3:8: error: model.depth: expected an integer, got '12.5'".
+
+  // Returns the value of a required key. Throws Error(Exit::usage) if the key is missing or its
+  // value has another type.
   template <class T>
   T get(std::string_view key, Caller caller = Caller(std::source_location::current())) const;
+  // Returns the value, or `fallback` if the key is absent. A value of another type is recorded as a
+  // problem, and `fallback` is returned.
   template <class T>
   T get(std::string_view key, T fallback,
         std::source_location where = std::source_location::current()) const;
   std::string get(std::string_view key, const char* fallback,
                   std::source_location where = std::source_location::current()) const;
-  // nullopt where the key is absent or null.
+  // Returns the value, or nullopt if the key is absent. A value of another type is recorded as a
+  // problem, and nullopt is returned.
   template <class T>
   std::optional<T> maybe(std::string_view key,
                          std::source_location where = std::source_location::current()) const;
-  // As get<std::string>, but the value must be one of `words`.
+  // Like get() with a string fallback, but any value that is neither `fallback` nor one of `words`
+  // is recorded as a problem.
   std::string word(std::string_view key, std::string_view fallback,
                    const std::vector<std::string>& words,
                    std::source_location where = std::source_location::current()) const;
 
-  // Present and not null; does not count as a read. False for a call's positional arguments.
-  bool has(std::string_view key) const;
-  bool is_map(std::string_view key) const;  // has() and a mapping
-  bool is_list(std::string_view key) const;
-  bool is_bool(std::string_view key) const;
-  // A sub-mapping; absent or null gives an empty one. Reading it counts as reading the key.
+  // ---- Nested mappings and lists of mappings
+
+  // Returns the mapping below `key`, or an empty one if the key is absent. Any other value is
+  // recorded as a problem, and an empty mapping is returned.
   Config section(std::string_view key,
                  std::source_location where = std::source_location::current()) const;
-  // A list of mappings.
+  // Returns the mappings of a list; items that are not mappings are recorded as problems.
   std::vector<Config> sections(std::string_view key,
                                std::source_location where = std::source_location::current()) const;
-  // A list of [pattern, mapping] or [pattern, null], in file order (`schedule`); throws what is
-  // neither.
+  // Returns a list of [pattern, mapping] and [pattern, null] pairs in file order (`schedule`).
+  // Throws Error(Exit::usage) for any other item.
   std::vector<std::pair<std::string, std::optional<Config>>> pattern_sections(
       std::string_view key, std::source_location where = std::source_location::current()) const;
-  // The mapping's own entries whose values are mappings (evals), in file order; a null value is
-  // skipped (that switches an inherited entry off); any other value is a problem.
+  // Returns all entries of this mapping with their names, in file order, where every value must be
+  // a mapping (`evals`). An entry that is null is skipped: this is how a config switches off an
+  // entry that it inherits. Any other value is recorded as a problem.
   std::vector<std::pair<std::string, Config>> items(
       std::source_location where = std::source_location::current()) const;
-  std::vector<std::string> keys() const;  // all present keys in file order
 
-  // The call's positional arguments in order (pp calls only): successive get()s of names that are
-  // not given by keyword take them one by one, as a Python call does. This is how many are left.
-  size_t positional_left() const;
-  // All positional arguments at once, as strings (keep, drop).
+  // ---- What is there. These do not count as reads.
+
+  bool has(std::string_view key) const;      // present and not null
+  bool is_map(std::string_view key) const;   // present and a mapping
+  bool is_bool(std::string_view key) const;  // present and true or false
+  // Present and a list. In a pp call, `key` may also be given by the next positional argument.
+  bool is_list(std::string_view key) const;
+  std::vector<std::string> keys() const;  // of all entries, in file order
+
+  // ---- Positional arguments (pp calls only)
+  //
+  // As in a Python call, a read of a name that is not given by keyword takes the next positional
+  // argument.
+
+  size_t positional_left() const;  // the number of positional arguments that are not yet read
+  // Reads all that are left, as strings (keep, drop).
   std::vector<std::string> positional_strings() const;
 
-  // Records a problem with `key` (or with the mapping itself if it is empty) and throws it:
-  // "x.yaml:3:8: error: input.batch_size: <why>"; in a pp call "...: error: resize: size <why>".
+  // ---- Problems. An empty `key` means the mapping itself.
+
+  // Records a problem and throws it as Error(Exit::usage): "x.yaml:3:8: error: input.batch_size:
+  // <why>", or for an argument of a pp call "...: error: resize: size <why>".
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;
-  // Records a problem and goes on.
+  // Records a problem and returns.
   void problem(std::string_view key, std::string_view why) const;
-  // One line "<place>: warning: <why>", printed once at the end of building.
+  // Records the line "<place>: warning: <key>: <why>"; see warnings().
   void warn(std::string_view key, std::string_view why) const;
-  // Accepts `key` of the seeds that the design supersedes: read, and one warning saying `instead`.
+  // Accepts `key`, which this program does not use: counts it as read, and records one warning with
+  // `instead` if it is present.
   void superseded(std::string_view key, std::string_view instead,
                   std::source_location where = std::source_location::current()) const;
 
-  Place place(std::string_view key = {}) const;      // of the key's value, else of the mapping
-  const std::string& path() const { return path_; }  // "evals.val", "input.pp[1]: resize"
-  // Records a problem for each unread key, with its nearest known name: here and in the sections
-  // that were handed out below. Silent where the reader gave up (fail(), a required key,
-  // attempt()), as nobody knows what it would still have read; `although_incomplete` is for a
-  // reader that knows it had read all its keys before it gave up.
+  // Records a problem for each key that nobody read, here and in all sections that were handed out
+  // below. A mapping whose reader gave up (by fail(), a missing required key, or attempt()) is
+  // skipped, because its reader might have read more keys; pass `although_incomplete` if all keys
+  // had been read before.
   void done(bool although_incomplete = false) const;
-  // Silences done() for this subtree, or for `key` and all below it (a component that was not
-  // built).
+  // Exempts `key`, or this mapping if `key` is empty, with everything below it from done(). For the
+  // keys of a component that is not built. It is not a read: explain() does not list the key.
   void mark_read(std::string_view key = {}) const;
-  std::string yaml() const;  // the subtree as YAML text
-  std::string json() const;  // the subtree as JSON text
+
+  // ---- Texts
+
+  Place place(std::string_view key = {}) const;  // of the key's value, or else of the mapping
+  // Returns the path of this mapping from the root: "evals.val", "input.pp[1]: resize".
+  const std::string& path() const { return path_; }
+  std::string yaml() const;  // this mapping as YAML, without defaults
+  std::string json() const;  // this mapping as JSON, without defaults
 
  private:
   friend void throw_problems(const Config&);
@@ -134,10 +177,12 @@ class Config {
                                        std::string_view key);
 
   std::shared_ptr<Node> find(std::string_view key) const;
+  // Remembers a read and returns the value; null if it is absent.
   std::shared_ptr<Node> read(std::string_view key, std::shared_ptr<Node> fallback, bool section,
                              std::source_location where) const;
   template <class T>
   std::optional<T> convert_or_record(const Node& value, std::string_view key) const;
+  // Returns the line of a problem with the value at `place`; `suffix` is its path below `key`.
   std::string line(const Place& place, std::string_view key, std::string_view suffix,
                    std::string_view why) const;
   std::string problem_line(std::string_view key, std::string_view why) const;
@@ -152,52 +197,27 @@ class Config {
   std::string path_;
 };
 
-// A command-line value for a key: "lr=0.1" as {"lr", "0.1", "--set lr=0.1"}.
-struct Override {
-  std::string key;    // dotted path; a number indexes a list
-  std::string value;  // YAML
-  std::string origin;
-};
+// ---- The whole document. It does not matter which of its Configs is passed.
 
-// Reads `file`, follows `include:` (relative to the including file; mappings merge deeply, other
-// values replace), substitutes ${NAME} and ${NAME:-default} in values, applies the overrides (a
-// duration `x_steps` on the command line removes the file's other `x_*` units).
-// Includes replace a duration's other units in the same way. "$${" stands for "${".
-// Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, tags,
-// several documents, open quotes, invalid UTF-8, NUL bytes, cyclic or exploding aliases (depth 64,
-// 10^6 values), over 1 MiB, cyclic includes, unset variables, overrides that fit nothing.
-Config load_config(const std::string& file, const std::vector<Override>& overrides);
-// The same for a text that is no file (tests; a config stored in a checkpoint). `name` stands in
-// messages, and its folder is where includes are looked for.
-Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<Override>& overrides = {});
-
-// Throws all recorded problems as one Error(Exit::usage), one line each, at most 20, by place.
+// Throws all recorded problems as one Error(Exit::usage): one line each, sorted by place, at most
+// 20.
 void throw_problems(const Config&);
 size_t problem_count(const Config&);
-std::vector<std::string> warnings(const Config&);  // recorded so far
-// Runs `build`; an Error(Exit::usage) it throws is recorded among the problems (once). Returns
-// whether it went through; if not, done() of this mapping stays silent: pass the section that
-// `build` reads, not the whole config.
+std::vector<std::string> warnings(const Config&);
+
+// Calls `build`. If it throws an Error(Exit::usage), records that as a problem, makes done() of
+// this mapping silent, and returns false. Pass the section that `build` reads, not the whole
+// config.
 bool attempt(const Config&, const std::function<void()>& build);
-// --explain: one line per key read: path, value, default, origin, file:line of the read.
+
+// Returns the table of --explain: one line per key that was read, with its value, default, origin
+// and the source line of the read.
 std::string explain(const Config&);
-// The resolved config as YAML with the origin of each value as a comment.
+// Returns the config with all defaults that were read, as YAML, with the origin of each value as a
+// comment. Loading it again gives the same values.
 std::string resolved_yaml(const Config&);
 
-// One call of the pp mini-language: "resize(224, method='area')". Arguments are Python literals.
-struct Call {
-  std::string name;
-  Config args;
-  Place place;
-};
-// Splits `text` at every '|' and parses each section (reference section 12.1). Errors point into
-// the value of `key`, are recorded in the owner's document and thrown as Error(Exit::usage).
-std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key);
-// The same without a config file (--pp on the command line, tests).
-std::vector<Call> parse_calls(std::string_view text, const Place& origin);
-
-// "unknown model 'vot' (did you mean 'vit'?); known: bit, cnn, vit"
+// Returns "unknown model 'vot' (did you mean 'vit'?); known: bit, cnn, vit".
 std::string unknown_name_message(std::string_view kind, std::string_view name,
                                  const std::vector<std::string>& known);
 

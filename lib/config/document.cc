@@ -1,9 +1,9 @@
-// What was read of a config and what was wrong with it: the lists a user gets to see.
+#include "lib/config/document.h"
+
 #include <algorithm>
 #include <charconv>
 #include <tuple>
 
-#include "lib/config/node.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kMostProblems = 20;
 
-// A line taken apart for sorting: "vit.yaml:12:7: error: ..." is {"vit.yaml", 12, 7}.
+// Returns the place of a problem for sorting: {"vit.yaml", 12, 7} for "vit.yaml:12:7: error: ...".
+// A line may come from any exception, so its text is all there is.
 std::tuple<std::string, int, int> sort_key(const std::string& line) {
   std::string_view where = std::string_view(line).substr(0, line.find(": error:"));
   int numbers[2] = {0, 0};

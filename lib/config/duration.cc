@@ -1,4 +1,3 @@
-// Durations and the rule when something is due (reference sections 2 and 3, JAXline's for seconds).
 #include "lib/config/duration.h"
 
 #include <algorithm>
@@ -14,7 +13,7 @@ constexpr double kMostSteps = 0x1p53;
 struct DurationUnit {
   std::string key;
   double value;
-  std::optional<double> steps;  // nullopt: an ingredient is unknown
+  std::optional<double> steps;  // nullopt if RunLength lacks a number for the conversion
 };
 
 double ratio(int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
@@ -26,7 +25,7 @@ double in_range(const Config& config, const std::string& key, double steps) {
   return steps;
 }
 
-// The one unit in which `name` is given; nullopt where none is.
+// Returns the one unit in which `name` is given; nullopt if there is none.
 std::optional<DurationUnit> given_unit(const Config& config, std::string_view name,
                                        const RunLength& length, std::source_location where) {
   std::optional<DurationUnit> given;
@@ -46,8 +45,7 @@ std::optional<DurationUnit> given_unit(const Config& config, std::string_view na
     }
     if (unit == "_percent") {
       if (*value > 1) {
-        config.fail(key,
-                    fmt::format("must lie in [0, 1], got {} (a fraction, not 0..100)", *value));
+        config.fail(key, fmt::format("must be in [0, 1], got {} (a fraction, not 0..100)", *value));
       }
       if (length.total_steps > 0) given->steps = *value * static_cast<double>(length.total_steps);
     }
@@ -135,5 +133,7 @@ std::string hms(double seconds) {
   const double days = std::floor(hours / 24);
   return fmt::format("{:.0f}d{:.0f}h{:.0f}m", days, hours - 24 * days, rest);
 }
+
+std::string duration_text(double seconds) { return hms(std::nearbyint(seconds)); }
 
 }  // namespace bv

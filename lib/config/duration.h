@@ -1,5 +1,8 @@
-// Durations: X_steps | X_examples | X_epochs | X_percent (reference section 2.1), and X_seconds
-// where a caller allows it; and the rule when something is due (section 2.2).
+// Durations in a config, and the rule that says when something is due.
+//
+// A duration `x` is given by one of the keys x_steps, x_examples, x_epochs and x_percent (of the
+// total steps; a fraction in [0, 1]), and by x_seconds where a caller allows it. From big_vision's
+// utils.py, functions `steps` and `itstime`; the rule for seconds from JAXline's utils.py.
 #pragma once
 
 #include <cstdint>
@@ -12,46 +15,52 @@
 
 namespace bv {
 
-// What durations are converted with; 0 = unknown.
+// The numbers with which durations are converted to steps; 0 if unknown.
 struct RunLength {
   int64_t batch_size = 0;
-  int64_t data_size = 0;
+  int64_t data_size = 0;  // examples of an epoch
   int64_t total_steps = 0;
 };
 
-// R(x) of section 2.1: 0 for 0, else max(1, round half to even).
+// Rounds as big_vision's `steps` does: 0 for 0, otherwise half to even and at least 1.
 int64_t round_steps(double x);
 
-// The duration `name` of `config` in steps; nullopt where none is given. A null or negative value
-// counts as absent. Problems (two units, a percentage outside [0, 1], a unit whose ingredient is
-// unknown and nothing else given) are thrown as Error(Exit::usage).
+// Returns the duration `name` of `config` in steps, or nullopt if it is not given. Null and
+// negative values count as absent. Throws Error(Exit::usage) if it is given in two units, if a
+// percentage is outside [0, 1], if x_steps is not a whole number, or if `length` lacks a number
+// that the unit needs.
 std::optional<int64_t> duration_steps(const Config& config, std::string_view name,
                                       const RunLength& length,
                                       std::source_location where = std::source_location::current());
-// X_steps is not rounded in the reference: schedules see it as a real number.
+// The same, but x_steps may be any real number. As in big_vision, schedules use it unrounded.
 std::optional<double> duration_real(const Config& config, std::string_view name,
                                     const RunLength& length,
                                     std::source_location where = std::source_location::current());
 
 // An interval in steps or in seconds.
 struct Every {
-  int64_t steps = 0;   // 0 = never by steps
-  double seconds = 0;  // 0 = never by the clock
+  int64_t steps = 0;   // 0 if it is not given in steps
+  double seconds = 0;  // 0 if it is not given in seconds
   explicit operator bool() const { return steps > 0 || seconds > 0; }
 };
+// Returns the interval `name`, which may also be given as x_seconds; nullopt if it is not given.
 std::optional<Every> duration_every(const Config& config, std::string_view name,
                                     const RunLength& length,
                                     std::source_location where = std::source_location::current());
 
-// Section 2.2.
+// Returns whether something that happens every `every` steps is due at `step` of `total`: at each
+// multiple of `every` except those closer to the last step than drop_close_to_last * every, with
+// `last` at the last step and with `first` at step 1. Never if `every` is 0 or less.
 bool itstime(int64_t step, int64_t every, int64_t total, bool last = true, bool first = true,
              double drop_close_to_last = 0.25);
 
-// JAXline's rule for seconds: due when `now` is at least `seconds` past the last time it was.
+// Says when an interval is due: itstime() for steps; for seconds, when at least that much time has
+// passed since it was last due, and with `last` and `first` also at the last and first step.
 class Due {
  public:
   Due(Every every, int64_t total_steps, bool last, bool first);
-  // Whether it is time at `step`; `now` is the monotonic time in seconds. Call once a step.
+  // Returns whether it is due at `step`. `now` is a monotonic time in seconds. Call it once a step:
+  // the first call starts the clock.
   bool operator()(int64_t step, double now);
   const Every& every() const { return every_; }
 
@@ -59,10 +68,13 @@ class Due {
   Every every_;
   int64_t total_;
   bool last_, first_;
-  double previous_ = -1;  // first call starts the clock
+  double previous_ = -1;  // when it was last due; -1 before the first call
 };
 
-// "3m12s": section 3.
+// Returns a time as text: "42s", "3m12s", "5h7m", "2d3h5m" (utils.py, `hms`).
 std::string hms(double seconds);
+// The same for the nearest whole second, for texts that people read: hms() cuts the minutes off
+// before it rounds the seconds, so that it says "7m60s" for 479.7 seconds; this says "8m0s".
+std::string duration_text(double seconds);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// A tree as text: YAML that loads again to the same values, one-line YAML, JSON.
+// Writes a tree as YAML that loads again to the same values, as YAML on one line, or as JSON.
 #include <cctype>
 
 #include "lib/config/node.h"
@@ -11,7 +11,7 @@ bool is_null_word(std::string_view text) {
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
-// Whether YAML reads `text` without quotes as the same plain scalar, in a list on one line too.
+// Whether YAML reads `text` without quotes as the same plain scalar, also in a list on one line.
 bool safe_plain(std::string_view text) {
   if (is_null_word(text) || text == "<<") return false;
   for (const char c : text) {
@@ -29,7 +29,7 @@ bool safe_plain(std::string_view text) {
          text != "..." && text.front() != '=';
 }
 
-// In values, but not in keys, the loader replaces ${NAME}.
+// In values, but not in keys, the loader replaces ${NAME}, so "${" is written as "$${".
 std::string quoted(std::string_view text, bool is_key) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
@@ -74,7 +74,7 @@ bool holds_map(const Node& node) {
 
 void emit(const Node& node, bool with_origins, const std::string& indent, std::string& out);
 
-// The value after "key:" or "-", up to the end of its last line.
+// Writes the value behind "key:" or "-", up to the end of its last line.
 void emit_value(const Node& value, bool with_origins, const std::string& indent, std::string& out) {
   const bool block = (value.kind == Node::Kind::map && !value.map.empty()) ||
                      (value.kind == Node::Kind::list && holds_map(value));

@@ -1,8 +1,9 @@
-// A YAML text to a tree of Nodes, by yaml-cpp's event interface.
+// Parses a YAML text into a tree of Nodes with the event interface of yaml-cpp.
 //
-// yaml-cpp 0.7.0 is lenient where a config must not be: it takes the first of two equal keys, drops
+// yaml-cpp 0.7.0 is more lenient than a config may be: it takes the first of two equal keys, drops
 // tags and further documents, accepts invalid UTF-8 and an open quote at the end of the file, and
-// expands aliases without limit. Each of these is refused here with its place; `<<` is merged.
+// expands aliases without limit. Each of these is refused here with its place. The merge key `<<`
+// is supported.
 #include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -23,10 +24,10 @@ constexpr size_t kDeepest = 64;            // nested lists and mappings
 constexpr size_t kMostValues = 1'000'000;  // aliases expanded
 constexpr size_t kMostKeys = 10'000;       // of one mapping
 
-// The text split into lines, to turn yaml-cpp's marks (line and byte from 0) into places.
-class IncludedFile {
+// A text split into lines. Turns the marks of yaml-cpp (line and byte, counted from 0) into places.
+class SourceText {
  public:
-  IncludedFile(std::string_view text, std::string name, bool on_command_line)
+  SourceText(std::string_view text, std::string name, bool on_command_line)
       : text_(text), name_(std::move(name)), on_command_line_(on_command_line) {
     lines_.push_back(0);
     for (size_t i = 0; i < text.size(); ++i) {
@@ -41,7 +42,8 @@ class IncludedFile {
   Place at(size_t offset) const {
     if (on_command_line_) return {name_, 0, 0};
     const auto line = std::upper_bound(lines_.begin(), lines_.end(), offset) - lines_.begin() - 1;
-    // Places come mostly in order: counting on from the last one keeps a very long line linear.
+    // Places are mostly asked for in order. Counting on from the last one keeps the time linear in
+    // the length of a line.
     const size_t begin = lines_[line];
     const bool onward = last_offset_ >= begin && last_offset_ <= offset;
     int column = onward ? last_column_ : 1;
@@ -71,8 +73,8 @@ class IncludedFile {
   mutable int last_column_ = 1;
 };
 
-// Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns the reason
-// why it cannot be done, or "".
+// Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns "", or why it cannot be
+// done.
 std::string substitute_environment(std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -92,7 +94,7 @@ std::string substitute_environment(std::string& text) {
     const std::string name = inside.substr(0, colon);
     if (name.empty() || name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
                                                "wxyz0123456789_") != std::string::npos) {
-      return fmt::format("'${{{}}}' is no name of an environment variable", printable(inside));
+      return fmt::format("'${{{}}}' is not the name of an environment variable", printable(inside));
     }
     const char* value = std::getenv(name.c_str());
     const bool given = value != nullptr && value[0] != '\0';
@@ -107,7 +109,8 @@ std::string substitute_environment(std::string& text) {
   return valid_utf8(text) ? "" : "the environment variable holds invalid UTF-8";
 }
 
-// yaml-cpp takes the end of the file for the end of a quoted text. True for what is not quoted.
+// Whether the quoted text at the start of `text` is closed: yaml-cpp takes the end of the file for
+// its end. Returns true for a text that is not quoted.
 bool quote_closes(std::string_view text) {
   const char quote = text.empty() ? '\0' : text[0];
   if (quote != '\'' && quote != '"') return true;
@@ -126,12 +129,12 @@ bool is_null_text(const std::string& text) { return text.empty() || text == "nul
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(const IncludedFile& source, bool substitute, std::vector<std::string>& problems)
+  Builder(const SourceText& source, bool substitute, std::vector<std::string>& problems)
       : source_(source), substitute_(substitute), problems_(problems) {}
 
   std::shared_ptr<Node> root() const { return root_; }
 
-  // yaml-cpp has no place for a bracket that is never closed: it is the innermost open one.
+  // For a bracket that is never closed, yaml-cpp gives no place: it is the innermost open one.
   [[noreturn]] void throw_unclosed(size_t where) const {
     const Place place = open_.empty() ? source_.at(where) : open_.back().value.node->place;
     throw Error(Exit::usage, place.text(), "not valid YAML: a bracket that is never closed");
@@ -162,7 +165,7 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const size_t where = source_.offset(mark.line, mark.column);
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) throw source_.error(where, "an alias that holds itself");
+    if (found == anchors_.end()) throw source_.error(where, "an alias that contains itself");
     count(where, found->second.size);
     check_depth(where, found->second.height);
     add(found->second);
@@ -206,7 +209,7 @@ class Builder : public YAML::EventHandler {
   }
 
  private:
-  // A finished value with the number of values in it and its depth, aliases expanded.
+  // A finished value, the number of values in it and its depth, with aliases expanded.
   struct Value {
     std::shared_ptr<Node> node;
     size_t size = 1;
@@ -215,7 +218,7 @@ class Builder : public YAML::EventHandler {
   struct Open {
     Value value;
     YAML::anchor_t anchor = 0;
-    std::optional<Node::Entry> entry;                            // a key that awaits its value
+    std::optional<Node::Entry> entry;                            // a key without its value so far
     bool merges = false;                                         // that key is '<<'
     std::unordered_map<std::string, Place> seen;                 // keys
     std::vector<std::pair<Place, std::shared_ptr<Node>>> bases;  // of '<<'
@@ -232,7 +235,7 @@ class Builder : public YAML::EventHandler {
     if (tag == "" || tag == "?" || (tag == "!" && !source_.text().substr(where).starts_with("!"))) {
       return;
     }
-    problem(where, "YAML tags ('!...') are not used here: write the plain value");
+    problem(where, "YAML tags ('!...') are not supported: write the plain value");
   }
   void count(size_t where, size_t values) {
     count_ += values;
@@ -326,7 +329,8 @@ class Builder : public YAML::EventHandler {
     open.merges = key.text == "<<" && key.style == Node::Style::plain;
   }
 
-  // YAML's merge key: entries of the mapping (or mappings) under `<<` that are not given here.
+  // YAML's merge key: adds the entries of the mapping (or mappings) below `<<` whose keys are not
+  // given here.
   void merge_bases(Open& open) {
     Node& node = *open.value.node;
     for (const auto& [place, base] : open.bases) {
@@ -348,7 +352,7 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  const IncludedFile& source_;
+  const SourceText& source_;
   const bool substitute_;
   std::vector<std::string>& problems_;
   bool started_ = false;
@@ -358,8 +362,8 @@ class Builder : public YAML::EventHandler {
   std::unordered_map<YAML::anchor_t, Value> anchors_;
 };
 
-// Throws for bytes that no config may hold.
-void check_bytes(const IncludedFile& source, const std::string& name) {
+// Throws if the text is too large or holds bytes that no config may hold.
+void check_bytes(const SourceText& source, const std::string& name) {
   const std::string_view text = source.text();
   if (text.size() > kLargestFile) {
     throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestFile));
@@ -369,7 +373,7 @@ void check_bytes(const IncludedFile& source, const std::string& name) {
   }
   if (valid_utf8(text)) return;
   size_t line = 0;
-  while (true) {  // the first bad line; a valid text never gets here
+  while (true) {  // finds the first bad line, which exists
     const size_t end = std::min(text.find('\n', line), text.size());
     if (!valid_utf8(text.substr(line, end - line))) throw source.error(line, "invalid UTF-8");
     line = end + 1;
@@ -381,7 +385,7 @@ void check_bytes(const IncludedFile& source, const std::string& name) {
 std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
                                  bool on_command_line, std::vector<std::string>& problems) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const IncludedFile source(text, name, on_command_line);
+  const SourceText source(text, name, on_command_line);
   check_bytes(source, name);
   std::istringstream stream{std::string(text)};
   Builder builder(source, !on_command_line, problems);

@@ -1,9 +1,10 @@
-// Included files and the command line laid over a config.
+// Loading a config: included files, and the overrides of the command line.
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
 
+#include "lib/config/document.h"
 #include "lib/config/node.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -11,9 +12,9 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostIncludes = 16;  // one inside the other
+constexpr size_t kMostIncludes = 16;  // nested
 
-// "total" of "total_steps", "" of what is no duration.
+// Returns "total" for "total_steps", and "" for a key that is not a duration.
 std::string_view duration_name(std::string_view key) {
   for (const std::string_view unit : {"_steps", "_examples", "_epochs", "_percent", "_seconds"}) {
     if (key.size() > unit.size() && key.ends_with(unit)) {
@@ -23,7 +24,7 @@ std::string_view duration_name(std::string_view key) {
   return "";
 }
 
-// Whether `entry` gives a duration: null and negative values mean absent.
+// Whether `entry` gives a duration. Null and negative values count as absent.
 bool gives_duration(const Node::Entry& entry) {
   return entry.value->kind == Node::Kind::scalar && !entry.value->text.starts_with('-');
 }
@@ -35,13 +36,13 @@ bool other_unit(std::string_view a, std::string_view b) {
 
 bool from_command_line(const Node::Entry& entry) { return entry.value->place.line == 0; }
 
-// Thrown by set_value: why a path leads nowhere.
+// Thrown by set_value() with the reason why a path does not fit the tree.
 struct NoSuchPath {
   std::string why;
 };
 
-// A copy of `node` in which the value at `parts` is `value`. Copies along the path, because nodes
-// may be shared by aliases.
+// Returns a copy of `node` in which the value at the path `parts` is `value`. Nodes along the path
+// are copied, because aliases may share them.
 std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
                                 const std::vector<std::string>& parts, size_t depth,
                                 const std::shared_ptr<Node>& value) {
@@ -50,7 +51,7 @@ std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
   auto copy =
       node->kind == Node::Kind::null ? make_map(value->place) : std::make_shared<Node>(*node);
   if (copy->kind == Node::Kind::scalar) {
-    throw NoSuchPath{fmt::format("{} is {}, no mapping",
+    throw NoSuchPath{fmt::format("{} is {}, not a mapping",
                                  join({parts.begin(), parts.begin() + depth}, "."),
                                  describe(*node))};
   }
@@ -75,7 +76,7 @@ std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
   return copy;
 }
 
-// Drops the file's other units of each duration that the command line gives.
+// Returns `node` without the durations of the file that the command line gives in another unit.
 std::shared_ptr<Node> without_other_units(const std::shared_ptr<Node>& node) {
   auto copy = std::make_shared<Node>(*node);
   std::erase_if(copy->map, [&](const Node::Entry& entry) {
@@ -112,11 +113,12 @@ void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
         root->kind == Node::Kind::scalar && root->text.find(':') != std::string::npos;
     throw Error(Exit::usage, root->place.text(),
                 fmt::format("expected a mapping ('key: value' lines) at the top level, got {}{}",
-                            describe(*root), no_blank ? " (a blank must follow the ':')" : ""));
+                            describe(*root), no_blank ? " (a space must follow the ':')" : ""));
   }
 }
 
-// The tree of `text` laid over what it includes. `files` are those being included.
+// Returns the tree of `text` laid over the file that it includes. `files` are the files that are
+// being included, from the outermost one.
 std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
                                 std::vector<std::string>& files,
                                 std::vector<std::string>& problems) {

@@ -1,5 +1,5 @@
-// Lists of [pattern, mapping or null]: sections that are chosen by a name's first match.
-#include "lib/config/config.h"
+// Config::pattern_sections(): lists of [pattern, mapping] or [pattern, null].
+#include "lib/config/document.h"
 #include "lib/config/node.h"
 
 namespace bv {

@@ -1,10 +1,14 @@
-// Registries of plug-ins: models, sources, ops, optimizers, decays, losses, tasks, evaluators.
+// Registries of plug-ins by name: models, sources, ops, optimizers, decays, losses, tasks,
+// evaluators.
 //
-// A plug-in kind is an abstract class with
-//     using Registry = bv::Registry<Kind, Env...>;   static constexpr const char* kKind = "model";
-// and a plug-in is one file that ends in
+// A kind of plug-in is an abstract class that holds
+//     using Registry = bv::Registry<Kind, Env...>;
+//     static constexpr const char* kKind = "model";    // the kind in words, for messages
+// A plug-in is one .cc file that ends in
 //     const Register<Kind, ItsClass> registered("its_name");
-// Its constructor takes (const Config&, const Env&...), reads its keys, and does nothing slow.
+// Its constructor takes (const Config&, const Env&...), reads its keys and does nothing slow.
+//
+// Plug-ins register before main(); the tables do not change afterwards.
 #pragma once
 
 #include <functional>
@@ -22,9 +26,10 @@ class Registry {
  public:
   using Factory = std::function<std::unique_ptr<T>(const Config&, const Env&...)>;
 
-  // Constructs `name` from `config`; `name_place` is where the name was written (for the error
-  // "unknown model 'vot' (did you mean 'vit'?); known: bit, cnn, vit"). Reports keys of `config`
-  // that the constructor did not read. Throws Error(Exit::usage).
+  // Constructs the plug-in `name` from `config` and reports the keys of `config` that its
+  // constructor did not read. Throws Error(Exit::usage) for an unknown name ("unknown model 'vot'
+  // (did you mean 'vit'?); known: bit, cnn, vit") at `name_place`, the place where the name was
+  // written.
   static std::unique_ptr<T> make(const std::string& name, const Config& config,
                                  const Place& name_place, const Env&... env) {
     if (!duplicates().empty()) {
@@ -40,17 +45,20 @@ class Registry {
     return made;
   }
 
-  static std::vector<std::string> names() {  // sorted
+  // Returns the names of all plug-ins of this kind, sorted.
+  static std::vector<std::string> names() {
     std::vector<std::string> all;
     for (const auto& [name, factory] : table()) all.push_back(name);
     return all;
   }
 
+  // Called by Register. A name that is taken is reported by the next make().
   static void add(const std::string& name, Factory factory) {
     if (!table().emplace(name, std::move(factory)).second) duplicates().push_back(name);
   }
 
  private:
+  // Function-local statics, because plug-ins register while other globals are being initialized.
   static std::map<std::string, Factory>& table() {
     static std::map<std::string, Factory> instance;
     return instance;
@@ -62,6 +70,7 @@ class Registry {
 };
 
 namespace internal {
+// Takes the types Env... out of the type of a registry.
 template <class T, class Registry>
 struct Adder;
 template <class T, class Base, class... Env>
@@ -75,6 +84,7 @@ struct Adder<T, Registry<Base, Env...>> {
 };
 }  // namespace internal
 
+// A global object of this type registers T among the plug-ins of kind Base.
 template <class Base, class T>
 struct Register {
   explicit Register(const std::string& name) {

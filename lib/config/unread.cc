@@ -1,14 +1,16 @@
-// done(): the keys and arguments that nobody has read. For a pp call the message has the op's
-// signature, put together from what the op has read: "resize(size, method='bilinear', key=None)".
+// Config::done(): reports the keys and arguments that nobody has read. For a pp call, the message
+// shows the signature of the op, which is made from the arguments that the op has read:
+// "resize(size, method='bilinear', key=None)".
 #include <algorithm>
 
+#include "lib/config/document.h"
 #include "lib/config/node.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// A default as a Python literal.
+// Returns a default as a Python literal.
 std::string literal(const Node& node) {
   if (node.kind == Node::Kind::null) return "None";
   if (node.kind == Node::Kind::list) {
@@ -35,7 +37,8 @@ std::string call_signature(const Document& document, const std::string& path, bo
             ? read.key
             : fmt::format("{}={}", read.key, read.fallback ? literal(*read.fallback) : "None"));
   }
-  // What was asked for only: the keyword arguments that a superfluous one without a name hid.
+  // Arguments that the op asked for without reading them, because there were too many positional
+  // arguments.
   for (const std::string& key : document.known(path)) {
     if (!document.was_read(path, key)) add(key.starts_with('*') ? key : key + "=None");
   }
@@ -62,7 +65,7 @@ std::string Config::unread_line(const Node::Entry& entry,
       .what();
 }
 
-// done() of the sections that were handed out below a key.
+// Calls done() on the sections that were handed out below a key.
 void Config::done_below(const std::shared_ptr<Node>& node,
                         const std::shared_ptr<Document>& document, const std::string& path) {
   if (node->kind == Node::Kind::map) Config(node, document, path).done();
@@ -80,7 +83,8 @@ void Config::done(bool although_incomplete) const {
     if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;
     if (!document_->was_read(path_, entry.key)) {
       std::vector<std::string> known = document_->known(path_);
-      // Whoever asked has() for a key that it then did not read knows it, but does not use it here.
+      // A component that asked has() for a key and then did not read it knows the key, but does not
+      // use it here. It must not be suggested.
       std::erase(known, entry.key);
       if (document_->report(path_, entry.key)) document_->record(unread_line(entry, known));
     } else if (document_->is_section(path_, entry.key)) {
@@ -91,7 +95,7 @@ void Config::done(bool although_incomplete) const {
     const size_t given = node_->positional.size();
     document_->record(line(
         node_->positional[node_->taken]->place, "", "",
-        fmt::format("too many arguments: {} without a name, {} can be used; the op is {}", given,
+        fmt::format("too many positional arguments: {} given, {} can be used; the op is {}", given,
                     node_->taken, call_signature(*document_, path_, /*complete=*/true))));
   }
 }

@@ -1,4 +1,5 @@
-// Scalars to typed values: which spellings are numbers and booleans, and what to say of the others.
+// Converts nodes to typed values and back: which spellings are numbers and booleans, and what to
+// say about the others.
 #include <charconv>
 #include <cmath>
 #include <variant>
@@ -8,8 +9,6 @@
 
 namespace bv {
 namespace {
-
-using AnyScalar = std::variant<bool, int64_t, double, std::string>;
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -37,7 +36,7 @@ bool has_number_form(std::string_view text) {
   return i == text.size();
 }
 
-// YAML 1.1 reads 010 as octal in one place and as decimal in another.
+// Some YAML readers take 010 for octal, others for decimal.
 bool has_leading_zero(std::string_view text) {
   text = without_sign(text);
   return text.size() > 1 && text[0] == '0' && digit(text[1]);
@@ -48,7 +47,7 @@ bool is_infinity(std::string_view text) {
   return unsigned_text == ".inf" || unsigned_text == ".Inf" || unsigned_text == ".INF";
 }
 
-// "" or the hint for something that looks like a number to a human.
+// Returns a hint for a text that looks like a number to a human; "" if there is none.
 std::string number_hint(const Node& node) {
   if (node.kind != Node::Kind::scalar) return "";
   if (node.style == Node::Style::quoted) return is_number(node.text) ? " (remove the quotes)" : "";
@@ -73,7 +72,7 @@ std::optional<Wrong> wrong(const Node& node, std::string_view expected, std::str
   return Wrong{&node, "", fmt::format("expected {}, got {}{}", expected, describe(node), hint)};
 }
 
-// Whether `text` was read whole and is in the range of T.
+// Returns whether the whole of `text` is a number in the range of T.
 template <class T>
 bool parse(std::string_view text, T& out) {
   if (!text.empty() && text[0] == '+') text.remove_prefix(1);
@@ -162,6 +161,10 @@ template <>
 const char* expected<std::pair<std::string, double>>() {
   return "[pattern, number]";
 }
+template <>
+const char* expected<std::pair<std::string, std::string>>() {
+  return "[string, string]";
+}
 template <class T>
 const char* expected() {
   return "a list";
@@ -206,7 +209,7 @@ std::optional<Wrong> convert(const Node& node, int64_t& out) {
     if (!parse(node.text, out)) return wrong(node, expected<int64_t>(), " (out of range)");
     return std::nullopt;
   }
-  // 1e3 is an integer, 5.0 is not: who writes the point means a real number.
+  // 1e3 is an integer, but 5.0 is not: the point says that a real number is meant.
   double value = 0;
   const bool exponent = node.text.find_first_of("eE") != std::string::npos;
   if (!exponent || !parse(node.text, value) || value != std::floor(value) ||
@@ -226,16 +229,26 @@ std::optional<Wrong> convert(const Node& node, std::string& out) {
   return std::nullopt;
 }
 
-template <>
-std::optional<Wrong> convert(const Node& node, std::pair<std::string, double>& out) {
+template <class First, class Second>
+std::optional<Wrong> convert_pair(const Node& node, std::pair<First, Second>& out) {
   if (node.kind != Node::Kind::list || node.list.size() != 2) {
-    return wrong(node, expected<std::pair<std::string, double>>(), "");
+    return wrong(node, expected<std::pair<First, Second>>(), "");
   }
   if (auto bad = convert(*node.list[0], out.first)) return bad;
   return convert(*node.list[1], out.second);
 }
 
-// As Python sees it: 1e3 is no integer here.
+template <>
+std::optional<Wrong> convert(const Node& node, std::pair<std::string, double>& out) {
+  return convert_pair(node, out);
+}
+
+template <>
+std::optional<Wrong> convert(const Node& node, std::pair<std::string, std::string>& out) {
+  return convert_pair(node, out);
+}
+
+// As in Python, 1e3 is a double here, not an integer.
 template <>
 std::optional<Wrong> convert(const Node& node, AnyScalar& out) {
   const bool number = maybe_number(node);
@@ -300,12 +313,20 @@ template <>
 std::shared_ptr<Node> to_node(const AnyScalar& value) {
   return std::visit([](const auto& kind) { return to_node(kind); }, value);
 }
-template <>
-std::shared_ptr<Node> to_node(const std::pair<std::string, double>& value) {
+template <class First, class Second>
+std::shared_ptr<Node> pair_node(const std::pair<First, Second>& value) {
   auto node = std::make_shared<Node>();
   node->kind = Node::Kind::list;
   node->list = {to_node(value.first), to_node(value.second)};
   return node;
+}
+template <>
+std::shared_ptr<Node> to_node(const std::pair<std::string, double>& value) {
+  return pair_node(value);
+}
+template <>
+std::shared_ptr<Node> to_node(const std::pair<std::string, std::string>& value) {
+  return pair_node(value);
 }
 template <>
 std::shared_ptr<Node> to_node(const std::optional<int64_t>& value) {
@@ -320,7 +341,8 @@ std::shared_ptr<Node> to_node(const T& value) {
 }
 
 using Wrongness = std::optional<Wrong>;
-using Pairs = std::vector<std::pair<std::string, double>>;
+using NumberPairs = std::vector<std::pair<std::string, double>>;
+using StringPairs = std::vector<std::pair<std::string, std::string>>;
 using Optionals = std::vector<std::optional<int64_t>>;
 template Wrongness convert(const Node&, Optionals&);
 template const char* expected<Optionals>();
@@ -337,8 +359,11 @@ template std::shared_ptr<Node> to_node(const std::vector<double>&);
 template Wrongness convert(const Node&, std::vector<std::string>&);
 template const char* expected<std::vector<std::string>>();
 template std::shared_ptr<Node> to_node(const std::vector<std::string>&);
-template Wrongness convert(const Node&, Pairs&);
-template const char* expected<Pairs>();
-template std::shared_ptr<Node> to_node(const Pairs&);
+template Wrongness convert(const Node&, NumberPairs&);
+template const char* expected<NumberPairs>();
+template std::shared_ptr<Node> to_node(const NumberPairs&);
+template Wrongness convert(const Node&, StringPairs&);
+template const char* expected<StringPairs>();
+template std::shared_ptr<Node> to_node(const StringPairs&);
 
 }  // namespace bv

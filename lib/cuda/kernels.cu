@@ -1,9 +1,9 @@
-// The fused optimizer pass, sums of squares and dropout masks on CUDA (lib/optim/kernels.h,
-// lib/model/dropout_mask.h). The arithmetic is in the headers that the CPU compiles too; here is
-// who does which element.
+// CUDA kernels: the fused optimizer pass and sums of squares (lib/optim/kernels.h), and dropout
+// masks (lib/model/dropout_mask.h). The arithmetic is in headers that the CPU compiles too; this
+// file only says which thread computes which element.
 //
-// BlockSums: each thread adds its elements, a block its threads in a fixed tree, one block the blocks in
-// a fixed order: results repeat.
+// Sums are reproducible: each thread adds its elements, each block adds its threads in a fixed
+// tree, and one more block adds the results of the blocks in a fixed order.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -18,7 +18,7 @@ namespace bv {
 namespace {
 
 constexpr int64_t kMostBlocks = 4096;
-constexpr int64_t kElements = 8;  // of a thread, at least, before there are more blocks
+constexpr int64_t kElements = 8;  // per thread, at least, before more blocks are used
 
 struct BlockSums {
   double params, updates;
@@ -29,7 +29,7 @@ struct BlockSums {
   }
 };
 
-void must(cudaError_t error, const char* what) {
+void check_cuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess)
     throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
 }
@@ -38,7 +38,7 @@ int64_t blocks_for(int64_t elements) {
   return std::clamp<int64_t>(elements / (kThreads * kElements), 1, kMostBlocks);
 }
 
-// The sum over the block, on thread 0.
+// Returns the sum over the block. Valid on thread 0 only.
 __device__ BlockSums block_sum(BlockSums own) {
   __shared__ BlockSums all[kThreads];
   all[threadIdx.x] = own;
@@ -78,7 +78,8 @@ __global__ void square_blocks(const float* values, int64_t n, BlockSums* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
-// One block: result[0] (and [1]) = the sums of `count` blocks.
+// Runs as one block. Sums the results of `count` blocks: result[0] gets the first members and, with
+// `both`, result[1] the second ones.
 __global__ void add_up(const BlockSums* sums, int64_t count, double* result, bool both) {
   BlockSums own = {0, 0};
   for (int64_t i = threadIdx.x; i < count; i += kThreads) own += sums[i];
@@ -113,7 +114,7 @@ void update(const Rule& rule, const FusedArguments& all, void* on) {
     done += own;
   }
   launch(add_up, 1, stream, sums, blocks, all.sums, /*both=*/true);
-  must(cudaGetLastError(), "the optimizer's kernel");
+  check_cuda(cudaGetLastError(), "the optimizer's kernel");
 }
 
 void square_sum(const float* values, int64_t n, double* sum, void* on) {
@@ -123,7 +124,7 @@ void square_sum(const float* values, int64_t n, double* sum, void* on) {
   auto* const sums = static_cast<BlockSums*>(scratch.get());
   launch(square_blocks, blocks, stream, values, n, sums);
   launch(add_up, 1, stream, sums, blocks, sum, /*both=*/false);
-  must(cudaGetLastError(), "a sum of squares");
+  check_cuda(cudaGetLastError(), "a sum of squares");
 }
 
 template <class... Rules>
@@ -150,5 +151,5 @@ BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, float* out, voi
   if (philox_blocks <= 0) return;
   const int64_t blocks = std::clamp<int64_t>(philox_blocks / bv::kThreads + 1, 1, bv::kMostBlocks);
   bv::launch(bv::fill_dropout, blocks, stream, mask, out);
-  bv::must(cudaGetLastError(), "a dropout mask");
+  bv::check_cuda(cudaGetLastError(), "a dropout mask");
 }

@@ -1,5 +1,5 @@
-// Starts kernels of kThreads threads a block. Apart from kernels.cu, so that its tests can run the
-// kernels without a GPU (test/cuda/emulation).
+// Starts a kernel with kThreads threads per block. It is separate from kernels.cu so that tests can
+// replace it and run the kernels without a GPU (test/cuda/emulation).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// The plug-in's own functions (lib/device/cuda.h).
+// The functions of the plug-in that lib/device/cuda.h wraps.
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -13,7 +13,7 @@
 
 BV_EXPORT const char* bvtrain_cuda_version() { return BV_CUDA_VERSION; }
 
-// Devices that can be used; 0 and the driver's reason in `why`.
+// Returns the number of usable devices. If it is 0, `why` holds the driver's reason.
 BV_EXPORT int bvtrain_cuda_count(char* why, int length) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -33,7 +33,7 @@ BV_EXPORT void bvtrain_cuda_name(int index, char* name, int length) {
 }
 
 BV_EXPORT void bvtrain_cuda_use(int index) {
-  // cuBLAS repeats its results only with a workspace of a fixed size.
+  // cuBLAS gives reproducible results only with a workspace of a fixed size.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   at::Context& context = at::globalContext();

@@ -1,4 +1,5 @@
-// Memory of a stream for as long as the object lives, from LibTorch's caching allocator.
+// Temporary device memory from LibTorch's caching allocator. It belongs to a stream and is freed
+// with the object.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@ namespace bv {
 
 class Scratch {
  public:
-  // `stream` is a cudaStream_t. Throws c10::OutOfMemoryError.
+  // Allocates `bytes` for `stream`, a cudaStream_t. Throws c10::OutOfMemoryError.
   Scratch(size_t bytes, void* stream);
   ~Scratch();
   Scratch(const Scratch&) = delete;

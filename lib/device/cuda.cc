@@ -42,9 +42,10 @@ void open_cuda(const std::string& where) {
   if (!has_cuda_driver()) throw Error(Exit::usage, where, "this host has no NVIDIA driver");
   const std::string file = folder_of_executable() + "/" + kFile;
   if (::access(file.c_str(), F_OK) != 0)
-    throw Error(Exit::usage, where,
-                fmt::format("this build has no {}: build it where nvcc is (docs/gpu.md)", kFile));
-  // Its libraries are found by the run paths of LibTorch.
+    throw Error(
+        Exit::usage, where,
+        fmt::format("this build has no {}: build it on a host that has nvcc (docs/gpu.md)", kFile));
+  // Its libraries are found through the run paths of LibTorch.
   plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!plugin()) {
     const char* why = ::dlerror();
@@ -56,8 +57,8 @@ void open_cuda(const std::string& where) {
   const std::string version = function<const char*()>("bvtrain_cuda_version")();
   if (version != BV_CUDA_VERSION)
     throw Error(Exit::usage, where,
-                fmt::format("{} is of bvtrain {}, this is {}: build both again", kFile, version,
-                            BV_CUDA_VERSION));
+                fmt::format("{} was built with bvtrain {}, but this is {}: build both again", kFile,
+                            version, BV_CUDA_VERSION));
 }
 
 int count_cuda(const std::string& where) {

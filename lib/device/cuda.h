@@ -1,6 +1,7 @@
-// The CUDA plug-in, libbvtrain_cuda.so beside the executable: all that needs CUDA's headers and
-// libraries (lib/cuda). The executable itself links the CPU half of LibTorch only, so that a run on
-// CPUs starts in a fifth of a second.
+// Access to the CUDA plug-in, libbvtrain_cuda.so beside the executable. It contains everything that
+// needs CUDA's headers and libraries (lib/cuda) and is opened at run time only when a CUDA device
+// is asked for. The executable itself links only the CPU part of LibTorch, so a run on CPUs starts
+// in a fifth of a second.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,23 +11,27 @@
 
 namespace bv {
 
-// Whether this host has NVIDIA's driver. Asks CUDA nothing.
+// Whether this host has NVIDIA's driver. Does not initialise CUDA.
 bool has_cuda_driver();
 
-// Opens the plug-in, once: before anything else asks LibTorch about CUDA, since it remembers the
-// answer. Throws Error(Exit::usage, where, ...) where there is no driver, where the plug-in or one
-// of its libraries is missing, or where it was built with another bvtrain.
+// Opens the plug-in; does nothing the second time. Must be called before anything asks LibTorch
+// whether CUDA is available, because LibTorch remembers the answer. Throws Error(Exit::usage,
+// where, ...) if the host has no driver, if the plug-in or one of its libraries is missing, or if
+// it was built with another version of bvtrain.
 void open_cuda(const std::string& where);
-// Visible devices. Throws Error(Exit::usage, where, ...) with the driver's reason if there is none.
+// Returns the number of visible devices. Throws Error(Exit::usage, where, ...) with the driver's
+// reason if there are none.
 int count_cuda(const std::string& where);
-std::string cuda_name(int index);  // "NVIDIA H100 80GB HBM3"
-// Makes device `index` this process's: current, with float32 in float32 (no TF32), and algorithms
-// whose results repeat.
+// Returns the name of a device: "NVIDIA H100 80GB HBM3".
+std::string cuda_name(int index);
+// Makes device `index` the current one. float32 is then computed in float32 (no TF32), with
+// algorithms whose results are reproducible.
 void use_cuda(int index);
 
-// A name that the plug-in exports; Error(internal) where it does not, or is not open.
+// Returns the address of a symbol that the plug-in exports. Error(internal) if the symbol does not
+// exist or the plug-in is not open.
 void* cuda_symbol(const char* name);
-// The device's current stream: a cudaStream_t.
+// Returns the current stream of `device`, a cudaStream_t.
 void* cuda_stream(c10::Device device);
 
 }  // namespace bv

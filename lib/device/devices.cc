@@ -102,7 +102,7 @@ c10::Device own_device(const Devices& devices, int local_rank) {
   if (!devices.indices.empty()) {
     if (local_rank >= std::ssize(devices.indices))
       throw Error(Exit::usage, option(devices),
-                  fmt::format("names {} devices, and this is process {} of the host",
+                  fmt::format("names {} devices, but this is process {} of the host",
                               devices.indices.size(), local_rank));
     index = devices.indices[static_cast<size_t>(local_rank)];
   }

@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr double kAskAgain = 0.1;  // seconds between two looks whether to go on waiting
+constexpr double kPollInterval = 0.1;  // seconds between two checks whether to go on waiting
 
 struct Socket {
   explicit Socket(int fd) : fd(fd) {}
@@ -84,7 +84,8 @@ std::string chosen_interface() {
   return address;
 }
 
-// Where a datagram to `address` would leave from. connect() of UDP sends nothing.
+// Returns the address that a datagram to `address` would leave from; connect() of a UDP socket
+// sends nothing.
 std::string source_address(const std::string& address, int port) {
   int error = 0;
   const AddressList list = look_up(address, port, AI_NUMERICHOST, error);
@@ -97,9 +98,10 @@ std::string source_address(const std::string& address, int port) {
   return numeric(reinterpret_cast<sockaddr*>(&local), length);
 }
 
-// This machine's address for other hosts: that of the default route, else of any interface.
-std::string outer_address() {
-  const std::string routed = source_address("192.0.2.1", 9);  // TEST-NET-1: any address abroad
+// Returns this machine's address for other hosts: that of the default route or, if there is none,
+// of any interface.
+std::string external_address() {
+  const std::string routed = source_address("192.0.2.1", 9);  // TEST-NET-1, an address outside
   if (!routed.empty() && !is_loopback(routed)) return routed;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "";
@@ -128,11 +130,6 @@ bool connects(const addrinfo& to, int milliseconds) {
 
 }  // namespace
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
 std::string resolve(const std::string& host, bool reachable, const std::string& where) {
   int error = 0;
   const AddressList list = look_up(host, 0, 0, error);
@@ -143,14 +140,14 @@ std::string resolve(const std::string& host, bool reachable, const std::string& 
   }
   if (found.empty())
     throw Error(Exit::usage, where,
-                fmt::format("the host '{}' has no address here: {}", host,
+                fmt::format("cannot resolve the host '{}': {}", host,
                             error ? ::gai_strerror(error) : "no address"));
   if (!reachable || !is_loopback(found)) return found;
-  // Given as a number it is meant so (several network namespaces, tests).
+  // A loopback address given as a number is what the user wants (network namespaces, tests).
   if (found == host) return found;
   if (std::string address = chosen_interface(); !address.empty()) return address;
-  const std::string outer = outer_address();
-  return outer.empty() ? found : outer;
+  const std::string external = external_address();
+  return external.empty() ? found : external;
 }
 
 std::string local_address_towards(const std::string& address, int port) {
@@ -169,14 +166,15 @@ Listener listen_at(const std::string& address, int port) {
   };
   int error = 0;
   const AddressList list = look_up(address, port, AI_NUMERICHOST | AI_PASSIVE, error);
-  if (!list) throw Error(Exit::usage, where, "is no numeric address");
+  if (!list) throw Error(Exit::usage, where, "is not a numeric address");
   Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (socket.fd < 0) fail("");
   const int yes = 1;
   ::setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (::bind(socket.fd, list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.fd, 2048) != 0) {
-    fail(errno == EADDRINUSE      ? "; another run? give --rendezvous HOST:PORT with a free port"
-         : errno == EADDRNOTAVAIL ? "; it is no address of this host, which should run rank 0"
+    fail(errno == EADDRINUSE
+             ? "; if another run uses it, give --rendezvous HOST:PORT with a free port"
+         : errno == EADDRNOTAVAIL ? "; it is not an address of this host, which should run rank 0"
                                   : "");
   }
   sockaddr_storage bound{};
@@ -199,9 +197,9 @@ bool await_listener(const std::string& address, int port, double seconds,
   if (!list) return false;
   for (double pause = 0.02; left() > 0; pause = std::min(1.0, pause * 1.5)) {
     if (connects(*list, static_cast<int>(std::min(left(), 3.0) * 1000))) return true;
-    for (double rest = pause; rest > 0 && left() > 0; rest -= kAskAgain) {
+    for (double rest = pause; rest > 0 && left() > 0; rest -= kPollInterval) {
       if (stop && stop()) return false;
-      const double nap = std::min({rest, left(), kAskAgain});
+      const double nap = std::min({rest, left(), kPollInterval});
       std::this_thread::sleep_for(std::chrono::duration<double>(std::max(nap, 0.0)));
     }
   }

@@ -1,4 +1,4 @@
-// Names, addresses and sockets of the rendezvous. POSIX only, no c10d.
+// Host names, addresses and listening sockets for the rendezvous of ranks. Plain POSIX, no c10d.
 #pragma once
 
 #include <functional>
@@ -6,28 +6,29 @@
 
 namespace bv {
 
-std::string host_name();  // gethostname, for messages only: it need not resolve
+// Returns the name of this host, for messages only: it may not resolve.
+std::string host_name();
 
-// `host` as a numeric address, IPv4 before IPv6. With `reachable` an address that other hosts can
-// use: a name that means the loopback here (Debian's 127.0.1.1 for its own name) becomes the
-// address of this machine's default route, or of $GLOO_SOCKET_IFNAME's interface. Throws
-// Error(Exit::usage) "<where>: error: ...".
+// Returns the numeric address of `host`; IPv4 is preferred to IPv6. With `reachable`, the address
+// is one that other hosts can use: if `host` resolves to the loopback here (Debian gives a host's
+// own name the address 127.0.1.1), it returns the address of the interface $GLOO_SOCKET_IFNAME or,
+// if that is not set, of the default route. Throws Error(Exit::usage) "<where>: error: ...".
 std::string resolve(const std::string& host, bool reachable, const std::string& where);
 
-// The address of this machine that packets to `address` leave from: what Gloo's connections are
-// bound to. $GLOO_SOCKET_IFNAME's, where that is set. Sends nothing.
+// Returns the address of this machine that packets to `address` leave from, or that of
+// $GLOO_SOCKET_IFNAME if it is set. Gloo's connections are bound to it. Sends nothing.
 std::string local_address_towards(const std::string& address, int port);
 
-// A listening socket on that address alone (close-on-exec); port 0 takes a free one.
 struct Listener {
   int fd = -1;
   int port = 0;
 };
+// Returns a listening socket (close-on-exec), bound to `address` only; port 0 takes a free port.
 // Throws Error(Exit::usage): "10.0.0.1:29500: error: cannot listen: Address already in use; ...".
 Listener listen_at(const std::string& address, int port);
 
-// Waits until something listens at address:port, at most `seconds` and until `stop` says so. False
-// if nothing did.
+// Waits until something listens at address:port. Returns false after `seconds`, or as soon as
+// `stop` returns true.
 bool await_listener(const std::string& address, int port, double seconds,
                     const std::function<bool()>& stop = {});
 

@@ -21,18 +21,19 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-// c10d's own time-outs would end a collective that waits for a long phase; the Watch decides.
-constexpr auto kNever = std::chrono::hours(24 * 30);
-constexpr double kGoodbye = 1;  // seconds at the end to wait for those who leave later
+// c10d's own time-outs would end a collective that waits for a rank in a long phase. Watch decides
+// instead when a collective has failed, so c10d gets a time-out that never expires.
+constexpr auto kNoTimeout = std::chrono::hours(24 * 30);
+constexpr double kShutdownWait = 1;  // seconds to wait for other ranks while the group shuts down
 
 template <class Options>
-Options patient() {
+Options without_timeout() {
   Options options;
-  options.timeout = kNever;
+  options.timeout = kNoTimeout;
   return options;
 }
 
-// Children of `rank` in the binomial tree of Gloo's broadcast from `root`.
+// Returns the number of children of `rank` in the binomial tree of Gloo's broadcast from `root`.
 int tree_children(int rank, int root, int size) {
   const int position = (rank - root + size) % size;
   int children = 0;
@@ -41,22 +42,22 @@ int tree_children(int rank, int root, int size) {
   return children;
 }
 
-// Adds this rank to `key` and waits, so many seconds at most, until all have done so.
-void await_count(Store& store, const std::string& key, int size, double most = kGoodbye) {
+// Adds this rank to `key` and waits until all ranks have done so, for `limit` seconds at most.
+void arrive_and_wait(Store& store, const std::string& key, int size, double limit = kShutdownWait) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(most);
+  const auto end = Clock::now() + std::chrono::duration<double>(limit);
   store.add(key, 1);
   while (store.add(key, 0) < size && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
 }
 
-// Records when the collective is through, which one of Gloo's threads knows first. NCCL's work
-// counts as done when it is queued on the device: nothing is said of that.
+// Adds the collective to the trace when it has ended, from the thread of Gloo that ended it. NCCL's
+// work counts as done once it is queued on the device, so it gets no entry.
 void trace_end(c10d::Work& work, const char* what, int64_t begun) {
   const auto future = work.getFuture();
   if (!future->devices().empty()) return;
   future->addCallback([name = std::string(what), begun](c10::ivalue::Future&) {
-    trace::add(name, begun, /*apart=*/true);
+    trace::add(name, begun, /*async=*/true);
   });
 }
 
@@ -68,12 +69,12 @@ void check_flat(const at::Tensor& tensor, const char* what) {
 }  // namespace
 
 struct Group::Impl {
-  RankLayout place;
+  RankLayout layout;
   GroupOptions options;
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<Store> store;
-  c10::intrusive_ptr<c10d::Backend> cpu, cuda;  // Gloo; NCCL where ranks have CUDA devices
+  c10::intrusive_ptr<c10d::Backend> cpu, cuda;  // Gloo; NCCL if ranks have CUDA devices, or null
   int64_t collectives = 0;
   double bytes = 0;
 
@@ -87,14 +88,15 @@ struct Group::Impl {
     cuda.reset();
     cpu.reset();
   }
-  // Counts and names a collective, and starts it.
+  // Starts a collective, counts it, and reports it to `watch`. `finish` runs on the thread that
+  // waits. `by_all`: whether its end proves that all ranks have joined it.
   Pending begin(const char* what, double bytes_sent, const std::function<WorkPointer()>& start,
                 std::function<void()> finish = {}, bool by_all = true);
 };
 
 namespace {
 
-// The process's group from join() to finish(). Never destroyed: a process that leaves without
+// The group of this process, from join() to finish(). Never destroyed: a process that exits without
 // finish() must not wait for its threads.
 std::shared_ptr<Group::Impl>& live_group() {
   static auto* group = new std::shared_ptr<Group::Impl>;
@@ -108,8 +110,8 @@ struct Group::Pending::State {
   WorkPointer work;
   int64_t number;
   const char* what;
-  bool by_all;                   // can't end before all ranks joined
-  std::function<void()> finish;  // on the waiting thread
+  bool by_all;                   // as in Impl::begin()
+  std::function<void()> finish;  // as in Impl::begin()
 };
 
 Group::Pending::Pending() = default;
@@ -151,63 +153,72 @@ Group::Group(int rank, int size, std::shared_ptr<Impl> impl)
     : rank_(rank), size_(size), impl_(std::move(impl)) {}
 Group::~Group() = default;
 
-std::shared_ptr<Group> Group::alone() { return std::shared_ptr<Group>(new Group(0, 1, nullptr)); }
+Group& Group::single() {
+  static auto* group = new Group(0, 1, nullptr);
+  return *group;
+}
 
-std::shared_ptr<Group> Group::pretend(int size) {
+std::shared_ptr<Group> Group::planned(int size) {
   return std::shared_ptr<Group>(new Group(0, size, nullptr));
 }
 
-std::shared_ptr<Group> Group::join(const RankLayout& place, const GroupOptions& options) {
-  if (place.size == 1 && !options.even_alone) return alone();
+bool Group::communicates(const char* what) const {
+  check(impl_ || size_ == 1, "{}: a collective of a group of {} that is not open", what, size_);
+  return impl_ != nullptr;
+}
+
+std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions& options) {
+  if (layout.size == 1 && !options.even_alone)
+    return {std::shared_ptr<Group>(), &single()};  // does not own it
   check(live_group() == nullptr, "a process joins one group");
-  check_open_files(place.size);
-  // A peer that is gone is an error of the call, not a signal.
+  check_open_files(layout.size);
+  // Writing to a rank that is gone must fail with an error, not end this process with SIGPIPE.
   struct sigaction broken_pipe {};
   if (::sigaction(SIGPIPE, nullptr, &broken_pipe) == 0 && broken_pipe.sa_handler == SIG_DFL)
     ::signal(SIGPIPE, SIG_IGN);
   auto impl = std::make_shared<Impl>();
-  impl->place = place;
+  impl->layout = layout;
   impl->options = options;
-  const double startup = options.bounds.startup;
+  const double startup = options.timeouts.startup;
   const std::string address =
-      resolve(place.address, place.nodes > 1, "the run's store " + place.address);
-  if (place.hosts_store) impl->server = std::make_unique<StoreServer>(address, place.port);
-  impl->watch = std::make_unique<Watch>(place, address, options.bounds, options.stop);
+      resolve(layout.address, layout.nodes > 1, "the run's store " + layout.address);
+  if (layout.hosts_store) impl->server = std::make_unique<StoreServer>(address, layout.port);
+  impl->watch = std::make_unique<Watch>(layout, address, options.timeouts, options.stop);
   live_group() = impl;
   if (!impl->watch->await_all(options.stop)) throw Interrupted{};
-  impl->store = std::make_unique<Store>(address, place.port, place.token, startup);
+  impl->store = std::make_unique<Store>(address, layout.port, layout.token, startup);
 
   const auto gloo = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(startup * 1000)));
   gloo->threads = options.threads;
-  // By address: the host's own name need not resolve.
+  // By address, because the host's own name may not resolve.
   gloo->devices.push_back(
-      c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(address, place.port)));
+      c10d::ProcessGroupGloo::createDeviceForHostname(local_address_towards(address, layout.port)));
   const int64_t number = impl->watch->begin("connect");
   impl->watch->await_begin();
   try {
     const auto& keys = impl->store->impl().keys;
-    impl->cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, gloo);
+    impl->cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, layout.rank, layout.size, gloo);
     if (options.cuda >= 0) {
       auto* const make = reinterpret_cast<MakeNccl*>(cuda_symbol("bvtrain_cuda_nccl"));
-      make(keys, place.rank, place.size, options.cuda, impl->cuda);
+      make(keys, layout.rank, layout.size, options.cuda, impl->cuda);
     }
-    // A rank that goes on, and fails at once, must not close connections that others still make.
-    await_count(*impl->store, "connected", place.size, startup);
+    // A rank that continues and fails at once must not close connections that others still open.
+    arrive_and_wait(*impl->store, "connected", layout.size, startup);
   } catch (const std::exception& error) {
     impl->watch->failed(number, "connect", error.what());
   }
   impl->watch->await_end(number);
-  return std::shared_ptr<Group>(new Group(place.rank, place.size, std::move(impl)));
+  return std::shared_ptr<Group>(new Group(layout.rank, layout.size, std::move(impl)));
 }
 
 Group::Pending Group::all_reduce_sum(at::Tensor tensor, const char* what) {
-  if (!impl_) return {};
+  if (!communicates(what)) return {};
   check_flat(tensor, what);
   const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
   return impl_->begin(what, sent, [&] {
     std::vector<at::Tensor> tensors{tensor};
-    return impl_->of(tensor).allreduce(tensors, patient<c10d::AllreduceOptions>());
+    return impl_->of(tensor).allreduce(tensors, without_timeout<c10d::AllreduceOptions>());
   });
 }
 
@@ -216,7 +227,7 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
   check_flat(input, what);
   check(input.numel() == output.numel() * size_, "{}: {} elements for {} parts of {}", what,
         input.numel(), size_, output.numel());
-  if (!impl_) {
+  if (!communicates(what)) {
     output.view(-1).copy_(input.view(-1));
     return {};
   }
@@ -224,10 +235,11 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
     const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
     return impl_->begin(what, sent, [&] {
       at::Tensor to = output.view(-1), from = input.view(-1);
-      return impl_->of(input)._reduce_scatter_base(to, from, patient<c10d::ReduceScatterOptions>());
+      return impl_->of(input)._reduce_scatter_base(to, from,
+                                                   without_timeout<c10d::ReduceScatterOptions>());
     });
   }
-  // (size, part): row r is rank r's contribution to this rank's part.
+  // (size, part): row r is the contribution of rank r to this rank's part.
   const at::Tensor rows = at::empty({size_, output.numel()}, output.options());
   const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
   return impl_->begin(
@@ -235,7 +247,8 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
       [&] {
         at::Tensor to = rows.view(-1), from = input.view(-1);
         std::vector<int64_t> equal;
-        return impl_->cpu->alltoall_base(to, from, equal, equal, patient<c10d::AllToAllOptions>());
+        return impl_->cpu->alltoall_base(to, from, equal, equal,
+                                         without_timeout<c10d::AllToAllOptions>());
       },
       [rows, output, input] {
         const at::Tensor sum = output.view(-1);
@@ -249,26 +262,26 @@ Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char
   check_flat(input, what);
   check(output.numel() == input.numel() * size_, "{}: {} elements for {} parts of {}", what,
         output.numel(), size_, input.numel());
-  if (!impl_) {
+  if (!communicates(what)) {
     if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
   const double sent = static_cast<double>(size_ - 1) * static_cast<double>(input.nbytes());
   return impl_->begin(what, sent, [&] {
     at::Tensor to = output.view(-1), from = input.view(-1);
-    return impl_->of(output)._allgather_base(to, from, patient<c10d::AllgatherOptions>());
+    return impl_->of(output)._allgather_base(to, from, without_timeout<c10d::AllgatherOptions>());
   });
 }
 
 void Group::broadcast(at::Tensor tensor, int root, const char* what) {
-  if (!impl_) return;
+  if (!communicates(what)) return;
   check_flat(tensor, what);
   const double sent = tree_children(rank_, root, size_) * static_cast<double>(tensor.nbytes());
   impl_
       ->begin(
           what, sent,
           [&] {
-            auto broadcast = patient<c10d::BroadcastOptions>();
+            auto broadcast = without_timeout<c10d::BroadcastOptions>();
             broadcast.rootRank = root;
             std::vector<at::Tensor> tensors{tensor};
             return impl_->of(tensor).broadcast(tensors, broadcast);
@@ -279,14 +292,14 @@ void Group::broadcast(at::Tensor tensor, int root, const char* what) {
 
 std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char* what) {
   std::vector<int64_t> largest(values.begin(), values.end());
-  if (!impl_ || largest.empty()) return largest;
+  if (!communicates(what) || largest.empty()) return largest;
   const at::Tensor tensor =
       at::from_blob(largest.data(), {static_cast<int64_t>(largest.size())}, at::kLong);
   const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
   impl_
       ->begin(what, sent,
               [&] {
-                auto reduce = patient<c10d::AllreduceOptions>();
+                auto reduce = without_timeout<c10d::AllreduceOptions>();
                 reduce.reduceOp = c10d::ReduceOp::MAX;
                 std::vector<at::Tensor> tensors{tensor};
                 return impl_->cpu->allreduce(tensors, reduce);
@@ -296,7 +309,7 @@ std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char*
 }
 
 std::vector<std::string> Group::gather_text(const std::string& text, const char* what) {
-  if (!impl_) return {text};
+  if (!communicates(what)) return {text};
   const int64_t length[] = {std::ssize(text)};
   const int64_t longest = all_max(length, what)[0];
   // Length, then the text, padded to the longest.
@@ -343,16 +356,17 @@ void Group::finish() {
   barrier("end");
   impl->watch->stop();
   try {
-    // Nobody closes a connection while another still reads the barrier's last message from it.
-    await_count(*impl->store, "passed", size_);
+    // No rank may close a connection from which another still reads the last message of the
+    // barrier.
+    arrive_and_wait(*impl->store, "passed", size_);
     impl->close();
-    // The store goes last: nobody waits any more but its host, for those that leave after it.
+    // The store ends last: its host waits until all others have used it for the last time.
     if (impl->server)
-      await_count(*impl->store, "gone", size_);
+      arrive_and_wait(*impl->store, "gone", size_);
     else
       impl->store->add("gone", 1);
   } catch (const std::exception&) {
-    impl->close();  // the store's host left first: nothing is lost any more
+    impl->close();  // the store's host ended first, which does no harm any more
   }
   impl->store.reset();
   impl->watch.reset();
@@ -361,11 +375,13 @@ void Group::finish() {
   impl_.reset();
 }
 
-void leave_group(Exit code, const std::string& line) {
+// Why _exit: the other ranks have ended or are about to, so destructors that wait for a collective
+// or for the threads of c10d would never return.
+void abort_group(Exit code, const std::string& line) {
   const std::shared_ptr<Group::Impl> impl = live_group();
   if (!impl) return;
-  impl->watch->accuse_self(fmt::format("ended with exit code {}: {}", static_cast<int>(code),
-                                       line.substr(0, line.find('\n')).substr(0, 500)));
+  impl->watch->report_own_failure(fmt::format("ended with exit code {}: {}", static_cast<int>(code),
+                                              line.substr(0, line.find('\n')).substr(0, 500)));
   std::fflush(nullptr);
   _exit(static_cast<int>(code));
 }

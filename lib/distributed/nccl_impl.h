@@ -1,4 +1,4 @@
-// What the CUDA plug-in gives a Group: c10d's NCCL backend.
+// What the CUDA plug-in (lib/cuda) provides for Group: the NCCL backend of c10d.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -6,8 +6,9 @@
 
 namespace bv {
 
-// bvtrain_cuda_nccl: `backend` becomes this rank's, on CUDA device `device`. Its keys lie below
-// "nccl" of `keys`. It never gives a collective up by itself.
+// Type of bvtrain_cuda_nccl. It sets `backend` to the NCCL backend of rank `rank` of `size` on CUDA
+// device `device`. The ranks find each other through `keys`, below the prefix "nccl". The backend
+// never aborts a collective by itself.
 using MakeNccl = void(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size, int device,
                       c10::intrusive_ptr<c10d::Backend>& backend);
 

@@ -1,14 +1,14 @@
-// How many files a process may have open: sockets to the other ranks count.
+// The limit on open files of a process: every connection to another rank counts as one.
 #pragma once
 
 namespace bv {
 
-// Raises this process's soft limit to the hard one; its children inherit that.
+// Raises this process's soft limit to its hard limit. Child processes inherit it.
 void raise_open_files();
-// Of one process of a run of `ranks`, its launcher included: a connection to every other rank, two
-// of every rank to the store that it may host, and what a process has open besides.
+// Returns the files that a process of a run of `ranks` needs, also the launcher: one connection to
+// every other rank, two from every rank to the store that it may host, and 64 for everything else.
 constexpr long needed_open_files(int ranks) { return 3L * ranks + 64; }
-// Throws Error(Exit::usage) "ulimit -n 100: error: ..." where the limit is below that.
+// Throws Error(Exit::usage) "ulimit -n 100: error: ..." if the limit is lower than that.
 void check_open_files(int ranks);
 
 }  // namespace bv

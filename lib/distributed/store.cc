@@ -16,9 +16,9 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// c10d warns on stderr of every refused connection attempt and every garbled request; what matters
-// of that is said in our own lines.
-void hush_c10d() {
+// c10d prints a warning for every refused connection attempt and every garbled request. Our own
+// messages say what matters of that.
+void silence_c10d_warnings() {
   if (FLAGS_caffe2_log_level < 2) FLAGS_caffe2_log_level = 2;  // errors
 }
 
@@ -32,7 +32,7 @@ struct StoreServer::Impl {
 };
 
 StoreServer::StoreServer(const std::string& address, int port) : impl_(std::make_unique<Impl>()) {
-  hush_c10d();
+  silence_c10d_warnings();
   const Listener listener = listen_at(address, port);
   port_ = listener.port;
   c10d::TCPStoreOptions options;
@@ -49,14 +49,15 @@ StoreServer::~StoreServer() = default;
 Store::Store(const std::string& address, int port, const std::string& token, double seconds,
              const std::function<bool()>& stop)
     : impl_(std::make_unique<Impl>()) {
-  hush_c10d();
+  silence_c10d_warnings();
   const std::string where = fmt::format("{}:{}", address, port);
   if (!await_listener(address, port, seconds, stop)) {
     if (stop && stop()) throw Interrupted{};
-    throw Error(Exit::peer, where,
-                fmt::format("no store of a run answers there within {:g} s: is rank 0's host up, "
-                            "and may this host reach the port?",
-                            seconds));
+    throw Error(
+        Exit::peer, where,
+        fmt::format("no run's store answered there within {:g} s: is the host of rank 0 up, "
+                    "and can this host reach the port?",
+                    seconds));
   }
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -66,7 +67,7 @@ Store::Store(const std::string& address, int port, const std::string& token, dou
     auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
     impl_->keys = c10::make_intrusive<c10d::PrefixStore>("bvtrain/" + token, std::move(store));
   } catch (const std::exception&) {
-    throw Error(Exit::peer, where, "what answers there is no store of a run");
+    throw Error(Exit::peer, where, "something answers there that is not a run's store");
   }
 }
 

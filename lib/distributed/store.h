@@ -1,4 +1,5 @@
-// The store of a run: c10d's TCPStore on a socket that we bind, and client connections to it.
+// The store of a run, a key-value server through which ranks and launchers find each other: c10d's
+// TCPStore on a socket that we bind, and client connections to it.
 #pragma once
 
 #include <chrono>
@@ -10,12 +11,12 @@
 
 namespace bv {
 
-// The serving half. It listens on `address` (numeric) alone. libuv's backend: a connection that
-// sends garbage, or stalls in the middle of a request, is closed or waits by itself, where c10d's
-// older backend, one blocking thread, would stop answering everybody.
+// The server. It listens on `address` (numeric) only. It uses the libuv backend of c10d, which
+// survives clients that send garbage or stall in the middle of a request. The older backend serves
+// all clients with one blocking thread, so that such a client would stop it for everybody.
 class StoreServer {
  public:
-  // Throws Error(Exit::usage) if the address can't be bound.
+  // Port 0 takes a free port. Throws Error(Exit::usage) if the address can't be bound.
   StoreServer(const std::string& address, int port);
   ~StoreServer();
   int port() const { return port_; }
@@ -26,31 +27,32 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Thrown where a process that waits for others is asked to end (GroupOptions::stop).
+// Thrown by a process that waits for others when it is asked to end (GroupOptions::stop).
 struct Interrupted {};
 
-// One connection, for one thread at a time; keys lie under "<token>/". Every call may throw
-// std::exception when the server is gone, and may block for as long as a stopped server takes:
-// whoever must not wait has a second thread look after it (Watch).
+// One client connection, for one thread at a time. All keys get the prefix "<token>/". Every call
+// may throw std::exception when the server is gone, and blocks for as long as the server is
+// stopped; a caller that must not block needs a second thread that watches the first (see Watch).
 class Store {
  public:
-  // Waits up to `seconds` for the server. Throws Error(Exit::peer), or Interrupted where `stop`,
-  // asked meanwhile, says so.
+  // Waits up to `seconds` for the server. Throws Error(Exit::peer) if none answers, or Interrupted
+  // if `stop` returns true meanwhile.
   Store(const std::string& address, int port, const std::string& token, double seconds,
         const std::function<bool()>& stop = {});
   Store(Store&&) noexcept;
   ~Store();
 
   void set(const std::string& key, const std::string& value);
-  // True if all keys are there.
+  // Whether all keys exist.
   bool has(const std::vector<std::string>& keys);
-  // Values of keys; waits for missing ones.
+  // Return the values of keys; they wait until missing keys exist.
   std::string get(const std::string& key);
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
-  // Sets `key` to `wanted` where it holds `expected` ("" also: where it is missing); what it holds
-  // afterwards.
+  // Sets `key` to `wanted` if its value is `expected` ("" also matches a missing key). Returns the
+  // value afterwards.
   std::string exchange(const std::string& key, const std::string& expected,
                        const std::string& wanted);
+  // Adds `amount` to the number at `key` (0 if missing). Returns the sum.
   int64_t add(const std::string& key, int64_t amount);
 
   struct Impl;  // lib/distributed/store_impl.h

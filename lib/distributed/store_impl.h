@@ -1,4 +1,4 @@
-// Inside the room: what a Store holds, for the process group that needs c10d's own type.
+// Private to lib/distributed: the c10d store inside a Store, which c10d's process groups need.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -8,7 +8,7 @@
 namespace bv {
 
 struct Store::Impl {
-  c10::intrusive_ptr<c10d::Store> keys;  // under the run's prefix
+  c10::intrusive_ptr<c10d::Store> keys;  // with the run's prefix
 };
 
 }  // namespace bv

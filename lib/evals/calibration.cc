@@ -1,20 +1,31 @@
-// calibration: how far the confidence of guesses is from their accuracy. Guo et al., "On
-// calibration of modern neural networks", ICML 2017: `bins` equal bins (lo, hi] of the guess's
-// probability; ece = sum over bins of |accuracy - confidence| times the bin's share.
+// calibration: how far the confidence of a classifier is from its accuracy (Guo et al., "On
+// calibration of modern neural networks", ICML 2017). Examples are put into equal bins (lo, hi] by
+// the probability of the highest logit.
 //
-//   data, pp_fn, label_key  as for classification, with the same meaning of labels and weights
-//   bins                    15
-//   probabilities           softmax | sigmoid of the logits
+// Metrics:
+//   ece         sum over bins of |accuracy - confidence|, weighted by the bin's share of examples
+//   mce         the largest |accuracy - confidence| of a bin
+//   confidence  mean probability of the guessed class
+//   prec@1      share of examples whose guess is right
+// The report shows the bins.
 //
-// Metrics: ece, mce (the worst bin's difference), confidence (mean), prec@1. The report shows the
-// bins.
+// Keys, besides those in lib/evals/common/eval_input.h:
+//   key            default  meaning
+//   label_key      labels   dense labels (n, classes); an example weighs its largest label, as in
+//                           `classification`
+//   bins           15       number of bins
+//   probabilities  softmax  softmax | sigmoid of the logits
+//
+// big_vision has no such evaluator.
 #include <ATen/Functions.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 
+#include "lib/evals/common/eval_input.h"
+#include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -41,19 +52,19 @@ class Calibration : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    std::vector<EvalDetails::Bin> bins(bins_);  // sums until finish()
+    std::vector<EvalDetails::Bin> bins(bins_);  // hold sums until finish() divides them
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor logits = context.predict(batch, {}).at("logits").to(at::kDouble);
       const at::Tensor labels = dense_labels(batch, label_key_, name_);
       if (logits.sizes() != labels.sizes()) {
-        throw Error(Exit::usage, "",
-                    fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
-                                fmt::join(logits.sizes(), ", "), label_key_,
-                                fmt::join(labels.sizes(), ", ")));
+        throw Error(
+            Exit::usage, "",
+            fmt::format("evaluator '{}': logits have shape {} but '{}' has {}", name_,
+                        shape_text(logits.sizes()), label_key_, shape_text(labels.sizes())));
       }
       accumulate(batch.at("_mask"), logits, labels, bins);
     });
-    sum_bins(context.group, bins);
+    sum_bins(*context.group, bins);
     finish(bins, emit);
     if (context.details) {
       EvalDetails details;
@@ -76,7 +87,7 @@ class Calibration : public Evaluator {
       if (!mask.const_data_ptr<bool>()[i] || w == 0) continue;
       const double confidence = sure.const_data_ptr<double>()[i];
       const double place = std::ceil(confidence * static_cast<double>(bins_)) - 1;
-      // NaN counts as no confidence, and its bin's mean becomes NaN.
+      // A NaN goes to the first bin and makes its mean NaN.
       const auto at = place > 0 ? std::min(static_cast<int64_t>(place), bins_ - 1) : 0;
       bins[at].examples += w;
       bins[at].confidence += w * confidence;
@@ -84,7 +95,7 @@ class Calibration : public Evaluator {
     }
   }
 
-  static void sum_bins(Group* group, std::vector<EvalDetails::Bin>& bins) {
+  static void sum_bins(Group& group, std::vector<EvalDetails::Bin>& bins) {
     const at::Tensor all = at::zeros({std::ssize(bins), 3}, at::kDouble);
     auto* row = all.mutable_data_ptr<double>();
     for (const auto& bin : bins) {

@@ -1,23 +1,39 @@
-// classification: prec@1, prec@5 and loss (reference 13.2). Per example m = _mask * max_c label;
-// an example counts as correct if its highest logit (ties: the lowest class) is a positive class,
-// so multi-label sets work and examples without any label are left out. prec@5: a positive class
-// is among the five highest logits (needs more than five classes).
+// classification: accuracy and loss on dense labels, which may be one-hot, multi-hot or all zero.
+// Follows big_vision's evaluators/classification.py, class Evaluator.
+//
+// The weight of an example is its largest label, so examples without a label do not count. A guess
+// is right if its class is positive in the label; of equal logits the lowest class counts.
+//
+// Metrics:
+//   prec@1  weighted share of examples whose highest logit is right
+//   prec@5  weighted share of examples with a right class among the five highest logits; only with
+//           more than five classes, and not in big_vision
+//   loss    weighted mean of the loss `loss_name`
+// The report shows the confusion matrix and the most confident mistakes.
+//
+// Keys, besides those in lib/evals/common/eval_input.h:
+//   key        default   meaning
+//   loss_name  required  sigmoid_xent | softmax_xent
+//   label_key  labels    dense labels (n, classes)
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "lib/evals/common/eval_input.h"
+#include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
 #include "lib/input/image/decode.h"
 #include "lib/model/loss.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
 constexpr int64_t kMaxConfusionClasses = 1000;
 constexpr size_t kWrongImages = 24;
-constexpr int64_t kWrongImageSide = 128;  // larger ones are subsampled for the report
+constexpr int64_t kWrongImageSide = 128;  // larger images are subsampled for the report
 
-// ClassificationSums over a pass; tensors, so that nothing is read back per batch.
+// Sums over a pass. They are tensors, so that no batch waits for a value.
 struct ClassificationSums {
   at::Tensor weight, correct1, correct5, loss;  // scalars, float64
   at::Tensor confusion;                         // (classes * classes) float64, [truth][guess]
@@ -31,10 +47,10 @@ struct ClassificationSums {
             at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)) {}
 };
 
-// The most confident mistakes of a pass.
+// Collects the most confident mistakes of a pass.
 class WrongExamples {
  public:
-  // labels, probabilities: (n, classes); guess: (n); wrong: (n) bool.
+  // truth, guess: (n) int64; confidence: (n) float32; wrong: (n) bool.
   void add(const Batch& batch, const at::Tensor& truth, const at::Tensor& guess,
            const at::Tensor& confidence, const at::Tensor& wrong) {
     const int64_t* ids = batch.at("_id").const_data_ptr<int64_t>();
@@ -50,9 +66,9 @@ class WrongExamples {
     keep_surest();
   }
 
-  // Of all ranks.
-  void gather(Group* group) {
-    if (!group) return;
+  // Replaces the examples by the most confident ones of all ranks.
+  void gather(Group& group) {
+    if (group.size() == 1) return;
     const at::Tensor own = at::zeros({std::ssize(entries_), 4}, at::kDouble);
     const at::Tensor ids = at::zeros({std::ssize(entries_)}, at::kLong);
     for (size_t i = 0; i < entries_.size(); ++i) {
@@ -77,7 +93,7 @@ class WrongExamples {
     keep_surest();
   }
 
-  // Fetches the pictures as they are in the data set, before pp.
+  // Returns the examples with their images as they are in the data set, before preprocessing.
   std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
     std::sort(entries_.begin(), entries_.end(), surer);
     for (auto& entry : entries_) {
@@ -146,10 +162,10 @@ class Classification : public Evaluator {
           context.predict(batch, {}).at("logits").to(at::kFloat);  // (n, classes)
       const at::Tensor labels = dense_labels(batch, label_key_, name_);
       if (logits.sizes() != labels.sizes()) {
-        throw Error(Exit::usage, "",
-                    fmt::format("evaluator '{}': logits have shape ({}) but '{}' has ({})", name_,
-                                fmt::join(logits.sizes(), ", "), label_key_,
-                                fmt::join(labels.sizes(), ", ")));
+        throw Error(
+            Exit::usage, "",
+            fmt::format("evaluator '{}': logits have shape {} but '{}' has {}", name_,
+                        shape_text(logits.sizes()), label_key_, shape_text(labels.sizes())));
       }
       classes = logits.size(1);
       if (!sums) sums.emplace(classes);
@@ -158,8 +174,8 @@ class Classification : public Evaluator {
     check(sums.has_value(), "evaluator '{}' saw no batch", name_);
     for (const at::Tensor& sum :
          {sums->weight, sums->correct1, sums->correct5, sums->loss, sums->confusion})
-      sum_over_ranks(context.group, sum);
-    if (context.report) wrong.gather(context.group);
+      sum_over_ranks(*context.group, sum);
+    if (context.report) wrong.gather(*context.group);
     const double weight = sums->weight.item<double>();
     emit("prec@1", sums->correct1.item<double>() / weight);
     if (classes > 5) emit("prec@5", sums->correct5.item<double>() / weight);
@@ -214,7 +230,7 @@ class Classification : public Evaluator {
   const std::string name_;
   const std::unique_ptr<Loss> loss_;
   const std::string label_key_;
-  const int64_t num_classes_;  // of the model; 0: not known
+  const int64_t num_classes_;  // of the model; 0 if not known
   EvalInput input_;
 };
 

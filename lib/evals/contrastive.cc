@@ -1,37 +1,44 @@
-// contrastive (proj.image_text.contrastive): the bidirectional contrastive loss of stored pairs of
-// embeddings (reference 8.1, 13.7). Asks for no predictions.
+// contrastive (also proj.image_text.contrastive): the bidirectional contrastive loss of stored
+// pairs of image and text embeddings. It needs no predictions. Follows big_vision's
+// evaluators/proj/image_text/contrastive.py and `bidirectional_contrastive_loss` in utils.py.
 //
-//   file         npz with the arrays below
-//   image, text  zimg, ztxt, both (n, d): row i of one belongs to row i of the other
-//   t            the factor of the logits; default: the file's number `t`, else 1
-//   mask         mask (n), where the file has it: rows with 0 are left out
-//   minibatch    pairs contrasted with each other, in the order of the rows; default: all. The
-//                values depend on it by their nature
+// Metrics:
+//   ncorrect_minibatch  share of images whose own text has the highest logit
+//   loss                mean over pairs of half the sum of two negative log-likelihoods: of the
+//                       text given the image, and of the image given the text
 //
-// Metrics: ncorrect_minibatch: the share of images whose text is the nearest; loss: half the sum of
-// the negative log likelihoods of the text given the image and of the image given the text.
+// Keys:
+//   key        default        meaning
+//   file       required       an npz file with the arrays below
+//   image      zimg           array (n, d) of image embeddings
+//   text       ztxt           array (n, d) of text embeddings; row i belongs to image i
+//   t          `t` in file    factor of the logits; 1 if the file has no number `t` either
+//   mask       mask           array (n); rows where it is 0 are left out. Optional in the file
+//                             unless the key is given
+//   minibatch  all            number of pairs, in the order of the rows, that are contrasted with
+//                             each other. Both metrics depend on it
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
 
-#include "lib/evals/common/stored.h"
+#include "lib/evals/common/stored_arrays.h"
 #include "lib/evals/evaluator.h"
 
 namespace bv {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // rows of logits that exist at a time
+constexpr int64_t kBlock = 1024;  // rows of logits in memory at a time
 
 struct ContrastiveSums {
   double loss = 0;
   int64_t correct = 0, seen = 0;
 };
 
-// zimg, ztxt: (n, d) float64, all contrasted with each other.
+// Adds the sums of one minibatch: zimg and ztxt are (n, d) float64, all contrasted with each other.
 void contrast(const at::Tensor& zimg, const at::Tensor& ztxt, double t, ContrastiveSums& sums) {
   const int64_t n = zimg.size(0);
-  at::Tensor columns = at::full({n}, -HUGE_VAL, at::kDouble);  // log-sum-exp of each
+  at::Tensor columns = at::full({n}, -HUGE_VAL, at::kDouble);  // log-sum-exp of each column
   at::Tensor rows = at::empty({n}, at::kDouble), own = at::empty({n}, at::kDouble);
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);

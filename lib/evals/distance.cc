@@ -1,26 +1,37 @@
-// distance (proj.distill.distance): distances between a student's and a teacher's outputs
-// (reference 13.6).
+// distance (also proj.distill.distance): distances between the outputs of a student and a teacher.
+// Follows big_vision's evaluators/proj/distill/distance.py, `dist` and class Evaluator.
 //
-//   data, pp_fn  examples that carry the teacher's stored output: keep("image", "logits")
-//   file         instead: an npz with both arrays; then no predictions are asked for
-//   what         [logits, logits]: the student's activation and the feature that holds the
-//                teacher's; with `file` the names of the two arrays
-//   distances    list of {kind, ...}:
-//     euclidean             sqrt(sum d^2 + epsilon); epsilon: 1e-12
-//     l2                    sum d^2
-//     kl                    t^2 KL(softmax(T / t) || softmax(S / t)); t: 1
-//     hard                  cross entropy to the teacher's argmax, smoothed by ls: 0
-//     logsoftmax_euclidean  as euclidean, of log-probabilities
-//     agree                 whether the teacher's top-1 is in the student's top-k; k: 1
+// The student is the model, or a stored array; the teacher's outputs are stored with the data. What
+// is not one vector per example is flattened.
 //
-// What is no vector per example is flattened. Metrics, for kind and arguments as they are written:
-// "kind=agree_k=5/all" (how many values there are), "/avg", "/min", "/max".
+// Metrics, for each distance, named by its keys and values as written ("kind=agree_k=5"):
+//   <name>/all  number of examples
+//   <name>/avg, <name>/min, <name>/max
+//
+// Keys, besides those in lib/evals/common/eval_input.h:
+//   key        default           meaning
+//   what       [logits, logits]  the student's activation, and the feature of the data that holds
+//                                the teacher's output: keep("image", "logits"). With `file` the
+//                                names of two arrays
+//   file       none              an npz file with both arrays, instead of data and pp_fn; then no
+//                                predictions are needed
+//   distances  required          a list of {kind, ...}, see below
+//
+// Kinds of distance, with the student's vector S, the teacher's T and d = S - T:
+//   kind                  argument        value
+//   euclidean             epsilon: 1e-12  sqrt(sum d^2 + epsilon)
+//   l2                                    sum d^2
+//   kl                    t: 1            t^2 KL(softmax(T / t) || softmax(S / t))
+//   hard                  ls: 0           cross entropy of S to the argmax of T, smoothed by ls,
+//                                         minus the entropy of that label
+//   logsoftmax_euclidean  epsilon: 1e-12  as euclidean, of log-softmax values
+//   agree                 k: 1            1 if the argmax of T is among the k highest of S, else 0
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <fmt/ranges.h>
 
+#include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
-#include "lib/evals/common/stored.h"
+#include "lib/evals/common/stored_arrays.h"
 #include "lib/evals/evaluator.h"
 #include "lib/util/text.h"
 
@@ -39,7 +50,7 @@ at::Tensor norm_of(const at::Tensor& difference, double epsilon) {
   return difference.square().sum(1).add(epsilon).sqrt();
 }
 
-// The cross entropy less the labels' own entropy (reference 8.1, kl).
+// The cross entropy minus the entropy of the labels: `softmax_xent(..., kl=True)` in utils.py.
 at::Tensor softmax_xent_kl(const at::Tensor& logits, const at::Tensor& labels) {
   return (labels * (labels.clamp_min(1e-8).log() - logits.log_softmax(1))).sum(1);
 }
@@ -75,7 +86,7 @@ Measured read_agree(const Config& config) {
           Exit::usage, "",
           fmt::format("distance 'agree': k is {}, but the vectors have {} entries", k, s.size(1)));
     }
-    // A stable order, as of equal entries the first counts.
+    // The sort is stable because of equal entries the first counts.
     const at::Tensor order = at::argsort(s, /*stable=*/true, /*dim=*/1, /*descending=*/true);
     return order.slice(1, 0, k).eq(t.argmax(1, /*keepdim=*/true)).any(1).to(at::kDouble);
   };
@@ -172,10 +183,10 @@ class DistanceEvaluator : public Evaluator {
         const at::Tensor& teacher = teacher_of(batch);
         if (student.size(0) != teacher.size(0) || student[0].numel() != teacher[0].numel()) {
           throw Error(Exit::usage, "",
-                      fmt::format("evaluator '{}': the student's '{}' is ({}), the teacher's '{}' "
-                                  "({})",
-                                  name_, what_[0], fmt::join(student.sizes(), ", "), what_[1],
-                                  fmt::join(teacher.sizes(), ", ")));
+                      fmt::format("evaluator '{}': the student's '{}' is {}, the teacher's '{}' "
+                                  "{}",
+                                  name_, what_[0], shape_text(student.sizes()), what_[1],
+                                  shape_text(teacher.sizes())));
         }
         const auto flat = [&](const at::Tensor& all) {
           return all.index_select(0, rows).reshape({rows.numel(), -1}).to(at::kDouble);
@@ -186,7 +197,7 @@ class DistanceEvaluator : public Evaluator {
       const at::Tensor places = at::cat(ids);
       for (auto& parts : values) {
         const at::Tensor own = parts.empty() ? at::zeros({0}, at::kDouble) : at::cat(parts);
-        parts = {gather_rows(context.group, own, places)};
+        parts = {gather_rows(*context.group, own, places)};
       }
     }
     for (size_t i = 0; i < distances_.size(); ++i) report(distances_[i].name, values[i], emit);
@@ -218,9 +229,9 @@ class DistanceEvaluator : public Evaluator {
     std::pair<at::Tensor, at::Tensor> both = {arrays_->matrix(what_[0], /*flatten=*/true),
                                               arrays_->matrix(what_[1], /*flatten=*/true)};
     if (both.first.sizes() != both.second.sizes()) {
-      arrays_->refuse(fmt::format("'{}' is ({}), but '{}' is ({})", what_[0],
-                                  fmt::join(both.first.sizes(), ", "), what_[1],
-                                  fmt::join(both.second.sizes(), ", ")));
+      arrays_->refuse(fmt::format("'{}' is {}, but '{}' is {}", what_[0],
+                                  shape_text(both.first.sizes()), what_[1],
+                                  shape_text(both.second.sizes())));
     }
     rows_ = both.first.size(0);
     return both;

@@ -1,20 +1,31 @@
-// fewshot_lsr: accuracy of a regularised linear regression on a few examples' representations
-// (reference 13.4).
+// fewshot_lsr: accuracy of a linear regression that is fitted to the representations of a few
+// examples of each class. Follows big_vision's evaluators/fewshot_lsr.py, class Evaluator.
 //
-//   datasets              name -> [source, train split, test split], or where a source needs more
-//                         keys, {train: {name, split, ...}, test: {name, split, ...}}
-//   shots                 [1, 5, 10, 25], examples of each class
-//   l2_reg                1024; of several each measures its own, named "..-l2-<value>"
-//   pp_train, pp_eval     "" must leave "image" and the label (keep("image", "label"))
-//   representation_layer  an activation of the model; default: the prediction function's logits
-//   num_seeds             3
-//   display_first         [] of [name, shots] whose metrics begin with "a/" instead of "z/"
-//   label_key, mask_key   label, _mask
-//   data_dir              for the data sets given as lists
+// Metrics: "<a/|z/><name>_<shots>shot-seed-<seed>", the accuracy on the test split of data set
+// <name>. With several l2_reg the name ends in "-l2-<value>".
 //
-// Metrics: "<a/|z/><name>_<shots>shot-seed-<seed>".
+// Keys, besides batch_size, prefetch, threads and skip_errors (lib/evals/common/eval_input.h):
+//   key                   default         meaning
+//   datasets              required        {name: [source, train split, test split], ...}. A data
+//                                         set whose source needs more keys is given as
+//                                         {train: {name, split, ...}, test: {name, split, ...}}
+//   data_dir              none            data_dir of the data sets that are given as lists
+//   pp_train, pp_eval     no ops          preprocessing of the splits; must leave "image" and the
+//                                         label: keep("image", "label")
+//   shots                 [1, 5, 10, 25]  numbers of training examples of each class
+//   l2_reg                1024            regularisation: a number, or a list to measure each
+//   num_seeds             3               random choices of training examples
+//   representation_layer  logits          an activation of the model; without the key the "logits"
+//                                         of the prediction function
+//   label_key             label           class number of an example
+//   mask_key              _mask           examples whose value is 0 are left out
+//   display_first         []              list of [name, shots] whose metrics begin with "a/", not
+//                                         "z/"
 #include <algorithm>
 
+#include "lib/config/load_config.h"
+#include "lib/evals/common/eval_input.h"
+#include "lib/evals/common/labels.h"
 #include "lib/evals/common/least_squares.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
@@ -23,12 +34,13 @@
 namespace bv {
 namespace {
 
-struct TrainAndTest {  // train and test of a data set
+// The two splits of a data set.
+struct TrainAndTest {
   std::string name;
   EvalInput train, test;
 };
 
-// The first line of the message, without its place.
+// Returns the first line of the message, without the place in the config.
 std::string reason(const Error& error) {
   const std::string line = bv::split(error.message(), '\n').at(0);
   return error.room().empty() ? line : fmt::format("[{}] {}", error.room(), line);
@@ -46,7 +58,7 @@ class FewshotLsr : public Evaluator {
         l2_(config.is_list("l2_reg") ? config.get<std::vector<double>>("l2_reg")
                                      : std::vector<double>{config.get<double>("l2_reg", 1024.0)}),
         num_seeds_(config.get<int64_t>("num_seeds", 3)) {
-    data_env_.source.num_classes = 0;  // these sets have classes of their own
+    data_env_.source.num_classes = 0;  // these data sets have their own classes
     if (shots_.empty() || *std::min_element(shots_.begin(), shots_.end()) < 1)
       config.problem("shots", "must be positive numbers of examples");
     if (l2_.empty() || !std::all_of(l2_.begin(), l2_.end(), [](double l2) { return l2 >= 0; }))
@@ -90,7 +102,7 @@ class FewshotLsr : public Evaluator {
 
  private:
   struct Sets {
-    Represented train, test;
+    LabelledFeatures train, test;
     int64_t classes;
   };
 
@@ -98,7 +110,7 @@ class FewshotLsr : public Evaluator {
                      const std::shared_ptr<const Pipeline>& pp_eval) {
     const Config datasets = config.section("datasets");
     for (const std::string& name : datasets.keys()) {
-      if (!datasets.has(name)) continue;  // null switches an inherited one off
+      if (!datasets.has(name)) continue;  // null removes an inherited data set
       if (datasets.is_map(name)) {
         const Config both = datasets.section(name);
         pairs_.push_back({name, EvalInput(both.section("train"), pp_train, options_, data_env_),
@@ -142,8 +154,8 @@ class FewshotLsr : public Evaluator {
 
   Sets represent(TrainAndTest& pair, const EvalContext& context) const {
     Sets sets{keys_.represent(pair.train, context), keys_.represent(pair.test, context), 0};
-    pair.train.rest();
-    pair.test.rest();
+    pair.train.release();
+    pair.test.release();
     sets.classes = std::max(count_classes(pair.train.data(), sets.train.labels, name_),
                             count_classes(pair.test.data(), sets.test.labels, name_));
     return sets;

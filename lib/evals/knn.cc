@@ -1,15 +1,23 @@
-// knn: accuracy of the k nearest neighbours' vote, nearest by the cosine of representations.
+// knn: accuracy of a vote of the k nearest neighbours in a training set, by the cosine similarity
+// of representations. big_vision has no such evaluator.
 //
-//   train                 {name, split, ...}, the neighbours; `data` has the examples to classify
-//   pp_fn, pp_train       must leave "image" and the label; pp_train is pp_fn by default
-//   k                     20, or a list
-//   vote                  similarity: a neighbour counts exp(cosine / temperature) (Wu et al.,
-//                         arXiv:1805.01978); majority: each counts 1. Ties: the lowest class
-//   temperature           0.07
-//   representation_layer  an activation of the model; default: the prediction function's logits
-//   label_key, mask_key   label, _mask
+// Metrics: "prec@1_k=<k>" for each k. Of equally near neighbours the ones that come first in the
+// data count; of classes with equal votes the lowest wins.
 //
-// Metrics: "prec@1_k=<k>". Of equally near neighbours those that come first in the data count.
+// Keys, besides batch_size, prefetch, threads and skip_errors (lib/evals/common/eval_input.h):
+//   key                   default     meaning
+//   data                  required    {name, split, ...}, the examples to classify
+//   train                 required    {name, split, ...}, the neighbours
+//   pp_fn                 no ops      preprocessing; must leave "image" and the label
+//   pp_train              pp_fn       preprocessing of the neighbours
+//   k                     20          number of neighbours, or a list
+//   vote                  similarity  similarity: a neighbour counts exp(cosine / temperature) (Wu
+//                                     et al., arXiv:1805.01978); majority: each counts 1
+//   temperature           0.07        only with vote: similarity
+//   representation_layer  logits      an activation of the model; without the key the "logits" of
+//                                     the prediction function
+//   label_key             label       class number of an example
+//   mask_key              _mask       examples whose value is 0 are left out
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -19,6 +27,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "lib/evals/common/eval_input.h"
+#include "lib/evals/common/labels.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
 
@@ -27,7 +37,8 @@ namespace {
 
 constexpr int64_t kBlock = 256;  // examples whose similarities are computed together
 
-at::Tensor unit_rows(const at::Tensor& features) {  // (n, d) float64
+// Returns the rows of `features` (n, d) with length 1, float64.
+at::Tensor unit_rows(const at::Tensor& features) {
   const at::Tensor wide = features.to(at::kDouble);
   return wide / wide.norm(2, {1}, /*keepdim=*/true).clamp_min(1e-12);
 }
@@ -64,10 +75,10 @@ class Knn : public Evaluator {
   std::vector<std::string> layers() const override { return keys_.layers(); }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    const Represented train = keys_.represent(train_, context);
-    const Represented test = keys_.represent(test_, context);
-    train_.rest();
-    test_.rest();
+    const LabelledFeatures train = keys_.represent(train_, context);
+    const LabelledFeatures test = keys_.represent(test_, context);
+    train_.release();
+    test_.release();
     const int64_t classes = std::max(count_classes(train_.data(), train.labels, name_),
                                      count_classes(test_.data(), test.labels, name_));
     const at::Tensor bank = unit_rows(train.features).t().contiguous();  // (d, m)
@@ -88,7 +99,8 @@ class Knn : public Evaluator {
   }
 
  private:
-  static DataEnv unlabelled(DataEnv env) {  // the classes need not be the model's
+  // The data sets need not have the classes of the model.
+  static DataEnv unlabelled(DataEnv env) {
     env.source.num_classes = 0;
     return env;
   }
@@ -106,7 +118,7 @@ class Knn : public Evaluator {
       std::vector<double> votes(classes);
       for (int64_t row = begin; row < end; ++row) {
         const double* near = all + row * m;
-        // NaN counts as farthest, so that the order is one.
+        // A NaN counts as farthest: comparing NaNs would not give an order.
         const auto key = [&](int64_t i) {
           return std::pair(std::isnan(near[i]) ? HUGE_VAL : -near[i], i);
         };
@@ -116,7 +128,8 @@ class Knn : public Evaluator {
         for (size_t i = 0; i < ks_.size(); ++i) {
           std::fill(votes.begin(), votes.end(), 0.0);
           for (int64_t j = 0; j < std::min(ks_[i], m); ++j) {
-            const double behind = near[order[j]] - near[order[0]];  // scales all votes alike
+            // Subtracting the nearest one's cosine scales all votes by the same factor.
+            const double behind = near[order[j]] - near[order[0]];
             votes[label[order[j]]] += by_similarity_ ? std::exp(behind / temperature_) : 1.0;
           }
           out[static_cast<int64_t>(i) * rows + row] =

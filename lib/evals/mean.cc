@@ -1,7 +1,13 @@
-// mean: averages whatever per-example values the prediction function gives (reference 13.3). With
-// `pred: loss` this measures <prefix>loss.
+// mean: averages the per-example values that the prediction function returns. Follows big_vision's
+// evaluators/mean.py, class Evaluator.
+//
+// Metrics: one for each output of the prediction function, under the output's name. With
+// `pred: loss` that is <prefix>loss.
+//
+// Keys: only those in lib/evals/common/eval_input.h.
 #include <ATen/ops/zeros.h>
 
+#include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
 
@@ -25,7 +31,7 @@ class Mean : public Evaluator {
         if (values.dim() != 1 || values.size(0) != mask.size(0)) {
           throw Error(
               Exit::usage, "",
-              fmt::format("evaluator 'mean': '{}' is no value per example; use 'pred: loss'",
+              fmt::format("evaluator 'mean': '{}' is not one value per example; use 'pred: loss'",
                           name));
         }
         const at::Tensor masked = values.to(at::kDouble).where(batch.at("_mask"), 0.0);
@@ -33,8 +39,8 @@ class Mean : public Evaluator {
         if (!fresh) sum->second += masked.sum();
       }
     });
-    sum_over_ranks(context.group, count);
-    for (const auto& [name, sum] : sums) sum_over_ranks(context.group, sum);
+    sum_over_ranks(*context.group, count);
+    for (const auto& [name, sum] : sums) sum_over_ranks(*context.group, sum);
     for (const auto& [name, sum] : sums) emit(name, sum.item<double>() / count.item<double>());
   }
 

@@ -1,22 +1,29 @@
-// retrieval (proj.image_text.retrieval): recall of image-text retrieval on stored embeddings
-// (reference 13.7). Asks for no predictions.
+// retrieval (also proj.image_text.retrieval): recall of image-text retrieval on stored embeddings
+// or distances. It needs no predictions. Follows big_vision's
+// evaluators/proj/image_text/retrieval.py, class Evaluator, and image_text_retrieval.py.
 //
-//   file                       npz with the arrays below
-//   image, text                zimg (n, d), ztxt (m, d); distance = -(zimg ztxt^T)
-//   distance                   dist (n, m); used instead where the file has it, unless image or
-//                              text is given
-//   text_image_correspondence  (m) integers: the row of the image that a text belongs to; where the
-//                              file has none and n = m, text i belongs to image i
+// Metrics, for k of 1, 5 and 10; of equal distances the lower index is nearer:
+//   img2txt_recall@<k>  share of images with one of their texts among the k nearest texts
+//   txt2img_recall@<k>  share of texts whose image is among the k nearest images
 //
-// Metrics: img2txt_recall@{1,5,10}: some text among the k nearest belongs to the image;
-// txt2img_recall@{1,5,10}: the text's image is among the k nearest. Equal distances: lower index.
+// Keys:
+//   key                        default    meaning
+//   file                       required   an npz file with the arrays below
+//   distance                   dist       array (images, texts) of distances. Used if the file has
+//                                         it and neither image nor text is given
+//   image, text                zimg, ztxt arrays (images, d) and (texts, d) of embeddings; the
+//                                         distance is -(zimg ztxt^T)
+//   text_image_correspondence  text_image_correspondence
+//                                         array (texts) of integers: the row of the image that a
+//                                         text belongs to. If the file has none and there are as
+//                                         many texts as images, text i belongs to image i
 #include <ATen/ops/arange.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "lib/evals/common/stored.h"
+#include "lib/evals/common/stored_arrays.h"
 #include "lib/evals/evaluator.h"
 
 namespace bv {
@@ -90,8 +97,8 @@ class Retrieval : public Evaluator {
     }
   }
 
-  // Of each image: the number of texts nearer than the nearest of its own; all texts where it has
-  // none.
+  // Returns for each image the number of texts that are nearer than the nearest of its own; the
+  // number of all texts for an image without any.
   std::vector<int64_t> image_ranks() const {
     const int64_t images = distances_.size(0), texts = distances_.size(1);
     const int64_t* owner = owner_.const_data_ptr<int64_t>();
@@ -110,7 +117,7 @@ class Retrieval : public Evaluator {
     return ranks;
   }
 
-  // Of each text: the number of images nearer than its own.
+  // Returns for each text the number of images that are nearer than its own.
   std::vector<int64_t> text_ranks() const {
     const int64_t images = distances_.size(0), texts = distances_.size(1);
     const int64_t* owner = owner_.const_data_ptr<int64_t>();

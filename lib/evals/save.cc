@@ -1,14 +1,18 @@
-// save: writes inputs and predictions of a data set to an npz file (reference 13.5), padding
-// removed, in the order of the data; atomically.
+// save: writes the inputs and predictions of a data set to an npz file, in the order of the data
+// and without padding. Follows big_vision's evaluators/save.py, class Evaluator. There are no
+// metrics.
 //
-//   data, pp_fn
-//   outfile  {workdir}/<name>-{step:09d}.npz, with the placeholders {workdir}, {step} and
-//            {step:0<width>d}
-//   inputs   features of the batch to write; default: all
-//   outputs  outputs and activations of the model to write; default: the prediction function's
+// Arrays in the file: inputs/<feature> for the features of a batch (inputs/_id is the index of the
+// example in the data) and outputs/<name> for predictions. All of them are in memory at once. The
+// file appears only when it is complete. A run without a workdir writes nothing if outfile contains
+// {workdir}.
 //
-// Arrays: inputs/<feature> (inputs/_id is the example's index), outputs/<name>. All of them are in
-// memory at once. No metrics. A run without a workdir writes nothing where outfile names it.
+// Keys, besides those in lib/evals/common/eval_input.h:
+//   key      default                         meaning
+//   outfile  {workdir}/<name>-{step:09d}.npz with the placeholders {workdir}, {step} and
+//                                            {step:0<width>d}
+//   inputs   all                             features of the batch to write
+//   outputs  the prediction function's       outputs and activations of the model to write
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
@@ -17,6 +21,7 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/workdir.h"
+#include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
 #include "lib/report/log.h"
@@ -28,7 +33,7 @@ namespace {
 
 constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
 
-// The width of "step:09d", 0 for "step"; nullopt for what is neither.
+// Returns the width in "step:09d", 0 for "step", and nullopt for anything else.
 std::optional<size_t> step_width(const std::string& placeholder) {
   if (placeholder == "step") return 0;
   if (!placeholder.starts_with("step:0") || !placeholder.ends_with("d")) return std::nullopt;
@@ -40,7 +45,7 @@ std::optional<size_t> step_width(const std::string& placeholder) {
   return width <= kMostDigits ? std::optional(width) : std::nullopt;
 }
 
-// `pattern` with its placeholders filled in. Throws Error(Exit::usage) for one that is unknown.
+// Returns `pattern` with its placeholders filled in. Throws Error(Exit::usage) for an unknown one.
 std::string fill(const std::string& pattern, const std::string& workdir, int64_t step) {
   std::string out, rest = pattern;
   for (size_t open; (open = rest.find_first_of("{}")) != std::string::npos;) {
@@ -60,7 +65,7 @@ std::string fill(const std::string& pattern, const std::string& workdir, int64_t
   return out + rest;
 }
 
-// Rows of one array, put together batch by batch.
+// One array of the file, which grows batch by batch.
 struct Column {
   at::Tensor rows;
   void add(const std::string& name, const at::Tensor& values, const at::Tensor& keep, int64_t first,
@@ -126,10 +131,10 @@ class Save : public Evaluator {
     NamedTensors arrays;
     const at::Tensor places = at::cat(ids);
     for (auto& [name, column] : columns) {
-      arrays[name] = gather_rows_on_first(context.group, column.rows.narrow(0, 0, rows), places);
+      arrays[name] = gather_rows_on_first(*context.group, column.rows.narrow(0, 0, rows), places);
       column.rows = at::Tensor();
     }
-    if (context.group && context.group->rank() > 0) return;
+    if (context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();
@@ -139,7 +144,7 @@ class Save : public Evaluator {
   }
 
  private:
-  // The arrays to write of a batch.
+  // Returns the arrays of a batch that are to be written, under their names in the file.
   std::map<std::string, at::Tensor> pick(const Batch& batch, const Outputs& outputs) const {
     std::map<std::string, at::Tensor> arrays;
     for (const auto& [name, values] : batch) {

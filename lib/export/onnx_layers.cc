@@ -8,51 +8,52 @@
 #include <cmath>
 
 #include "lib/ckpt/layouts/layouts.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
 using Padding = OnnxLayers::Padding;
 
-// One side of a window's way over an activation: what is added before and behind, and how many
-// outputs there are (below 1: none).
-struct Side {
-  int64_t before = 0, behind = 0, outputs = 0;
+// Windows along one axis of an activation: the padding before and after it, and the number of
+// outputs (0 if the activation is too small).
+struct AxisWindows {
+  int64_t before = 0, after = 0, outputs = 0;
 };
 
-Side side(int64_t size, int64_t window, int64_t stride, Padding padding) {
-  Side made;
+AxisWindows axis_windows(int64_t size, int64_t window, int64_t stride, Padding padding) {
+  AxisWindows made;
   if (padding == Padding::symmetric) {
-    made.before = made.behind = (window - 1) / 2;
+    made.before = made.after = (window - 1) / 2;
   } else if (padding == Padding::same) {
     const int64_t steps = (size + stride - 1) / stride - 1;
     const int64_t total = std::max<int64_t>(steps * stride + window - size, 0);
     made.before = total / 2;
-    made.behind = total - made.before;
+    made.after = total - made.before;
   }
-  const int64_t room = size + made.before + made.behind - window;
+  const int64_t room = size + made.before + made.after - window;
   made.outputs = room < 0 ? 0 : room / stride + 1;
   return made;
 }
 
-// How a window of `size` goes over x.
+// Windows over the rows and columns of an activation, and the ONNX attributes that describe them.
 struct Windows {
-  Side rows, columns;
+  AxisWindows rows, columns;
   std::vector<OnnxGraph::Attribute> attributes;
 };
 
 Windows windows(const OnnxLayers::Plane& x, const std::vector<int64_t>& size,
                 const std::vector<int64_t>& strides, Padding padding, const std::string& origin) {
-  Windows made = {side(x.height, size[0], strides[0], padding),
-                  side(x.width, size[1], strides[1], padding),
+  Windows made = {axis_windows(x.height, size[0], strides[0], padding),
+                  axis_windows(x.width, size[1], strides[1], padding),
                   {}};
   if (made.rows.outputs < 1 || made.columns.outputs < 1) {
     throw Error(Exit::usage, origin,
                 fmt::format("windows of {}x{} leave nothing of {}x{}: the images are too small",
                             size[0], size[1], x.height, x.width));
   }
-  const std::vector<int64_t> pads = {made.rows.before, made.columns.before, made.rows.behind,
-                                     made.columns.behind};
+  const std::vector<int64_t> pads = {made.rows.before, made.columns.before, made.rows.after,
+                                     made.columns.after};
   made.attributes = {OnnxGraph::attribute("kernel_shape", size),
                      OnnxGraph::attribute("strides", strides), OnnxGraph::attribute("pads", pads)};
   return made;
@@ -60,7 +61,7 @@ Windows windows(const OnnxLayers::Plane& x, const std::vector<int64_t>& size,
 
 }  // namespace
 
-OnnxLayers::OnnxLayers(const Trained& trained, const ImageSize& image)
+OnnxLayers::OnnxLayers(const TrainedModel& trained, const ImageSize& image)
     : trained_(trained),
       image_(image),
       graph_("image", {-1, image.height, image.width, image.channels}) {}
@@ -70,8 +71,8 @@ OnnxLayers::Value OnnxLayers::parameter(const std::string& name, at::IntArrayRef
   if (view.empty()) return graph_.constant(name, value);
   if (c10::multiply_integers(view) != value.numel()) {
     throw Error(Exit::usage, trained_.origin,
-                fmt::format("{} has shape {}, expected {}", name, format_shape(value.sizes()),
-                            format_shape(view)));
+                fmt::format("{} has shape {}, expected {}", name, shape_text(value.sizes()),
+                            shape_text(view)));
   }
   return graph_.constant(name, value.reshape(view));
 }
@@ -172,7 +173,7 @@ OnnxLayers::Plane OnnxLayers::batch_norm(const Plane& x, const std::string& name
           x.channels, x.height, x.width};
 }
 
-// Opset 17 has no group normalisation: an instance normalisation of (n, groups, ...).
+// Opset 17 has no group normalisation, so this is an instance normalisation of (n, groups, ...).
 OnnxLayers::Plane OnnxLayers::group_norm(const Plane& x, const std::string& name, int64_t groups,
                                          float eps) {
   const Value normal = graph_.node(

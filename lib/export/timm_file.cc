@@ -10,7 +10,7 @@ namespace bv {
 void write_timm(const std::string& output, const NamedTensors& params,
                 const std::string& timm_class, const nlohmann::json& arguments) {
   const std::string text = arguments.dump();
-  write_through(output, [&](FileWriter& out) {
+  replace_file(output, [&](FileWriter& out) {
     write_safetensors(out, params, {{"format", "pt"}, {"timm", text}, {"timm_class", timm_class}});
   });
 }

@@ -1,6 +1,7 @@
-// Weights for timm: safetensors in its names, the arguments of its class in the metadata, so that
+// Writes weights for timm: a safetensors file with timm's names for the tensors, and with the
+// arguments of timm's class in the metadata, such that
 //     Class(**arguments).load_state_dict(load_file(F))
-// computes what the model does (docs/weights.md; scripts/golden/check_export.py proves it).
+// computes the same as the model. See docs/weights.md; scripts/golden/check_export.py checks it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,11 +11,13 @@
 
 namespace bv {
 
-// Throws Error(Exit::storage).
+// `params` have timm's names. `arguments` is an object; it is stored as JSON text. Throws
+// Error(Exit::storage).
 void write_timm(const std::string& output, const NamedTensors& params,
                 const std::string& timm_class, const nlohmann::json& arguments);
 
-// timm truncates width * ratio; half a feature more keeps rounding from losing one.
+// Returns the ratio from which timm computes int(width * ratio) = features. Half a feature is added
+// where the division has a remainder, so that rounding does not lose a feature.
 double timm_ratio(int64_t features, int64_t width);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// vit as an ONNX graph (reference 9.1): what onnx/vit.cc and onnx/flexi_vit.cc write.
+// Writes a vit (models/vit.cc) as an ONNX graph, for onnx/vit.cc and onnx/flexi_vit.cc.
 #include <cmath>
 
 #include "lib/export/onnx_layers.h"
@@ -52,7 +52,7 @@ VitGraph::Value VitGraph::embed() {
   return net_.graph().node("Concat", {cls, x}, {OnnxGraph::attribute("axis", int64_t{1})});
 }
 
-// (n, l, D) to (n, l, H, D/H), its axes in `order`.
+// Projects (n, l, D) to (n, l, H, D/H), with the axes transposed to `order`.
 VitGraph::Value VitGraph::heads(const Value& x, const std::string& name,
                                 std::vector<int64_t> order) {
   const Value all = net_.dense(x, name, vit_.width);
@@ -72,7 +72,7 @@ VitGraph::Value VitGraph::attention(const Value& queries, const Value& tokens,
   return net_.dense(net_.reshape(mixed, {0, -1, vit_.width}), name + "/out", vit_.width);
 }
 
-// (n, D); `none`: as it is
+// Returns (n, D), or the input if the model does not pool.
 VitGraph::Value VitGraph::pool(const Value& encoded) {
   if (vit_.pool == "none") return encoded;
   if (vit_.pool == "gap") return net_.reduce("ReduceMean", encoded, {1});

@@ -1,5 +1,5 @@
-// A vit for timm.models.vision_transformer.VisionTransformer: what timm/vit.cc and
-// timm/flexi_vit.cc write.
+// Writes a vit for timm.models.vision_transformer.VisionTransformer, for timm/vit.cc and
+// timm/flexi_vit.cc.
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/layouts/layouts.h"
@@ -12,7 +12,7 @@ namespace {
 nlohmann::json arguments_of(const VitWeights& vit) {
   const std::map<std::string, std::string> kPools = {
       {"gap", "avg"}, {"map", "map"}, {"tok", "token"}, {"0", "token"}, {"none", ""}};
-  return {// timm insists on whole patches.
+  return {// timm requires whole patches.
           {"img_size", {vit.grid_height * vit.patch_height, vit.grid_width * vit.patch_width}},
           {"patch_size", {vit.patch_height, vit.patch_width}},
           {"in_chans", vit.image.channels},
@@ -32,8 +32,8 @@ nlohmann::json arguments_of(const VitWeights& vit) {
 void write_vit_timm(const VitWeights& vit, const std::string& output) {
   if (vit.rep_size > 0) {
     throw Error(Exit::usage, "--format timm",
-                "the model has rep_size, a layer that timm's VisionTransformer has not; npz, "
-                "safetensors and onnx hold it");
+                "the model has rep_size, a layer that timm's VisionTransformer lacks; use npz, "
+                "safetensors or onnx");
   }
   NamedTensors params = vit.trained.params;
   params["pos_embedding"] = vit.positions;

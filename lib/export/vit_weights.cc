@@ -3,15 +3,15 @@
 #include <cmath>
 
 #include "lib/ckpt/layouts/layouts.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
+#include "lib/model/position_embedding.h"
 #include "lib/model/resample.h"
-#include "lib/model/sincos.h"
 
 namespace bv {
 namespace {
 
 void read_sizes(VitWeights& vit) {
-  const Trained& trained = vit.trained;
+  const TrainedModel& trained = vit.trained;
   const at::Tensor& patch = trained_parameter(trained, "embedding/kernel");
   expect_dimensions("embedding/kernel", patch, 4, trained.origin);
   vit.patch_height = patch.size(0);
@@ -38,7 +38,7 @@ void read_grid(VitWeights& vit) {
     const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
     if (tokens == 0 || side * side != tokens) {
       throw Error(Exit::usage, vit.trained.origin,
-                  "the size of the model's images is not known; give it: --image-size "
+                  "the size of the model's images is not known; give --image-size "
                   "HEIGHT,WIDTH");
     }
     vit.image.height = side * vit.patch_height;
@@ -58,7 +58,7 @@ void read_grid(VitWeights& vit) {
 
 }  // namespace
 
-VitWeights vit_weights(const Config& model, const Trained& trained) {
+VitWeights vit_weights(const Config& model, const TrainedModel& trained) {
   VitWeights vit;
   vit.trained = trained;
   vit.trained.params = unstack_blocks(trained.params, trained.origin);
@@ -72,7 +72,7 @@ VitWeights vit_weights(const Config& model, const Trained& trained) {
   return vit;
 }
 
-VitWeights flexi_vit_weights(const Config& model, const Trained& trained) {
+VitWeights flexi_vit_weights(const Config& model, const TrainedModel& trained) {
   const auto seqhw = model.get<int64_t>("seqhw", 0);
   const auto stored = model.get<std::vector<int64_t>>("posemb_size", {7, 7});
   VitWeights vit;

@@ -1,22 +1,23 @@
-// Dataset: a source with a split expression applied.
+#include "lib/input/dataset.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <set>
 
-#include "lib/input/loader/shuffle.h"
-#include "lib/input/source.h"
-#include "lib/input/sources/common/split.h"
+#include "lib/input/shuffle.h"
+#include "lib/input/split.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// Of the permutation along which sources sorted by class are sliced: part of the promise that a
-// slice means the same examples for ever.
+// The seed of the permutation along which sources sorted by class are sliced. It must never change,
+// or slices would mean other examples.
 constexpr uint64_t kSliceSeed = 0x51CE;
 
+// Returns the first names (or numbers) of `classes`, joined by commas.
 std::string class_list(const std::vector<int64_t>& classes, const std::vector<std::string>& names) {
   constexpr size_t kShown = 8;
   std::vector<std::string> shown;
@@ -54,8 +55,7 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
   }
 }
 
-// The place in the split of what stands at `position` of the piece's order.
-int64_t Dataset::Piece::at(int64_t position) const {
+int64_t Dataset::Piece::source_index(int64_t position) const {
   return permuted ? shuffle(kSliceSeed, 0, position, split_size) : position;
 }
 
@@ -67,7 +67,7 @@ std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
       index -= length;
       continue;
     }
-    return {piece.split, piece.at(piece.begin + index)};
+    return {piece.split, piece.source_index(piece.begin + index)};
   }
   throw Error(Exit::internal, "internal", "pieces of a data set do not add up");
 }
@@ -78,7 +78,8 @@ Example Dataset::read(int64_t index) const {
 }
 
 Example Dataset::read_batch(std::span<const int64_t> indices) const {
-  // Almost always one piece; a batch across several is put together from runs of the same split.
+  // Almost always one split. A batch across several splits is joined from runs of indices in the
+  // same split.
   std::vector<std::pair<size_t, std::vector<int64_t>>> runs;
   for (const int64_t index : indices) {
     const auto [split, at] = locate(index);
@@ -109,7 +110,7 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
     if (!labels.defined()) return {};
     const int64_t* values = labels.const_data_ptr<int64_t>();
     for (int64_t position = piece.begin; position < piece.end; ++position, ++index) {
-      const int64_t label = values[piece.at(position)];
+      const int64_t label = values[piece.source_index(position)];
       if (least.first < 0 || label < least.second) least = {index, label};
       if (most.first < 0 || label > most.second) most = {index, label};
     }
@@ -128,7 +129,7 @@ std::string Dataset::missing_classes() const {
     const int64_t* values = labels.const_data_ptr<int64_t>();
     expected.insert(values, values + piece.split_size);
     for (int64_t position = piece.begin; position < piece.end; ++position) {
-      present.insert(values[piece.at(position)]);
+      present.insert(values[piece.source_index(position)]);
     }
   }
   if (!sliced) return "";

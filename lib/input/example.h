@@ -1,3 +1,4 @@
+// Example: the named tensors of one example, which sources make and ops change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +8,9 @@
 
 namespace bv {
 
-// One example, or (with a leading batch dimension on every tensor) several. Encoded images are 1-d
-// uint8, decoded ones HWC; a label is a 0-d int64.
+// The features of one example by key, or of several examples, with a leading batch dimension on
+// every tensor. Encoded images are (bytes,) uint8, decoded images are (height, width, channels),
+// labels are 0-d int64, and text is UTF-8 bytes (ops/common/text_tensor.h).
 using Example = std::map<std::string, at::Tensor>;
 
 }  // namespace bv

@@ -1,35 +1,9 @@
-// Op's shared parts. The pipeline is in pipeline.cc.
 #include "lib/input/op.h"
-
-#include <optional>
-
-#include "lib/util/text.h"
 
 namespace bv {
 
 void Op::apply_batch(Example& batch, std::span<Rng> rngs) const {
   check(false, "an op without a batched form was given a batch");
-}
-
-InOut::InOut(const Config& args, const char* default_key) : in(default_key), out(default_key) {
-  // Keyword-only: a positional argument that is left is one too many, and done() says so.
-  const auto read = [&](std::string_view name) -> std::optional<std::string> {
-    if (args.positional_left() > 0 && !args.has(name)) return std::nullopt;
-    return args.maybe<std::string>(name);
-  };
-  const std::optional<std::string> key = read("key"), inkey = read("inkey"),
-                                   outkey = read("outkey");
-  in = key ? *key : inkey.value_or(default_key);
-  out = key ? *key : outkey.value_or(default_key);
-}
-
-at::Tensor& need(Example& example, const std::string& key, const char* op) {
-  const auto found = example.find(key);
-  if (found != example.end()) return found->second;
-  std::vector<std::string> known;
-  for (const auto& [name, tensor] : example) known.push_back(name);
-  throw Error::bare(Exit::usage, fmt::format("{}: no key '{}' in the example; it has: {}", op, key,
-                                             known.empty() ? "nothing" : join(known, ", ")));
 }
 
 }  // namespace bv

@@ -21,9 +21,9 @@ std::optional<std::string> maybe_path(const Config& config, std::string_view key
   return path;
 }
 
-std::string need_path(const Config& config, std::string_view key) {
+std::string require_path(const Config& config, std::string_view key) {
   const auto path = maybe_path(config, key);
-  return path ? *path : config.get<std::string>(key);  // says that it is required
+  return path ? *path : config.get<std::string>(key);  // throws: the key is required
 }
 
 void FolderKey::check_exists() const {

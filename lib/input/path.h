@@ -1,4 +1,4 @@
-// Paths that stand in a config.
+// Paths of files and folders that a config names.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,18 @@
 
 namespace bv {
 
-// The path config[key]; nullopt where it is absent. A remote one (gs://, s3://, hdfs://) is a
-// problem of the config.
+// Returns the path config[key], or nullopt if the key is absent. Throws a problem of the config if
+// the path is empty or remote (gs://, s3://, hdfs://).
 std::optional<std::string> maybe_path(const Config& config, std::string_view key);
-// The same; absent is a problem.
-std::string need_path(const Config& config, std::string_view key);
+// Returns the path config[key]. Throws also if the key is absent.
+std::string require_path(const Config& config, std::string_view key);
 
-// A folder named in a config.
+// A folder that a config names.
 struct FolderKey {
   std::string path;
-  Place place;  // for messages
-  // Throws Error(Exit::usage) at `place` unless it is a folder.
+  Place place;  // of the key, for messages
+
+  // Throws Error(Exit::usage) at `place` unless `path` is a folder.
   void check_exists() const;
 };
 

@@ -1,12 +1,14 @@
-// Pipeline: a pp string made into ops.
+#include "lib/input/pipeline.h"
+
 #include <algorithm>
 
-#include "lib/input/op.h"
+#include "lib/config/call.h"
 
 namespace bv {
 namespace {
 
-// Errors about the kind of data, as opposed to one example's content, get the call's place.
+// Runs `body` and adds `place` to errors about the kind of data (Exit::usage). Errors about one
+// example (Exit::data) pass through: the loader adds the example's name.
 template <class Body>
 void at_place(const Place& place, const Body& body) {
   try {

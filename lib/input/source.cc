@@ -2,70 +2,7 @@
 
 #include <ATen/ops/stack.h>
 
-#include <algorithm>
-
-#include "lib/input/sources/common/split.h"
-#include "lib/input/sources/common/synthetic.h"
-
 namespace bv {
-namespace {
-
-// TFDS's names of data sets whose published files one of our sources reads.
-const std::map<std::string, std::string> kTfdsNames = {{"cifar10", "cifar"},
-                                                       {"cifar100", "cifar"},
-                                                       {"emnist", "idx"},
-                                                       {"fashion_mnist", "idx"},
-                                                       {"imagenet2012", "image_folder"},
-                                                       {"imagenet_v2", "image_folder"},
-                                                       {"imagenette", "image_folder"},
-                                                       {"kmnist", "idx"},
-                                                       {"mnist", "idx"}};
-
-// Examples of the splits of data sets that --synthetic may stand in for: with them a run has its
-// real number of steps.
-const std::map<std::string, std::map<std::string, int64_t>> kSizes = {
-    {"cifar10", {{"train", 50'000}, {"test", 10'000}}},
-    {"cifar100", {{"train", 50'000}, {"test", 10'000}}},
-    {"imagenet2012", {{"train", 1'281'167}, {"validation", 50'000}}},
-    {"imagenet2012_real", {{"validation", 50'000}}},
-    {"imagenet21k", {{"full", 14'197'122}}},
-    {"imagenet_v2", {{"test", 10'000}}}};
-
-bool registered(const std::string& name) {
-  const std::vector<std::string> names = Source::Registry::names();
-  return std::binary_search(names.begin(), names.end(), name);
-}
-
-[[noreturn]] void unknown_source(const std::string& name, const Place& place) {
-  std::string message = unknown_name_message(Source::kKind, name, Source::Registry::names());
-  const auto tfds = kTfdsNames.find(name);
-  if (tfds != kTfdsNames.end()) {
-    message +=
-        fmt::format(" ('{}' is TFDS's name: its files are read by 'name: {}')", name, tfds->second);
-  }
-  throw Error(Exit::usage, place.text(), message);
-}
-
-// Generated data in a source's place, with room for every bound of the split expression.
-std::shared_ptr<const Source> stand_in(SyntheticForm form, const std::string& split,
-                                       const Place& split_place, const SourceEnv& env) {
-  std::vector<std::string> names;
-  int64_t farthest = 0;
-  for (const SplitTerm& term : parse_split(split, split_place)) {
-    if (std::find(names.begin(), names.end(), term.base) == names.end()) names.push_back(term.base);
-    for (const auto& bound : {term.begin, term.end}) {
-      if (!bound || bound->percent) continue;
-      constexpr int64_t kMost = int64_t{1} << 40;
-      farthest = std::max(farthest, std::clamp(bound->value, -kMost, kMost));
-      farthest = std::max(farthest, -std::clamp(bound->value, -kMost, kMost));
-    }
-  }
-  if (farthest >= form.size) form.size += farthest;
-  form.size = std::max(form.size, 2 * env.least);  // a slice of a split still has them
-  return make_synthetic(form, names, env);
-}
-
-}  // namespace
 
 Example Source::read_batch(size_t split, std::span<const int64_t> indices) const {
   std::map<std::string, std::vector<at::Tensor>> parts;
@@ -81,32 +18,6 @@ at::Tensor Source::labels(size_t split) const { return {}; }
 
 std::string Source::describe(size_t split, int64_t index) const {
   return fmt::format("{} row {}", splits().at(split), index);
-}
-
-std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
-                                                             const DataEnv& env) {
-  const auto name = data.get("name", "digits");
-  const auto split = data.get("split", "train");
-  const Place split_place = data.place("split");
-  std::shared_ptr<const Source> source;
-  if (registered(name)) {
-    source = Source::Registry::make(name, data, data.place("name"), env.source);
-    if (env.synthetic) {
-      source = stand_in(source->synthetic_form(), split, split_place, env.source);
-    }
-  } else if (env.synthetic) {
-    data.mark_read();
-    SyntheticForm form;
-    if (const auto known = kSizes.find(name); known != kSizes.end())
-      form.split_sizes = known->second;
-    if (name.ends_with("_real")) form.label = "real_label";  // ReaL's labels of ImageNet
-    source = stand_in(form, split, split_place, env.source);
-  } else {
-    data.mark_read();
-    unknown_source(name, data.place("name"));
-  }
-  parse_split(split, split_place);  // a malformed split is a problem of the config
-  return [=] { return std::make_shared<const Dataset>(source, split, split_place); };
 }
 
 }  // namespace bv

@@ -1,14 +1,11 @@
-// Sources: random access to raw examples, by split. One file a source in sources/, named after
-// `data.name`.
+// Source: random access to the raw examples of a data set, split by split. Each source is one file
+// in sources/, named after `data.name`.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lib/config/registry.h"
@@ -16,95 +13,62 @@
 
 namespace bv {
 
+// What a source may know when it is built.
 struct SourceEnv {
-  uint64_t seed = 0;         // of the run
-  int64_t num_classes = 0;   // 0 = not known
-  int64_t least = 0;         // --synthetic: generate at least so many examples a split
-  bool keep_broken = false;  // skip_errors: a broken file is an example that fails, not an error
+  uint64_t seed = 0;           // the run's
+  int64_t num_classes = 0;     // the model's; 0 = not known
+  int64_t min_split_size = 0;  // --synthetic generates at least this many examples per split
+  // Set by skip_errors: a broken file is kept as an example that fails in read(), instead of an
+  // error when the source is opened.
+  bool keep_broken = false;
 };
 
-// What --synthetic generates in a source's place.
-struct SyntheticForm {
-  int64_t size = 1024;  // examples of a split, unless split_sizes knows better
+// Describes the generated examples with which --synthetic replaces a source's own.
+struct SyntheticSpec {
+  int64_t size = 1024;  // examples per split, for splits that are not in split_sizes
   std::map<std::string, int64_t> split_sizes;
   int64_t height = 256, width = 256, channels = 3;
-  int64_t classes = 0;  // 0 = the config's num_classes
-  bool encoded = true;  // JPEG bytes, else a uint8 array
-  std::string label = "label";
+  int64_t classes = 0;          // 0 = the config's num_classes
+  bool encoded = true;          // images are JPEG bytes if true, uint8 arrays if false
+  std::string label = "label";  // the label's key
 };
 
-// All members are thread-safe and const; files open at the first use of any of them. What is wrong
-// with the data is Error(Exit::usage) naming file and offset when found while opening, and
-// Error(Exit::data) when found by read().
+// The members are thread-safe. Files are opened at the first call of a member, never in the
+// constructor.
+//
+// Errors: bad data that is found while opening is Error(Exit::usage) naming the file and the
+// offset; bad data that read() finds is Error(Exit::data).
 class Source {
  public:
   using Registry = bv::Registry<Source, SourceEnv>;
   static constexpr const char* kKind = "data source";
   virtual ~Source() = default;
 
-  virtual std::vector<std::string> splits() const = 0;  // base names: "train", "test"
-  virtual int64_t size(size_t split) const = 0;         // examples in splits()[split]
-  // The raw example, e.g. {"image", "label"}. 0 <= index < size(split).
+  // Returns the names of the splits, such as {"test", "train"}. Other members take an index into
+  // this list.
+  virtual std::vector<std::string> splits() const = 0;
+  // Returns the number of examples of a split.
+  virtual int64_t size(size_t split) const = 0;
+  // Returns the raw example, typically {"image", "label"}. 0 <= index < size(split).
   virtual Example read(size_t split, int64_t index) const = 0;
 
-  // Whether all examples have equal shapes and are in memory already: then read_batch() gives
-  // several at once, stacked (leading dimension = indices.size()).
+  // Returns whether all examples are in memory and have equal shapes, so that read_batch() is fast.
   virtual bool is_array() const { return false; }
+  // Returns the examples `indices`, stacked along a new leading dimension.
   virtual Example read_batch(size_t split, std::span<const int64_t> indices) const;
 
-  virtual std::vector<std::string> class_names() const { return {}; }  // empty = not known
-  // (size,) int64: the labels of a split where they are known without reading the examples, else
-  // undefined.
+  // Returns the names of the classes in the order of their numbers; empty if not known.
+  virtual std::vector<std::string> class_names() const { return {}; }
+  // Returns the labels of a split as (size,) int64 if they are known without reading the examples,
+  // an undefined tensor otherwise.
   virtual at::Tensor labels(size_t split) const;
-  // Files sorted by class: slices are then taken along a fixed seeded permutation.
+  // Returns whether the examples of a split are sorted by class. Slices of such a split are then
+  // taken from a fixed permutation of it (Dataset).
   virtual bool sorted_by_class() const { return false; }
-  // "train/cat/17.jpg" or "train row 17": for messages.
+  // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
-  virtual SyntheticForm synthetic_form() const = 0;  // needs no files
+  // Returns what --synthetic generates in place of this source. Opens no files.
+  virtual SyntheticSpec synthetic_spec() const = 0;
 };
-
-// A source with a split expression applied: "train[:99%]", "train[8000:]+test".
-class Dataset {
- public:
-  // Opens the source (first use). Problems with the split name the known splits.
-  Dataset(std::shared_ptr<const Source> source, const std::string& split, const Place& split_place);
-
-  int64_t size() const { return size_; }
-  Example read(int64_t index) const;
-  bool is_array() const { return source_->is_array(); }
-  Example read_batch(std::span<const int64_t> indices) const;
-  std::string describe(int64_t index) const;
-  const Source& source() const { return *source_; }
-  // One warning line where a slice has lost classes, else empty (also where Source::labels() are
-  // not known).
-  std::string missing_classes() const;
-  // {index, label} of an example with the smallest and of one with the largest label; empty where
-  // Source::labels() are not known.
-  std::vector<std::pair<int64_t, int64_t>> label_bounds() const;
-
- private:
-  struct Piece {
-    size_t split;
-    int64_t begin, end;  // in file order, or along the permutation
-    int64_t split_size;
-    bool permuted;
-    int64_t at(int64_t position) const;
-  };
-  std::pair<size_t, int64_t> locate(int64_t index) const;
-  std::shared_ptr<const Source> source_;
-  std::string split_;  // the expression
-  std::vector<Piece> pieces_;
-  int64_t size_ = 0;
-};
-
-// How `data: {name, split, ...}` sections are opened.
-struct DataEnv {
-  SourceEnv source;
-  bool synthetic = false;  // --synthetic: generated data of the right form for any name
-};
-// Constructs the source and reads its keys now, touching no file; the returned function opens the
-// data set (Error(Exit::usage) if it can't be).
-std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
-                                                             const DataEnv& env);
 
 }  // namespace bv

@@ -1,4 +1,3 @@
-// Dropout from counter-based random numbers (reference section 8.3).
 #include "lib/model/dropout.h"
 
 #include <ATen/Parallel.h>
@@ -16,13 +15,14 @@
 namespace bv {
 namespace {
 
-// A mask of 0 and 1 / (1 - rate), row-major, of x's shape, dtype and device.
+// Returns a mask of 0 and 1 / (1 - rate), row-major, with the shape, dtype and device of x.
 at::Tensor draw_mask(const at::Tensor& x, double rate, const Pass& pass, int count) {
   const at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kFloat));
   const int64_t n = mask.numel();
-  // Elements are counted in the whole batch, of which x may be a rank's part.
+  // Elements are numbered in the whole batch; x may be one rank's part of it.
   const int64_t offset = n == 0 ? 0 : pass.first_example * (n / x.size(0)), end_of = offset + n;
-  check(end_of <= int64_t{1} << 34, "dropout of {} elements", end_of);  // 32-bit count of 4 each
+  // The counter has 32 bits for blocks of 4 elements.
+  check(end_of <= int64_t{1} << 34, "dropout of {} elements", end_of);
   const auto step = static_cast<uint64_t>(pass.step);
   const DropoutMask draw = {
       .offset = offset,

@@ -1,15 +1,18 @@
+// Dropout from counter-based random numbers, at the places where big_vision's models/vit.py has it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "lib/model/model.h"
+#include "lib/model/pass.h"
 
 namespace bv {
 
-// Inverted dropout: zeroes elements with probability `rate` in [0, 1), divides the others by
-// 1 - rate. Identity unless pass.train and rate > 0. Counts itself in pass.next_dropout. Element i
-// (row-major in x's logical shape, of the whole batch where x is a rank's part) is kept or not by
-// (pass.seed, pass.step, count, i) alone.
+// Inverted dropout: zeroes elements with probability `rate` in [0, 1) and divides the others by
+// 1 - rate. Returns x unchanged unless pass.train is set and rate > 0.
+//
+// Each call takes the next number k from pass.next_dropout. Whether element i (row-major in x's
+// shape, counted in the whole batch if x is one rank's part of it) is dropped depends only on
+// (pass.seed, pass.step, k, i), so results do not depend on the number of ranks or threads.
 at::Tensor dropout(const at::Tensor& x, double rate, Pass& pass);
 
 }  // namespace bv

@@ -1,5 +1,4 @@
-// The mask of one dropout, a pure function of its fields: what the CPU and the CUDA plug-in fill
-// alike.
+// The mask of one dropout, computed by the same code on the CPU and in the CUDA plug-in.
 #pragma once
 
 #include <array>
@@ -9,17 +8,18 @@
 
 namespace bv {
 
+// The mask is a pure function of these fields.
 struct DropoutMask {
-  int64_t offset, end;  // elements of the whole batch that are drawn
-  uint64_t threshold;   // drops 32-bit draws below
-  float kept;           // 1 / (1 - rate)
+  int64_t offset, end;  // the elements [offset, end) of the whole batch
+  uint64_t threshold;   // an element is dropped if its 32-bit random number is below this
+  float kept;           // the mask's value of other elements: 1 / (1 - rate)
   std::array<uint32_t, 3> counter;
   std::array<uint32_t, 2> key;
 
-  // Philox blocks, of 4 elements each.
+  // The range of Philox blocks. A block has 4 elements.
   BV_INLINE int64_t first_block() const { return offset / 4; }
   BV_INLINE int64_t last_block() const { return (end + 3) / 4; }
-  // Writes the elements of a block to out[element - offset].
+  // Computes the elements of one block and writes element i to out[i - offset].
   BV_INLINE void fill(int64_t block, float* out) const {
     const std::array<uint32_t, 4> bits =
         philox({static_cast<uint32_t>(block), counter[0], counter[1], counter[2]}, key);
@@ -30,7 +30,7 @@ struct DropoutMask {
   }
 };
 
-// Of the plug-in: fills (end - offset) elements on the stream.
+// The plug-in's function: fills out (end - offset elements) on a CUDA stream.
 using FillDropoutMask = void(const DropoutMask& mask, float* out, void* stream);
 
 }  // namespace bv

@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Inverse of the error function in single precision: M. Giles, "Approximating the erfinv
+// The inverse of the error function in single precision: M. Giles, "Approximating the erfinv
 // function", GPU Computing Gems vol. 2, 2010.
 float inverse_erf(float x) {
   float w = -std::log((1.0f - x) * (1.0f + x));
@@ -42,7 +42,8 @@ float inverse_erf(float x) {
   return p * x;
 }
 
-// Fills `parameter` with map(u), u uniform in (-1, 1) with 24 bits, symmetric, never 0 or +-1.
+// Fills `parameter` with map(u). u is uniform in (-1, 1) with 24 bits; its distribution is
+// symmetric and never yields 0 or +-1.
 template <class Map>
 void draw(at::Tensor& parameter, uint64_t key, const Map& map) {
   const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);  // row-major, on the CPU
@@ -65,7 +66,7 @@ void draw(at::Tensor& parameter, uint64_t key, const Map& map) {
 }
 
 Init truncated_normal(double variance) {
-  // The second number is the standard deviation of a standard normal truncated at +-2.
+  // 0.8796... is the standard deviation of a standard normal truncated at +-2.
   const auto stddev = static_cast<float>(std::sqrt(variance) / 0.87962566103423978);
   const auto edge = static_cast<float>(std::erf(2.0 / std::sqrt(2.0)));
   return [stddev, edge](at::Tensor& parameter, uint64_t key) {

@@ -1,26 +1,29 @@
-// How parameters start. Element i (row-major index in the parameter's logical shape) is drawn from
-// a Philox block addressed by (key, i): the same value whatever the memory layout, the number of
-// threads or the order in which parameters are filled.
+// Initialisers of parameters. Element i (row-major in the parameter's shape) is a pure function of
+// (key, i): values do not depend on the memory layout, the number of threads or the order in which
+// parameters are initialised.
 #pragma once
 
 #include <cstdint>
 
-#include "lib/model/model.h"
+#include "lib/model/module.h"
 
 namespace bv {
 
 Init zeros();
 Init ones();
 Init constant(double value);
+// Normal with mean 0.
 Init normal(double stddev);
-Init uniform(double bound);  // in [-bound, bound]
-// Truncated normal at two standard deviations of the underlying normal, with standard deviation
-// sqrt(1 / fan_in) after truncation (flax lecun_normal).
+// Uniform in [-bound, bound].
+Init uniform(double bound);
+// A normal truncated at two of its standard deviations, scaled to have the standard deviation
+// sqrt(1 / fan_in) after truncation (flax's lecun_normal).
 Init lecun_normal(int64_t fan_in);
-// The same with sqrt(2 / fan_in) (flax he_normal).
+// The same with the standard deviation sqrt(2 / fan_in) (flax's he_normal).
 Init he_normal(int64_t fan_in);
-Init xavier_uniform(int64_t fan_in, int64_t fan_out);  // +-sqrt(6 / (fan_in + fan_out))
-// `init` for each slice of a leading axis, with a key of its own.
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (flax's xavier_uniform).
+Init xavier_uniform(int64_t fan_in, int64_t fan_out);
+// Applies `init` to each slice of the leading axis, each with its own key.
 Init stacked(Init init);
 
 }  // namespace bv

@@ -1,5 +1,3 @@
-// sigmoid_xent, softmax_xent. Reference section 8.1: per-example values, labels used as they are
-// (they need not sum to one).
 #include "lib/model/loss.h"
 
 #include <ATen/TensorOperators.h>
@@ -10,6 +8,7 @@
 namespace bv {
 namespace {
 
+// -sum_c [y log sigmoid(z) + (1 - y) log sigmoid(-z)]
 class SigmoidXent : public Loss {
  public:
   explicit SigmoidXent(const Config&) {}
@@ -19,6 +18,7 @@ class SigmoidXent : public Loss {
   }
 };
 
+// -sum_c y log_softmax(z)
 class SoftmaxXent : public Loss {
  public:
   explicit SoftmaxXent(const Config&) {}

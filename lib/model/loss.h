@@ -1,10 +1,8 @@
-// Losses by name (reference section 8.1): per-example values from logits and dense labels.
+// The losses that the key `loss` and the evaluators' `loss_name` name: `sigmoid_xent` and
+// `softmax_xent` of big_vision's utils.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <memory>
-#include <string>
 
 #include "lib/config/registry.h"
 
@@ -15,7 +13,8 @@ class Loss {
   using Registry = bv::Registry<Loss>;
   static constexpr const char* kKind = "loss";
   virtual ~Loss() = default;
-  // logits, labels: (n, classes) float32 (labels one-hot, multi-hot or mixed). Returns (n) float32.
+  // Takes logits and labels (n, classes) float32 and returns one value per example: (n) float32.
+  // Labels may be one-hot, multi-hot or mixed. They are used as they are and need not sum to one.
   virtual at::Tensor operator()(const at::Tensor& logits, const at::Tensor& labels) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// Shape functions that LibTorch's C++ library lacks on the meta device (Python has them): with
-// these a model's forward runs on tensors without memory, for --dry-run of large models.
+// Shape functions of operators that LibTorch has on the meta device only in Python. They let the
+// forward pass of a model run on tensors without memory, for example for --dry-run of large models.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

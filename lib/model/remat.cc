@@ -14,14 +14,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs besides the inputs: the part, and the pass as it was before.
+// What backward needs besides the inputs: the function, and the pass as it was before the call.
 struct Recomputation : torch::CustomClassHolder {
-  Recomputation(Part part, const Pass& pass) : part(std::move(part)), pass(pass) {
-    this->pass.features = nullptr;  // pointers of the caller, gone by then
+  Recomputation(RematFunction function, const Pass& pass)
+      : function(std::move(function)), pass(pass) {
+    // These point to objects of the caller that may no longer exist in backward.
+    this->pass.features = nullptr;
     this->pass.wanted = nullptr;
     this->pass.macs = nullptr;
   }
-  const Part part;
+  const RematFunction function;
   Pass pass;
 };
 
@@ -31,7 +33,7 @@ class Remat : public torch::autograd::Function<Remat> {
                             const c10::intrusive_ptr<Recomputation>& recipe, Pass* pass) {
     context->save_for_backward(inputs.vec());
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
-    return recipe->part(inputs.vec(), *pass);
+    return recipe->function(inputs.vec(), *pass);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -47,7 +49,7 @@ class Remat : public torch::autograd::Function<Remat> {
     at::Tensor y;
     {
       const c10::AutoGradMode grad_mode(true);
-      y = recipe->part(inputs, pass);
+      y = recipe->function(inputs, pass);
     }
     const variable_list found = torch::autograd::grad({y}, wanted, {grads[0]},
                                                       /*retain_graph=*/false,
@@ -58,18 +60,18 @@ class Remat : public torch::autograd::Function<Remat> {
     for (const at::Tensor& input : inputs) {
       all.push_back(input.requires_grad() ? found[next++] : at::Tensor());
     }
-    all.resize(all.size() + 2);  // of `recipe` and `pass`
+    all.resize(all.size() + 2);  // `recipe` and `pass` have no gradients
     return all;
   }
 };
 
 }  // namespace
 
-at::Tensor remat(const Part& part, const std::vector<at::Tensor>& inputs, Pass& pass) {
+at::Tensor remat(const RematFunction& function, const std::vector<at::Tensor>& inputs, Pass& pass) {
   const bool wanted = std::any_of(inputs.begin(), inputs.end(),
                                   [](const at::Tensor& input) { return input.requires_grad(); });
-  if (pass.features || !wanted || !c10::GradMode::is_enabled()) return part(inputs, pass);
-  return Remat::apply(at::TensorList(inputs), c10::make_intrusive<Recomputation>(part, pass),
+  if (pass.features || !wanted || !c10::GradMode::is_enabled()) return function(inputs, pass);
+  return Remat::apply(at::TensorList(inputs), c10::make_intrusive<Recomputation>(function, pass),
                       &pass);
 }
 

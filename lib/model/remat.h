@@ -1,4 +1,5 @@
-// Rematerialisation (activation checkpointing): less memory for more time.
+// Rematerialisation (activation checkpointing): recomputes activations in the backward pass, which
+// takes more time and less memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,18 +7,19 @@
 #include <functional>
 #include <vector>
 
-#include "lib/model/model.h"
+#include "lib/model/pass.h"
 
 namespace bv {
 
-// A part of a model: a function of `inputs` and `pass` alone. Every tensor that gradients are
-// wanted of is among the inputs, parameters too. It moves no running statistics.
-using Part = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, Pass& pass)>;
+// A part of a model. Its result may depend only on `inputs` and `pass`; every tensor that needs a
+// gradient must be among the inputs, parameters included. It must not update running statistics.
+using RematFunction = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, Pass& pass)>;
 
-// part(inputs, pass), whose activations are not kept for backward but computed again there: between
-// the two passes only the inputs stay in memory. The second computation starts from the same pass,
-// so its random numbers are the same, and gradients are those of the plain call to the bit. While
-// activations are collected (pass.features) or no gradient is wanted this is the plain call.
-at::Tensor remat(const Part& part, const std::vector<at::Tensor>& inputs, Pass& pass);
+// Returns function(inputs, pass) without keeping its activations for backward: between the two
+// passes only the inputs stay in memory, and backward calls the function again. The second call
+// gets a copy of the pass as it was before the first, so dropout draws the same masks, and
+// gradients are bitwise those of a plain call. It is a plain call if activations are collected
+// (pass.features) or if no gradient is needed.
+at::Tensor remat(const RematFunction& function, const std::vector<at::Tensor>& inputs, Pass& pass);
 
 }  // namespace bv

@@ -20,7 +20,7 @@ at::Tensor linear_resize_matrix(int64_t in, int64_t out, bool antialias) {
       row[k] = std::max(0.0, 1.0 - std::abs(static_cast<double>(k) - centre) / radius);
       sum += row[k];
     }
-    for (int64_t k = 0; k < in; ++k) row[k] /= sum;  // at the border a part of the triangle is cut
+    for (int64_t k = 0; k < in; ++k) row[k] /= sum;  // the border cuts off a part of the triangle
   }
   return matrix;
 }

@@ -1,4 +1,5 @@
-// Resizing of learned grids: FlexiViT's patch kernels and position embeddings (reference 9.6).
+// Resizing of learned grids: position embeddings and FlexiViT's patch kernels (big_vision's
+// models/proj/flexi/vit.py, `resample_patchemb`, and models/vit.py, `resample_posemb`).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,20 +8,23 @@
 
 namespace bv {
 
-// (out, in) float64: the matrix of a linear resize with half-pixel centres, as tf.image.resize
-// ("bilinear" along one side) and jax.image.resize ("linear") have it. `antialias` widens the
-// triangle when shrinking.
+// Returns the matrix (out, in) float64 of a linear resize with half-pixel centres, as in
+// tf.image.resize ("bilinear", along one side) and jax.image.resize ("linear"). With `antialias`
+// the triangle filter widens when the grid shrinks.
 at::Tensor linear_resize_matrix(int64_t in, int64_t out, bool antialias);
 
-// (out, in) float64: the pseudo-inverse of the transposed matrix of a resize without antialiasing.
-// Kernels resized by it give on resized patches what they gave before ("PI-resize", Beyer et al.,
-// "FlexiViT", 2023). The two-dimensional one is a product of two of these; where one side grows and
-// the other shrinks it is singular, and the reference, which inverts the product in float32 without
-// a cut-off, gets numbers of 1e8 there.
+// Returns the matrix (out, in) float64 that resizes a patch kernel along one side: the
+// pseudo-inverse of the transposed matrix of a resize without antialiasing ("PI-resize", Beyer et
+// al., "FlexiViT", 2023). On resized patches the resized kernel gives what the kernel gave on the
+// patches before.
+//
+// Along two sides the resize is a product of two such matrices. big_vision instead inverts the
+// product in float32 without a cut-off. If one side grows and the other shrinks, that product is
+// singular, and big_vision's kernels then have values of 1e8.
 at::Tensor kernel_resize_matrix(int64_t in, int64_t out);
 
-// Applies `rows` (h', h) and `columns` (w', w) to the grid (h, w, ...) float32: (h', w', ...), in
-// the grid's type.
+// Applies `rows` (h', h) and `columns` (w', w) to a float32 grid (h, w, ...). Returns (h', w', ...)
+// float32.
 at::Tensor resize_grid(const at::Tensor& grid, const at::Tensor& rows, const at::Tensor& columns);
 
 }  // namespace bv

@@ -18,7 +18,8 @@ at::Tensor stochastic_depth(const at::Tensor& y, double rate, Pass& pass) {
   shape[0] = y.size(0);
   const at::Tensor mask = at::empty(shape, at::TensorOptions(at::kFloat).device(at::kCPU));
   float* out = mask.data_ptr<float>();
-  const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));  // drops draws below
+  // An example is dropped if its 32-bit random number is below this.
+  const auto threshold = static_cast<uint64_t>(std::llround(rate * 0x1p32));
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(pass.seed),
                                        static_cast<uint32_t>(pass.seed >> 32)};
   const auto purpose = static_cast<uint32_t>(Purpose::dropout) | count << 8;

@@ -2,14 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lib/model/model.h"
+#include "lib/model/pass.h"
 
 namespace bv {
 
-// Stochastic depth as big_vision's mlp_mixer has it (reference section 9.2): y (n, ...) with the
-// branch of each example zeroed with probability `rate` in [0, 1], the others as they are (not
-// divided by 1 - rate). Identity unless pass.train and rate > 0. Counts itself in
-// pass.next_dropout; example i is dropped or not by (pass.seed, pass.step, count, i) alone.
+// Stochastic depth as in big_vision's models/mlp_mixer.py (MixerBlock): zeroes the branch y (n,
+// ...) of each example with probability `rate` in [0, 1]. The others are not divided by 1 - rate.
+// Returns y unchanged unless pass.train is set and rate > 0.
+//
+// Each call takes the next number k from pass.next_dropout. Whether example i of the whole batch is
+// dropped depends only on (pass.seed, pass.step, k, i).
 at::Tensor stochastic_depth(const at::Tensor& y, double rate, Pass& pass);
 
 }  // namespace bv

@@ -11,30 +11,32 @@
 
 namespace bv {
 
-// A name for the arguments that make it: {"R50x3", "{depth: 50, width: 3}"}.
+// A name for a set of arguments: {"R50x3", "{depth: 50, width: 3}"}.
 struct NamedVariant {
   std::string name;
-  std::string yaml;  // of the config's `model`
+  std::string yaml;  // the config's `model`
 };
 
-// Beside Register<Model, ...>: the variants that `bvtrain --list models` shows for a model.
+// Registers the variants that `bvtrain --list models` shows for a model. Defined as a global beside
+// the model's Register<Model, ...>.
 struct RegisterVariants {
   RegisterVariants(const std::string& model, std::vector<NamedVariant> variants);
 };
-// Of a model's registered name; empty where it has none.
+// Returns the variants of a registered model; empty if it has none.
 const std::vector<NamedVariant>& variants_of(const std::string& model);
 
-// A value of `variant`: a size and the side of a square patch.
+// A value of the key `variant`, such as "S/16" or "S".
 struct SizeAndPatch {
-  std::string size;   // one of the known ones
-  int64_t patch = 0;  // 0: none was given
+  std::string size;
+  int64_t patch = 0;  // side of the square patches; 0 if none was given
 };
-// The config's `variant`, "S/16" or "S"; nullopt where it is absent. Throws on an unknown size, a
-// patch size that is no positive number and, where `needs_patch`, on one that is missing.
+// Reads the key `variant`; nullopt if it is absent. `sizes` are the sizes that the model knows.
+// Throws Error(Exit::usage) for an unknown size, for a patch size that is not a positive number
+// and, with `needs_patch`, for a missing one.
 std::optional<SizeAndPatch> read_variant(const Config& config,
                                          const std::vector<std::string>& sizes, bool needs_patch);
 
-// An integer above 0, or 0 where the text is none.
+// Parses an integer above 0; returns 0 for any other text.
 int64_t parse_positive(std::string_view text);
 
 }  // namespace bv

@@ -1,8 +1,11 @@
-// Adam (Kingma and Ba 2015), with Dozat's Nesterov form on request, for the optimizers that contain
-// it: u = factor * (m / (1 - b1^k) / (sqrt(v / (1 - b2^k) + eps_root) + eps) + weight_decay * p).
+// Adam (Kingma and Ba 2015), with Nesterov momentum (Dozat 2016) if asked for. The optimizers
+// scale_by_adam, adam and adamw (lib/optim/optimizers/) derive from it. With k the number of the
+// update, from 1:
+//   m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g^2
+//   u = factor * (m / (1 - b1^k) / (sqrt(v / (1 - b2^k) + eps_root) + eps) + weight_decay * p)
 //
-// With mu_dtype bfloat16 the decay of the stored first moment is rounded to bfloat16 (0.9 acts as
-// 0.8984375), the sum is float32, and only the stored copy is rounded (reference 6.2).
+// With mu_dtype bfloat16, m is stored in bfloat16 and b1 is rounded to bfloat16 where it multiplies
+// the stored m (0.9 becomes 0.8984375), as in optax (docs/fidelity.md). The sum is float32.
 #pragma once
 
 #include "lib/optim/optimizer.h"
@@ -15,7 +18,7 @@ class Adam : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
-  // Reads b1 (0.9), b2 (0.999), eps (1e-8), eps_root (0), mu_dtype (float32), nesterov (false).
+  // Reads the keys of optax.scale_by_adam; lib/optim/optimizers/scale_by_adam.cc lists them.
   explicit Adam(const Config& config);
   float weight_decay_ = 0;
   float factor_ = 1;

@@ -1,8 +1,9 @@
-// The fused optimizer pass: the whole chain of section 6, the sums of squares and the averaged
-// weights in one sweep over memory. This is the CPU's; the CUDA plug-in has the same (kernels.h).
+// The fused optimizer pass: everything that Optimizer::update() does, in one sweep over memory. The
+// arithmetic is in lib/optim/rules/. This file runs it on the CPU; on CUDA it calls the plug-in
+// (lib/optim/kernels.h), which has the same pass.
 //
-// Work is cut into fixed chunks whose partial sums are added in order, so the result does not
-// depend on the number of threads. Every range is a multiple of kBlock elements, so that the inner
+// Work is divided into chunks of fixed size whose partial sums are added in order, so results do
+// not depend on the number of threads. The size of every range is a multiple of kBlock: the inner
 // loops have constant trip counts, which GCC vectorises.
 #pragma once
 
@@ -17,24 +18,25 @@
 #include <vector>
 
 #include "lib/device/cuda.h"
-#include "lib/device/lanes.h"
+#include "lib/device/float_lanes.h"
 #include "lib/optim/kernels.h"
 #include "lib/optim/optimizer.h"
 
 namespace bv {
 
 inline constexpr int64_t kBlock = FlatParams::kAlign;
-inline constexpr int64_t kChunk = 16384;  // elements; 64 KiB a buffer: a few of them fit in L2
+inline constexpr int64_t kChunk = 16384;  // elements: 64 KiB per buffer, so that all fit in L2
 
 using Block = Lanes<kBlock>;
 
-// The sum of squares of a flat float32 tensor, a multiple of kBlock elements, on its device: ()
-// float64. Independent of the number of threads.
+// Returns the sum of squares of a flat float32 tensor as () float64 on the same device. Its size
+// must be a multiple of kBlock elements.
 at::Tensor square_sum(const at::Tensor& flat);
 
-const CudaKernels& cuda_kernels();  // of the plug-in, which is open
+// Returns the kernels of the CUDA plug-in, which must have been opened (lib/device/cuda.h).
+const CudaKernels& cuda_kernels();
 
-// Sums of squares: float32 lanes over a few thousand elements, then double.
+// Accumulates a sum of squares: in float32 lanes over a few thousand elements, then in double.
 class LaneSum {
  public:
   [[gnu::always_inline]] void add(const Block& x) {
@@ -61,10 +63,12 @@ class LaneSum {
   int blocks_ = 0;
 };
 
+// Sums of squares of one chunk.
 struct ChunkSums {
   double params = 0, updates = 0;
 };
 
+// Updates one chunk. `grad` and `param` are the buffers.
 template <class Rule>
 [[gnu::always_inline]] inline ChunkSums fused_chunk(const Rule& rule, const FusedChunk& chunk,
                                                     const FusedScalars& scalars, const float* grad,
@@ -81,18 +85,18 @@ template <class Rule>
   return {.params = params.total(), .updates = updates.total()};
 }
 
-// At most `longest` elements each.
+// Divides the ranges into chunks of at most `longest` elements.
 std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges,
                                      const StepScalars& scalars, int64_t longest);
-// `sums` is where the result goes.
+// Collects the pointers and scalars of a pass that writes its result to `sums` ((2) float64).
 FusedArguments fused_arguments(const FlatParams& params, const std::vector<FusedChunk>& chunks,
                                const StepScalars& scalars, const at::Tensor* ema,
                                const at::Tensor& sums);
-// Adds up the chunks that count, in order.
+// Adds up the chunks that count, in order, into total[0] (parameters) and total[1] (updates).
 void total_sums(const std::vector<FusedChunk>& chunks, const std::vector<ChunkSums>& sums,
                 double* total);
 
-// See Optimizer::update().
+// Implements Optimizer::update() for a rule (lib/optim/rules/rule.h).
 template <class Rule>
 at::Tensor fused_update(const Rule& rule, const FlatParams& params,
                         std::span<const UpdateRange> ranges, const StepScalars& scalars,

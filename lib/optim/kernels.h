@@ -1,5 +1,6 @@
-// What the CUDA plug-in does for a training step: one table of functions, found by the name
-// bvtrain_cuda_kernels (lib/device/cuda.h). All run on the stream given, and read nothing back.
+// The optimizer kernels of the CUDA plug-in: one table of functions, which the plug-in exports
+// under the name bvtrain_cuda_kernels (lib/device/cuda.h). All of them run asynchronously on the
+// given stream. An optimizer with a new rule adds it to CudaKernels and to lib/cuda/kernels.cu.
 #pragma once
 
 #include "lib/optim/rules/adam.h"
@@ -7,15 +8,16 @@
 
 namespace bv {
 
+// Pointers are to memory of the parameters' device, except for `ranges`.
 struct FusedArguments {
   const float* grad;
   float* param;
-  float* ema;                  // or null
-  const double* grad_squares;  // on the device; null: nothing is clipped
-  FusedScalars scalars;        // `norm` is that of grad_squares, which the kernel reads
-  const FusedChunk* ranges;    // on the host
-  int64_t count;
-  double* sums;  // (2): of squares of parameters and of updates, of ranges that count; overwritten
+  float* ema;                  // null: no averaged weights
+  const double* grad_squares;  // square of the global norm; null: no clipping
+  FusedScalars scalars;        // on CUDA the kernel computes `norm` from grad_squares
+  const FusedChunk* ranges;    // always on the host
+  int64_t count;               // of ranges
+  double* sums;                // (2), see Optimizer::update(); overwritten
 };
 
 template <class Rule>
@@ -30,7 +32,7 @@ struct CudaKernels
                     AdamRule<Bf16, false>, AdamRule<Bf16, true>, MomentumRule<float, false>,
                     MomentumRule<float, true>, MomentumRule<Bf16, false>, MomentumRule<Bf16, true>,
                     AverageRule<float>, AverageRule<Bf16>> {
-  // *sum = the sum of squares of n elements, n a multiple of 64.
+  // Writes the sum of squares of n elements to *sum. n is a multiple of 64.
   void (*square_sum)(const float* values, int64_t n, double* sum, void* stream) = nullptr;
 };
 

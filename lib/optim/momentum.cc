@@ -5,6 +5,7 @@
 #include "lib/optim/fused.h"
 
 namespace bv {
+
 Momentum::Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,
                    const char* dtype_key, const char* dtype)
     : Optimizer(momentum ? std::vector<Slot>{{.name = "trace"}} : std::vector<Slot>{}),

@@ -1,6 +1,9 @@
-// Heavy-ball momentum without a (1 - momentum) factor: t = g + momentum * t, u = t, or with
-// Nesterov's form u = g + momentum * t; times a factor. Kept in bfloat16, the coefficient of the
-// stored trace is rounded to bfloat16 too (reference 6.2).
+// Momentum as in optax.trace: t = g + momentum * t, without a factor of (1 - momentum); u = t, or
+// with Nesterov momentum u = g + momentum * t; then u is multiplied by a factor. The optimizers
+// sgd, trace and momentum_hp (lib/optim/optimizers/) derive from it.
+//
+// A trace stored in bfloat16 is multiplied by `momentum` rounded to bfloat16, as in JAX
+// (docs/fidelity.md).
 #pragma once
 
 #include <optional>
@@ -15,8 +18,9 @@ class Momentum : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
-  // Reads `dtype_key`: float32 or bfloat16, and nesterov (false). A momentum of nullopt keeps no
-  // trace: u = factor * g.
+  // Reads the keys `dtype_key` (float32 or bfloat16, default `dtype`) and nesterov (false).
+  // `momentum` is the value of `momentum_key`, which is named in messages; without a momentum there
+  // is no trace: u = factor * g.
   Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,
            const char* dtype_key, const char* dtype);
   float factor_ = 1;

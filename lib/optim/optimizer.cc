@@ -2,7 +2,7 @@
 
 namespace bv {
 
-void Optimizer::allocate(const FlatParams& params, Group*) {
+void Optimizer::allocate(const FlatParams& params, Group&) {
   for (Slot& slot : slots_) slot.flat = params.new_buffer(slot.dtype);
 }
 
@@ -10,9 +10,10 @@ float optax_factor(const Config& config) {
   const auto rate = config.maybe<double>("learning_rate");
   if (!rate) return 1;
   if (*rate > 0) {
-    config.warn("learning_rate",
-                "multiplies by -learning_rate before the update is subtracted, so a positive one "
-                "ascends (as in big_vision); leave it out and set lr");
+    config.warn(
+        "learning_rate",
+        "a positive value makes the loss go up: the update is multiplied by -learning_rate and "
+        "then subtracted (as in big_vision); leave it out and set lr");
   }
   return -static_cast<float>(*rate);
 }

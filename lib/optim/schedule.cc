@@ -7,7 +7,7 @@ namespace bv {
 Schedule::Schedule(const Config& config, const RunLength& length)
     : total_(static_cast<double>(length.total_steps)) {
   for (const std::string& key : config.keys()) {
-    if (key == "base") config.fail(key, "'base' is no key of a schedule; use 'mult'");
+    if (key == "base") config.fail(key, "'base' is not a key of a schedule; use 'mult'");
   }
   base_ = config.get<double>("mult", 1.0);
   if (config.get<bool>("scale_with_batchsize", false)) {
@@ -27,7 +27,7 @@ Schedule::Schedule(const Config& config, const RunLength& length)
 
 float Schedule::operator()(int64_t step) const {
   const auto s = static_cast<double>(step);
-  // With total = warm-up (a run of one step) nothing is left to decay over.
+  // A run of one step may be all warm-up: then there is nothing to decay over.
   const double progress =
       total_ > warmup_ ? std::clamp((s - warmup_) / (total_ - warmup_), 0.0, 1.0) : 0.0;
   double value = decay_->value(base_, s, progress);

@@ -1,10 +1,15 @@
-// Learning rate schedules (reference section 7): a factor per step from a `schedule` section.
+// Learning rate schedules: the factor of each step, from a section `schedule`. Follows utils.py
+// `create_learning_rate_schedule` of big_vision.
 //
 //   schedule: {decay_type: cosine, mult: 1.0, warmup_steps: 1000, cooldown_epochs: 2}
 //
-// Keys of every schedule: decay_type (default stair, which without steps is a constant), mult,
-// scale_with_batchsize, and the durations warmup_* and cooldown_*. The rest belongs to the decay,
-// one file each in decays/.
+//   decay_type            stair (default), cosine, polynomial, linear or rsqrt: a file each in
+//                         lib/optim/decays/, which lists the keys of the decay
+//   mult                  the value to decay from, default 1
+//   scale_with_batchsize  default false; true multiplies `mult` by batch_size / 256
+//   warmup_<unit>         duration of the linear warm-up from 0, default none
+//   cooldown_<unit>       duration of the linear cool-down to 0 at the end, default none
+// <unit> is steps, epochs, examples or percent (lib/config/duration.h).
 #pragma once
 
 #include <cstdint>
@@ -16,28 +21,28 @@
 
 namespace bv {
 
-// What a decay may know when it is built.
+// What the constructor of a Decay gets besides its config section.
 struct ScheduleEnv {
   RunLength length;
-  double warmup = 0;  // steps, a real number
+  double warmup = 0;  // in steps; need not be a whole number
 };
 
-// The shape between warm-up and cool-down.
+// The shape of a schedule between warm-up and cool-down.
 class Decay {
  public:
   using Registry = bv::Registry<Decay, ScheduleEnv>;
   static constexpr const char* kKind = "decay_type";
   virtual ~Decay() = default;
-  // `base`: the value to decay from; `step`: 0-based count; `progress`: the share of the steps
-  // after warm-up that is done, in [0, 1].
+  // Returns the value that has decayed from `base`. `step` counts the updates done; `progress` in
+  // [0, 1] is how much of the steps after the warm-up is done.
   virtual double value(double base, double step, double progress) const = 0;
 };
 
 class Schedule {
  public:
-  // Throws Error(Exit::usage); unknown keys are recorded as problems.
+  // Throws Error(Exit::usage), or records problems with the config.
   Schedule(const Config& config, const RunLength& length);
-  // The factor of the update that follows `step` updates; 0 <= step <= total_steps.
+  // Returns the factor of the update that follows `step` updates; 0 <= step <= total_steps.
   float operator()(int64_t step) const;
 
  private:

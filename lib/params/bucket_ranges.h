@@ -1,4 +1,4 @@
-// Which gradients ranks sum together.
+// Divides the gradient buffer into the buckets that ranks all-reduce together.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace bv {
 
 struct BucketRange {
-  int64_t begin = 0, end = 0;  // elements of the gradient buffer, gaps included
+  int64_t begin = 0, end = 0;  // elements of FlatParams::grads(), gaps included
   std::vector<const FlatParams::Entry*> entries = {};
 };
 
-// The gradients of whole parameters, in the order of the buffer, cut between parameters into
-// buckets of at least `bytes` (but for the last).
+// Returns buckets that cover the gradients of whole parameters, in buffer order. A bucket ends
+// between two parameters and has at least `bytes` bytes, except for the last one.
 std::vector<BucketRange> bucket_ranges(const FlatParams& params, int64_t bytes);
 
 }  // namespace bv

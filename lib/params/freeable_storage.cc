@@ -16,8 +16,8 @@ namespace {
 
 std::atomic<int64_t> now = 0, most = 0;
 
-// Memory of the CPU straight from the system: blocks of some 10 MB that come and go among those of
-// activations would leave the heap in pieces, which grows then without end.
+// CPU memory comes from mmap: blocks of about 10 MB that come and go between activations would
+// fragment the heap, which would then grow without bound.
 at::DataPtr map_memory(size_t bytes) {
   struct Mapped {
     void* address;
@@ -35,8 +35,8 @@ at::DataPtr map_memory(size_t bytes) {
           c10::Device(c10::kCPU)};
 }
 
-// What was given back is lent again to the next of its size, so that it is not faulted in anew.
-constexpr size_t kSpare = 3;  // blocks at a time, of any size
+// A few freed blocks are kept for the next allocation of the same size, which saves page faults.
+constexpr size_t kMaxSpares = 3;  // blocks of any size
 struct Spare {
   size_t bytes;
   at::DataPtr memory;
@@ -65,10 +65,10 @@ at::DataPtr take_memory(const at::Tensor& tensor) {
 void keep_memory(const at::Tensor& tensor, at::DataPtr memory) {
   if (!tensor.is_cpu()) return;
   spares().push_back({tensor.nbytes(), std::move(memory)});
-  if (spares().size() > kSpare) spares().pop_front();
+  if (spares().size() > kMaxSpares) spares().pop_front();
 }
 
-// Puts `memory` below `tensor` and returns what was there.
+// Makes `memory` the storage of `tensor` and returns the previous storage.
 at::DataPtr exchange(const at::Tensor& tensor, at::DataPtr memory) {
   return tensor.storage().unsafeGetStorageImpl()->set_data_ptr(std::move(memory));
 }
@@ -81,7 +81,7 @@ FreeableStorage::FreeableStorage(int64_t elements, c10::Device device)
 }
 
 void FreeableStorage::allocate(bool zeroed) {
-  check(!allocated_, "memory is lent twice");
+  check(!allocated_, "memory is allocated already");
   exchange(tensor_, take_memory(tensor_));
   if (zeroed) tensor_.zero_();
   allocated_ = true;

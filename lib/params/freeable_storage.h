@@ -1,5 +1,6 @@
-// Memory that comes and goes below tensors that stay: what autograd has saved, and every view, sees
-// the new memory again.
+// A tensor whose memory can be freed and allocated again while the tensor stays alive. Views of it
+// and tensors that autograd has saved see the new memory. FSDP keeps gathered parameters and
+// unreduced gradients in such tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,20 +9,23 @@
 
 namespace bv {
 
+// Not thread-safe.
 class FreeableStorage {
  public:
   FreeableStorage() = default;
-  // `elements` float32, without memory.
+  // Makes a float32 tensor of (elements), without memory.
   FreeableStorage(int64_t elements, c10::Device device);
 
-  // (elements) float32; may be touched while here().
-  const at::Tensor& tensor() const { return tensor_; }
+  const at::Tensor& tensor() const { return tensor_; }  // touch its values only while allocated()
   bool allocated() const { return allocated_; }
+  // Gives the tensor memory, filled with zeros if `zeroed`. It must not be allocated.
   void allocate(bool zeroed);
+  // Frees the memory; does nothing if there is none.
   void free();
 
-  static int64_t bytes_now();   // of all loans of this process
-  static int64_t bytes_most();  // at any time so far
+  // Bytes allocated by all objects of this process: now, and the peak so far.
+  static int64_t bytes_now();
+  static int64_t bytes_most();
 
  private:
   at::Tensor tensor_;

@@ -1,4 +1,4 @@
-// A call when a parameter's gradient has been accumulated.
+// Calls a function each time autograd has added to a parameter's gradient.
 #pragma once
 
 #include <torch/csrc/autograd/function_hook.h>
@@ -15,6 +15,7 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   explicit GradientHook(std::function<void()> call) : call_(std::move(call)) {}
   void operator()(const at::Tensor&) override { call_(); }
 
+  // Replaces the hook that the parameter had.
   static void set(const at::Tensor& parameter, std::function<void()> call) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameter,
                                                    std::make_unique<GradientHook>(std::move(call)));

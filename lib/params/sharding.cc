@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "lib/config/call.h"
 
 namespace bv {
 namespace {
@@ -14,25 +15,9 @@ constexpr const char* kRules = "sharding_rules";
 constexpr const char* kStrategy = "sharding_strategy";
 constexpr const char* kSplit = "mesh_allow_split_physical_axes";
 constexpr const char* kAxis = "data";
-constexpr double kLeastMegabytes = 4;  // the reference's default
+constexpr double kLeastMegabytes = 4;  // default of min_size_to_shard_mb in sharding.py
 
-using Pair = std::pair<std::string, std::string>;
-
-// A list of pairs of strings, which Config does not know; nothing where there is something else.
-std::vector<Pair> string_pairs(const Config& config, const char* key) {
-  config.mark_read(key);
-  const auto all = nlohmann::json::parse(config.json());
-  const nlohmann::json& list = all.at(key);
-  std::vector<Pair> pairs;
-  if (!list.is_array()) return {};
-  for (const auto& item : list) {
-    const bool pair =
-        item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string();
-    if (!pair) return {};
-    pairs.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
-  }
-  return pairs;
-}
+using StringPairs = std::vector<std::pair<std::string, std::string>>;
 
 void read_mesh(const Config& config, int ranks) {
   const auto mesh = config.get<std::vector<std::pair<std::string, double>>>(kMesh, {{kAxis, -1}});
@@ -40,19 +25,21 @@ void read_mesh(const Config& config, int ranks) {
   bool rest = false, data = false;
   for (const auto& [axis, size] : mesh) {
     if (size == -1 ? rest : !(size >= 1 && size <= 1e6 && size == std::floor(size))) {
-      config.problem(kMesh, fmt::format("the size of axis '{}' must be a positive whole number, or "
-                                        "-1 for one axis that takes what is left; got {}",
-                                        axis, size));
+      config.problem(kMesh,
+                     fmt::format("the size of axis '{}' must be a positive whole number, or "
+                                 "-1 for one axis that takes all remaining processes; got {}",
+                                 axis, size));
       return;
     }
     if (axis != kAxis && size != 1) {
-      config.problem(kMesh, fmt::format("there is one axis to share work over, '{}'; axis '{}' "
-                                        "must have size 1",
-                                        kAxis, axis));
+      config.problem(kMesh,
+                     fmt::format("work is divided over the axis '{}' only; axis '{}' must have "
+                                 "size 1",
+                                 kAxis, axis));
       return;
     }
     if (axis == kAxis && std::exchange(data, true)) {
-      config.problem(kMesh, "axis 'data' is there twice");
+      config.problem(kMesh, "axis 'data' is given twice");
       return;
     }
     if (size == -1)
@@ -62,19 +49,20 @@ void read_mesh(const Config& config, int ranks) {
   }
   if (!data) {
     config.problem(kMesh, "has no axis 'data'");
-  } else if (!rest && ranks > 1 && product != ranks) {  // one process takes any mesh
+  } else if (!rest && ranks > 1 && product != ranks) {  // a single process accepts any mesh
     config.problem(kMesh, fmt::format("its sizes multiply to {}, but there are {} processes; "
-                                      "[[\"data\", -1]] takes all there are",
+                                      "[[\"data\", -1]] takes all of them",
                                       product, ranks));
   }
 }
 
 void read_activation_rules(const Config& config) {
-  if (!config.has(kRules)) return config.mark_read(kRules);
-  if (string_pairs(config, kRules) != std::vector<Pair>{{"act_batch", kAxis}}) {
-    config.problem(kRules,
-                   "only [[\"act_batch\", \"data\"]] is there: a batch is cut over the "
-                   "processes, activations are not cut otherwise");
+  const StringPairs only = {{"act_batch", kAxis}};
+  if (config.get(kRules, only) != only) {
+    config.problem(
+        kRules,
+        "only [[\"act_batch\", \"data\"]] is supported: activations are sharded over the "
+        "batch and in no other way");
   }
 }
 
@@ -84,25 +72,24 @@ Sharding::Sharding(const Config& config, int ranks) {
   read_mesh(config, ranks);
   read_activation_rules(config);
   if (config.get<bool>(kSplit, false))
-    config.problem(kSplit, "true is not there: it is about the wiring of TPUs");
+    config.problem(kSplit, "true is not supported: it is about the wiring of TPUs");
   attempt(config, [&] { read_strategy(config); });
 }
 
 void Sharding::read_strategy(const Config& config) {
-  if (!config.has(kStrategy)) return config.mark_read(kStrategy);
   if (!config.is_list(kStrategy)) {
-    return read_word(config,
-                     config.word(kStrategy, "replicate", {"replicate", "zero1", "zero2", "fsdp"}));
+    return read_level_name(
+        config, config.word(kStrategy, "replicate", {"replicate", "zero1", "zero2", "fsdp"}));
   }
-  const std::vector<Pair> pairs = string_pairs(config, kStrategy);
+  const auto pairs = config.get<StringPairs>(kStrategy);
   if (pairs.empty())
     config.fail(kStrategy, "expected replicate, zero1, zero2, fsdp or a list of [pattern, tactic]");
   for (const auto& [pattern, tactic] : pairs) read_rule(config, pattern, tactic);
 }
 
-void Sharding::read_word(const Config& config, const std::string& word) {
-  if (word == "zero1") all_ = ShardLevel::zero1;
-  if (word == "zero2") all_ = ShardLevel::zero2;
+void Sharding::read_level_name(const Config& config, const std::string& word) {
+  if (word == "zero1") level_for_all_ = ShardLevel::zero1;
+  if (word == "zero2") level_for_all_ = ShardLevel::zero2;
   if (word == "fsdp") read_rule(config, ".*", "fsdp(axis='data')");
 }
 
@@ -119,8 +106,8 @@ void Sharding::read_rule(const Config& config, const std::string& pattern,
     if (rule.fsdp) refuse(fmt::format("{} after fsdp: it is sharded already", call.name));
     if (call.name == "shard_dim" || call.name == "logical_partitioning") {
       refuse(
-          fmt::format("{} is not there: state is cut by ranges of flat buffers, whatever the "
-                      "dimensions; use fsdp(axis=\"data\")",
+          fmt::format("{} is not supported: state is sharded by ranges of flat buffers, not by "
+                      "dimension; use fsdp(axis=\"data\")",
                       call.name));
     }
     if (call.name == "fsdp") {
@@ -131,7 +118,7 @@ void Sharding::read_rule(const Config& config, const std::string& pattern,
       const auto megabytes = call.args.get<double>("min_size_to_shard_mb", kLeastMegabytes);
       if (!(megabytes >= 0)) refuse("min_size_to_shard_mb must not be negative");
       rule.fsdp = true;
-      rule.least = megabytes * 0x1p20;
+      rule.min_bytes = megabytes * 0x1p20;
     } else if (call.name != "replicate") {
       refuse(unknown_name_message("tactic", call.name, {"fsdp", "replicate"}));
     }
@@ -140,33 +127,33 @@ void Sharding::read_rule(const Config& config, const std::string& pattern,
   rules_.push_back(std::move(rule));
 }
 
-bool Sharding::sharded(const std::string& name, int64_t bytes) const {
+bool Sharding::is_sharded(const std::string& name, int64_t bytes) const {
   for (const Rule& rule : rules_) {
-    if (rule.pattern.matches(name)) return rule.fsdp && static_cast<double>(bytes) > rule.least;
+    if (rule.pattern.matches(name)) return rule.fsdp && static_cast<double>(bytes) > rule.min_bytes;
   }
   return false;
 }
 
 ShardLevel Sharding::level(const std::string& parameter, int64_t bytes,
                            const std::vector<std::string>& slots) const {
-  if (rules_.empty()) return all_;
+  if (rules_.empty()) return level_for_all_;
   const std::string name = "params/" + parameter;
-  const bool own = sharded(name, bytes);
-  std::string like, unlike;
+  const bool parameter_sharded = is_sharded(name, bytes);
+  std::string same, other;
   for (const std::string& slot : slots) {
     const std::string state = "opt/" + slot + "/" + parameter;
-    (sharded(state, bytes) == own ? like : unlike) = state;
+    (is_sharded(state, bytes) == parameter_sharded ? same : other) = state;
   }
-  if (unlike.empty()) return own ? ShardLevel::fsdp : ShardLevel::replicated;
-  if (own) {
+  if (other.empty()) return parameter_sharded ? ShardLevel::fsdp : ShardLevel::replicated;
+  if (parameter_sharded) {
     throw Error::bare(
         Exit::usage,
-        fmt::format("{} is sharded, so {} must be too: a rank updates what it has", name, unlike));
+        fmt::format("{} is sharded, so {} must be too: a rank updates what it holds", name, other));
   }
-  if (!like.empty()) {
-    throw Error::bare(Exit::usage, fmt::format("{} is sharded but {} is not; an optimizer's state "
-                                               "is shared out as a whole",
-                                               unlike, like));
+  if (!same.empty()) {
+    throw Error::bare(Exit::usage, fmt::format("{} is sharded but {} is not; either all or none "
+                                               "of a parameter's optimizer state is sharded",
+                                               other, same));
   }
   return ShardLevel::zero1;
 }

@@ -1,5 +1,6 @@
-// How the ranks of a run share its state out: the keys `mesh`, `sharding_rules`,
-// `sharding_strategy` and `mesh_allow_split_physical_axes` (reference section 14). Torch-free.
+// How much of the training state is sharded over the ranks: the config keys `mesh`,
+// `sharding_rules`, `sharding_strategy` and `mesh_allow_split_physical_axes`, which follow
+// sharding.py of big_vision. Does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +12,35 @@
 
 namespace bv {
 
-// What of a parameter lies with one rank alone: nothing; its optimizer state; also its gradient;
-// also the parameter.
+// What of a parameter is sharded, in the terms of ZeRO and FSDP: nothing; the optimizer state; the
+// gradient as well; the parameter itself as well.
 enum class ShardLevel { replicated, zero1, zero2, fsdp };
 
 class Sharding {
  public:
   Sharding() = default;  // everything is replicated
-  // Records problems with the config. The mesh's sizes must multiply to `ranks`, unless that is 1.
+  // Reads the keys and records problems with the config. The sizes of `mesh` must multiply to
+  // `ranks`, unless `ranks` is 1.
   Sharding(const Config& config, int ranks);
 
-  // For the parameter "head/kernel" of so many bytes, whose optimizer keeps the state
-  // opt/<slot>/head/kernel for each slot. Throws Error(Exit::usage), whose text is only what is
-  // wrong, where the patterns ask for something else than ShardLevel has.
+  // Returns the level of the parameter "head/kernel" of `bytes` bytes. Patterns are matched against
+  // params/head/kernel and, for each optimizer slot, opt/<slot>/head/kernel. Throws
+  // Error(Exit::usage) without a place if the patterns shard a combination that is no ShardLevel.
   ShardLevel level(const std::string& parameter, int64_t bytes,
                    const std::vector<std::string>& slots) const;
 
  private:
   struct Rule {
     Pattern pattern;
-    bool fsdp = false;  // else replicate
-    double least = 0;   // bytes: only what is larger is sharded
+    bool fsdp = false;     // false: replicate
+    double min_bytes = 0;  // only what is larger than this is sharded
   };
   void read_strategy(const Config& config);
-  void read_word(const Config& config, const std::string& word);
+  void read_level_name(const Config& config, const std::string& word);
   void read_rule(const Config& config, const std::string& pattern, const std::string& tactic);
-  bool sharded(const std::string& name, int64_t bytes) const;
+  bool is_sharded(const std::string& name, int64_t bytes) const;
 
-  ShardLevel all_ = ShardLevel::replicated;  // of the words zero1 and zero2
+  ShardLevel level_for_all_ = ShardLevel::replicated;  // if there are no rules
   std::vector<Rule> rules_;
 };
 

@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/config/load_config.h"
+#include "lib/params/state_part.h"
+#include "lib/predict/predict_inputs.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights.h"
@@ -16,7 +20,8 @@
 namespace bv {
 namespace {
 
-// A prediction does not need most keys of training; others that nobody reads are misspelt.
+// Prediction does not need most keys of training, so they count as read. Any other key that nobody
+// has read is misspelt and is reported.
 void finish_config(const Config& config) {
   for (const auto& keys : {kRunKeys, kInputKeys, kInitKeys, kTaskKeys, kStepKeys, kEvalKeys}) {
     for (const std::string_view key : keys) config.mark_read(key);
@@ -30,6 +35,7 @@ void finish_config(const Config& config) {
   throw_problems(config);
 }
 
+// Returns the pp_fn of the first evaluator that has one.
 std::optional<Pipeline> evaluator_pp(const Config& config) {
   for (const auto& [name, keys] : config.section("evals").items()) {
     keys.mark_read();
@@ -41,7 +47,7 @@ std::optional<Pipeline> evaluator_pp(const Config& config) {
   return std::nullopt;
 }
 
-// The keys of the evaluator that --eval names.
+// Returns the section of the evaluator `name`, which must have its own data.
 Config evaluator(const Config& config, const std::string& name) {
   std::vector<std::string> known;
   for (const auto& [key, keys] : config.section("evals").items()) {
@@ -80,10 +86,10 @@ Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint
   }
   if (auto pp = evaluator_pp(config)) return *pp;
   throw Error(Exit::usage, config.place().text(),
-              "no evaluator's pp_fn to take; give --pp (--pp \"\" takes images as they are)");
+              "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
 }
 
-// One pass over the inputs, each batch without its padding.
+// Iterates over the inputs once, in batches without padding.
 class Inputs {
  public:
   Inputs(const Config& config, const std::optional<Restored>& checkpoint,
@@ -101,7 +107,8 @@ class Inputs {
   const Dataset& data() const { return *data_; }
   int64_t size() const { return size_; }
   bool finished() const { return done_ == size_; }
-  const at::Tensor& next() {  // (n, height, width, channels)
+  // Returns the next batch of images (n, height, width, channels); it is valid until the next call.
+  const at::Tensor& next() {
     const Batch& batch = loader_->next();
     const auto image = batch.find("image");
     if (image == batch.end()) throw Error(Exit::usage, "--pp", "gives no 'image'");
@@ -114,13 +121,13 @@ class Inputs {
  private:
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
-  const int64_t size_;  // of the examples asked for
+  const int64_t size_;  // number of examples requested
   int64_t done_ = 0;
   std::unique_ptr<Loader> loader_;
   at::Tensor image_;
 };
 
-// The trained model behind a forward pass.
+// The trained model, with its weights loaded.
 class Predictor {
  public:
   Predictor(const Config& config, const std::optional<Restored>& checkpoint,
@@ -133,16 +140,16 @@ class Predictor {
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(1), image.size(2),
                           image.size(3)};
     if (const auto path = config.get("model_init", ""); !checkpoint && !path.empty())
-      peek_weights(path);  // before a large model is made
+      peek_weights(path);  // fails early, before a large model is built
     model_ = Model::Registry::make(config.get<std::string>("model_name"), config.section("model"),
                                    config.place("model_name"), env);
     throw_problems(config);
     init_parameters(*model_, 0, std::nullopt);
     if (checkpoint) {
-      take(*checkpoint, request.ema);
+      load_checkpoint(*checkpoint, request.ema);
     } else {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
-      load(config);
+      load_model_init(config);
     }
   }
 
@@ -155,7 +162,7 @@ class Predictor {
   }
 
  private:
-  void take(const Restored& checkpoint, bool ema) {
+  void load_checkpoint(const Restored& checkpoint, bool ema) {
     std::vector<std::pair<std::string, at::Tensor>> views;
     bool averaged = false;
     const auto name_of = [&](const char* kind, const std::string& path) {
@@ -169,11 +176,13 @@ class Predictor {
       views.emplace_back(name_of("buffers/", path), buffer);
     if (ema && !averaged)
       throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
-    const std::vector<std::string> own = {"params/", "buffers/"};
-    copy_in(views, checkpoint.tensors, ema ? std::vector<std::string>{} : own, checkpoint.folder);
+    // With averaged weights some of params/ stay unused, which is no error.
+    const std::vector<std::string> prefixes =
+        ema ? std::vector<std::string>{} : std::vector<std::string>{"params/", "buffers/"};
+    copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);
   }
 
-  void load(const Config& config) {
+  void load_model_init(const Config& config) {
     const std::string path = config.get("model_init", "");
     if (path.empty()) {
       throw Error(Exit::usage, "bvtrain predict",
@@ -188,7 +197,7 @@ class Predictor {
   std::shared_ptr<Model> model_;
 };
 
-// Of the first n examples, where all have one whole number as `label`; else empty.
+// Returns the labels of the first n examples, or nothing unless each is a single whole number.
 std::vector<int64_t> labels(const Dataset& data, int64_t n) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < n; ++i) {
@@ -214,8 +223,9 @@ std::vector<int64_t> labels(const Dataset& data, int64_t n) {
 
 Prediction predict(const Config& config, const std::optional<Restored>& checkpoint,
                    const PredictRequest& request) {
-  check(!request.outputs.empty(), "no outputs asked for");
-  const bool needs_model = std::any_of(request.outputs.begin(), request.outputs.end(),
+  check(!request.outputs.empty(), "no outputs requested");
+  const std::set<std::string> outputs(request.outputs.begin(), request.outputs.end());
+  const bool needs_model = std::any_of(outputs.begin(), outputs.end(),
                                        [](const std::string& name) { return name != "image"; });
   Inputs inputs(config, checkpoint, request);
   std::optional<Predictor> predictor;
@@ -231,7 +241,7 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
       }
       logits = (*predictor)(image, features);
     }
-    for (const std::string& output : request.outputs) {
+    for (const std::string& output : outputs) {
       at::Tensor value = output == "image" ? image : output == "logits" ? logits : at::Tensor();
       if (!value.defined()) {
         const auto found = features.find(output);

@@ -1,4 +1,5 @@
-// What `bvtrain predict` reads: image files, folders of them, or an npz.
+#include "lib/predict/predict_inputs.h"
+
 #include <ATen/ops/zeros.h>
 #include <strings.h>
 
@@ -7,7 +8,6 @@
 #include <filesystem>
 
 #include "lib/ckpt/npz.h"
-#include "lib/predict/predict.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
@@ -38,7 +38,7 @@ class FileInputs : public Source {
     return {{"image", image}, {"label", at::zeros({}, at::kLong)}};
   }
   std::string describe(size_t, int64_t index) const override { return files_.at(index); }
-  SyntheticForm synthetic_form() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override { return {}; }
 
  private:
   void add(const std::string& path) {
@@ -91,7 +91,7 @@ class NpzInputs : public Source {
   std::string describe(size_t, int64_t index) const override {
     return fmt::format("row {}", index);
   }
-  SyntheticForm synthetic_form() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override { return {}; }
 
  private:
   NamedTensors arrays_;
@@ -105,7 +105,7 @@ std::shared_ptr<const Source> open_inputs(const std::vector<std::string>& paths)
   const auto is_npz = [](const std::string& path) { return path.ends_with(".npz"); };
   if (std::none_of(paths.begin(), paths.end(), is_npz)) return std::make_shared<FileInputs>(paths);
   if (paths.size() > 1)
-    throw Error(Exit::usage, "--input", "expected one .npz alone, or image files and folders");
+    throw Error(Exit::usage, "--input", "expected a single .npz file, or image files and folders");
   return std::make_shared<NpzInputs>(paths[0]);
 }
 

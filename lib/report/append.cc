@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 
 namespace bv {
 namespace {
@@ -33,12 +33,7 @@ void append(int fd, const std::string& file, std::string_view bytes) {
   if (::fstat(fd, &info) == 0 && info.st_nlink == 0) {
     throw Error(Exit::storage, file, "cannot write: the file was removed during the run");
   }
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(file, errno);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  if (const int error = write_all(fd, bytes); error != 0) fail(file, error);
 }
 
 }  // namespace bv

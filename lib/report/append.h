@@ -1,4 +1,4 @@
-// Appending to a file that others may read meanwhile: one write(2) per call.
+// Appending to a file that others may read at the same time.
 #pragma once
 
 #include <string>
@@ -6,11 +6,12 @@
 
 namespace bv {
 
-// Creates `file` where it is missing and opens it for appending. Throws Error(Exit::storage).
+// Opens `file` for appending and creates it if it does not exist. Throws Error(Exit::storage).
 int open_append(const std::string& file);
 
-// Writes all of `bytes` to the end. A file that was removed under us is an error too: what went
-// there would be lost. Throws Error(Exit::storage), naming `file`.
+// Writes all of `bytes` to the end of the file, without a buffer in between. Throws
+// Error(Exit::storage) naming `file`, also if the file was deleted meanwhile: the bytes would be
+// lost.
 void append(int fd, const std::string& file, std::string_view bytes);
 
 }  // namespace bv

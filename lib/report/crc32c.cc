@@ -1,13 +1,12 @@
-// CRC-32C (Castagnoli polynomial 0x1EDC6F41, reflected), as RFC 3720 appendix B.4 specifies it.
+#include "lib/report/crc32c.h"
+
 #include <array>
 #include <cstring>
-
-#include "lib/report/tensorboard.h"
 
 namespace bv {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
+constexpr uint32_t kPolynomial = 0x82F63B78;  // 0x1EDC6F41 with its bits reversed
 
 constexpr std::array<uint32_t, 256> make_table() {
   std::array<uint32_t, 256> table{};

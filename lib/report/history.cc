@@ -1,14 +1,14 @@
-#include <cmath>
+#include "lib/report/history.h"
 
-#include "lib/report/metrics.h"
+#include <cmath>
 
 namespace bv {
 namespace {
 
 void note_extremes(History::Summary& summary, int64_t step, double value) {
   if (std::isnan(value)) return;
-  if (!summary.has_extremes || value < summary.least.second) summary.least = {step, value};
-  if (!summary.has_extremes || value > summary.greatest.second) summary.greatest = {step, value};
+  if (!summary.has_extremes || value < summary.min.second) summary.min = {step, value};
+  if (!summary.has_extremes || value > summary.max.second) summary.max = {step, value};
   summary.has_extremes = true;
 }
 
@@ -19,7 +19,8 @@ void History::add(int64_t step, const Row& row) {
     Points& points = series[name];
     Summary& summary = summaries[name];
     note_extremes(summary, step, value);
-    // Between two points of the stride, the last of the series is only the newest value.
+    // The series always ends with the newest value. If that one is not on the stride, it makes room
+    // for the next.
     const bool provisional = summary.count > 0 && (summary.count - 1) % summary.stride != 0;
     if (provisional) points.pop_back();
     points.emplace_back(step, value);

@@ -1,28 +1,12 @@
-// report.html: one self-contained file. No scripts, nothing from elsewhere; follows the reader's
-// light or dark setting.
+// Text inside HTML and SVG.
 #pragma once
 
-#include <map>
 #include <string>
-
-#include "lib/report/metrics.h"
+#include <string_view>
 
 namespace bv {
 
-struct Report {
-  std::string title;
-  std::string config_yaml;
-  int64_t steps_per_epoch = 0;
-  const History* history = nullptr;            // null: as an empty one
-  std::map<std::string, EvalDetails> details;  // by evaluator
-};
-
-// Training loss per step and per epoch, every evaluator's metrics, confusion matrix, per-class
-// accuracy, a few wrongly classified images, the resolved config.
-std::string render_report(const Report& report);
-
-// The learning curve alone, as an SVG file: training loss (with the evaluators' losses) and, beside
-// it, the first other metric of the evaluators.
-std::string render_learning_curve(const History& history);
+// Returns `text` with & < > " ' escaped, control characters dropped and invalid UTF-8 replaced.
+std::string escape_html(std::string_view text);
 
 }  // namespace bv

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv::log {
@@ -27,12 +27,7 @@ constexpr auto kPlainInterval = std::chrono::seconds(30);
 constexpr std::string_view kYellow = "\033[33m", kReset = "\033[0m", kEraseLine = "\r\033[K";
 
 void write_stderr(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(STDERR_FILENO, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;  // nobody is there to tell
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  write_all(STDERR_FILENO, bytes);  // if this fails, there is no way left to report it
 }
 
 bool wants_terminal() {
@@ -61,7 +56,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-// The first `width` characters (not bytes) of UTF-8 text.
+// Returns the first `width` characters (not bytes) of UTF-8 text.
 std::string_view cut(std::string_view text, size_t width) {
   size_t seen = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -71,7 +66,7 @@ std::string_view cut(std::string_view text, size_t width) {
   return text;
 }
 
-// Log lines above, one live line below them.
+// Writes log lines to stderr and keeps the live progress line below them.
 class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void start() {
@@ -90,7 +85,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     drawn_ = now;
     const std::string clean = printable(text);
     if (!live_) return write_stderr(clean + "\n");
-    // A full line would wrap, and could not be erased again.
+    // A line as wide as the terminal would wrap and could not be erased again.
     line_ = cut(clean, terminal_width() - 1);
     write_stderr(fmt::format("\r{}\033[K", line_));
   }
@@ -113,7 +108,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  private:
   static void paint(std::string& text) {
     for (const std::string_view word : {"NOTE:", "warning:"}) {
-      // Only the word that write_note() and write_warning() put there, after the stamp.
+      // Only directly after the stamp, where write_note() and write_warning() put the word.
       if (text.compare(kStampWidth, word.size(), word) != 0) continue;
       text = fmt::format("{}{}{}{}{}", text.substr(0, kStampWidth), kYellow, word, kReset,
                          text.substr(kStampWidth + word.size()));
@@ -123,8 +118,8 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
 
   static constexpr size_t kStampWidth = 15;  // "I1121 09:30:01 "
   bool live_ = false;
-  std::string line_;         // what is drawn now; empty: nothing
-  Clock::time_point drawn_;  // when
+  std::string line_;         // the live line on the screen; empty if there is none
+  Clock::time_point drawn_;  // when it was drawn
 };
 
 struct Log {
@@ -140,7 +135,7 @@ struct Log {
   }
 };
 
-// Never destroyed: other threads may log until the very end. stdio flushes the file at exit.
+// Never destroyed, since other threads may log until the process ends. stdio flushes the file then.
 Log& state() {
   static Log& log = *new Log;
   return log;
@@ -207,9 +202,8 @@ void write_note(std::string_view text) {
   write(fmt::format("NOTE: {}", text), spdlog::level::info);
 }
 void write_warning(std::string_view text) {
-  const bool says_so =
-      text.find(": warning: ") != std::string_view::npos;  // a config's, with place
-  write(says_so ? std::string(text) : fmt::format("warning: {}", text), spdlog::level::warn);
+  const bool complete = text.find(": warning: ") != std::string_view::npos;
+  write(complete ? std::string(text) : fmt::format("warning: {}", text), spdlog::level::warn);
 }
 
 void write_detail(std::string_view text) {

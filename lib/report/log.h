@@ -1,6 +1,6 @@
-// The log: console (stderr) and log/rank-<r>.log of the workdir. The only user of spdlog, with the
-// other files of this room. Thread-safe; a text of several lines becomes several stamped lines, and
-// control characters in it are written as \x1b, so that no file name can play with a terminal.
+// The log: the console (stderr) and the file log/rank-<r>.log of the workdir. All functions are
+// thread-safe. Each line of a text gets its own time stamp. Control characters are written as
+// escapes such as \x1b, so that a hostile file name cannot control the terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,20 +11,21 @@
 
 namespace bv::log {
 
-// Colours and a live progress line only on a terminal, and never with NO_COLOR set (or
-// TERM=dumb). Call once; before that, messages go to stderr plainly (and there is no live line).
+// Looks at the terminal: there the log has colours and a live progress line, unless NO_COLOR is set
+// or TERM=dumb. Call it once, at the start of the program. Messages before that are plain.
 void start();
-// Of several processes, the console shows all that rank 0 says and the others' warnings, with their
-// rank; progress is rank 0's.
+// Call this in each of several ranks. The console then shows all messages of rank 0, and of the
+// other ranks only warnings, with the number of the rank.
 void set_rank(int rank);
-// Also writes every line, stamped with UTC ISO-8601, to `file` (created, appended; an earlier one
-// is closed). Throws Error(Exit::storage). If it cannot be written later, one warning says so and
-// the run goes on: the log is not the run.
+// From now on also appends every line to `file`, stamped with the UTC time in ISO 8601. Closes an
+// earlier file. Throws Error(Exit::storage) if the file cannot be opened. A later failure to write
+// costs lines of the log but does not stop the run; one warning reports it.
 void open_file(const std::string& file);
-void flush();
+void flush();  // of the file
 
 void write_info(std::string_view text);
-void write_note(std::string_view text);  // "NOTE: text", NOTE in yellow on a terminal
+void write_note(std::string_view text);  // "NOTE: text", with NOTE in yellow on a terminal
+// "warning: text", or only `text` if it already is a warning with a place ("f.yaml:3: warning: x").
 void write_warning(std::string_view text);
 
 template <class... Args>
@@ -40,11 +41,12 @@ void warn(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The progress line: on a terminal redrawn in place below the log lines (at most 10 times a
-// second), elsewhere an ordinary line at most every 30 seconds. Never in the log file.
+// Shows the progress. On a terminal this is a line below the log that is redrawn in place, at most
+// 10 times a second; elsewhere it is an ordinary line, at most every 30 seconds. It does not go to
+// the log file.
 void progress(std::string_view text);
 void clear_progress();
-// To the log file only, not the console. Not flushed at once.
+// Writes to the log file only, not to the console. The lines may stay in a buffer until flush().
 void write_detail(std::string_view text);
 
 }  // namespace bv::log

@@ -1,7 +1,5 @@
 #include "lib/report/metric_file.h"
 
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +8,7 @@
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -34,7 +33,7 @@ std::optional<StepRow> read_row(std::string_view line) {
   const auto step = json.find("step");
   if (step == json.end() || !step->is_number_integer()) return std::nullopt;
   StepRow result{step->get<int64_t>(), {}};
-  if (result.step < 0) return std::nullopt;  // also what does not fit into 63 bits
+  if (result.step < 0) return std::nullopt;  // negative, or too large for 63 bits
   for (const auto& [name, value] : json.items()) {
     if (name == "step") continue;
     const std::optional<double> number = read_number(value);
@@ -45,15 +44,6 @@ std::optional<StepRow> read_row(std::string_view line) {
 }
 
 }  // namespace
-
-std::string json_number(double value) {
-  if (std::isnan(value)) return "\"nan\"";
-  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
-  if (value == 0 && std::signbit(value)) return "-0.0";  // "-0" reads back as the integer 0
-  char text[32];
-  const auto result = std::to_chars(text, text + sizeof(text), value);
-  return {text, result.ptr};
-}
 
 std::string row_text(int64_t step, const Row& row) {
   std::string line = fmt::format("{{\"step\": {}", step);
@@ -66,8 +56,8 @@ std::string row_text(int64_t step, const Row& row) {
 std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history) {
   std::vector<int64_t> steps;
   if (!file_exists(file)) return steps;
-  size_t prefix = 0;  // bytes kept from the start
-  std::string later;  // lines kept after a dropped one
+  size_t prefix = 0;  // bytes at the start of the file that are kept as they are
+  std::string later;  // lines that are kept although an earlier one is dropped
   bool dropped = false;
   int64_t number = 0, damaged = 0, first_damaged = 0;
   const MappedFile mapped(file);
@@ -76,7 +66,7 @@ std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, Hi
   std::string_view rest = all;
   while (!rest.empty()) {
     const size_t end = rest.find('\n');
-    if (end == std::string_view::npos) {  // torn
+    if (end == std::string_view::npos) {  // the last line is incomplete
       dropped = true;
       break;
     }
@@ -99,8 +89,8 @@ std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, Hi
     dropped = true;
   }
   if (damaged > 0) {
-    log::warn("{}:{}: dropped {} line{} that {} no metric row in order", file, first_damaged,
-              damaged, damaged == 1 ? "" : "s", damaged == 1 ? "is" : "are");
+    log::warn("{}:{}: dropped {} line{}: not a metric row, or not in the order of steps", file,
+              first_damaged, damaged, damaged == 1 ? "" : "s");
   }
   if (dropped) {
     const std::string_view start = all.substr(0, prefix);

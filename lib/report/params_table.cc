@@ -28,9 +28,9 @@ std::string params_table(const std::vector<ParamRow>& rows) {
     const int64_t size = size_of(row);
     total += size;
     if (row.frozen) frozen += size;
-    lines.push_back({row.frozen ? row.name + " (frozen)" : row.name,
-                     fmt::format("({})", fmt::join(row.shape, ", ")), human_count(size),
-                     fmt::format("{:.3g}", row.mean), fmt::format("{:.3g}", row.std)});
+    lines.push_back({row.frozen ? row.name + " (frozen)" : row.name, shape_text(row.shape),
+                     human_count(size), fmt::format("{:.3g}", row.mean),
+                     fmt::format("{:.3g}", row.std)});
   }
   std::array<size_t, kColumns> width{};
   for (const Line& line : lines) {

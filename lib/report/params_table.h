@@ -1,4 +1,4 @@
-// The parameter overview table of the log.
+// The table of parameters in the log.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ struct ParamRow {
   bool frozen = false;
 };
 
-// Name, shape, size, mean, std, one parameter a line, with a total; names and frames as text.
+// Returns a text table with the name, shape, size, mean and standard deviation of each parameter,
+// one per line, and the total size below it.
 std::string params_table(const std::vector<ParamRow>& rows);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Small pictures inside HTML.
+// Small images inside HTML.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace bv {
 
 std::string base64(std::string_view bytes);
 
-// "data:image/png;base64,..." of HWC bytes, grey (1 channel), RGB (3) or RGBA (4); "" if the
-// picture is of another form or its sizes do not fit.
+// Returns "data:image/png;base64,..." for [height, width, channels] pixels: grey (1 channel), RGB
+// (3) or RGBA (4). Empty if there is another number of channels or the sizes do not fit together.
 std::string png_data_uri(const std::vector<uint8_t>& pixels, int64_t height, int64_t width,
                          int64_t channels);
 

@@ -6,21 +6,20 @@
 #include <set>
 #include <string_view>
 
-#include "lib/report/html.h"
-
 namespace bv {
 namespace {
 
-constexpr size_t kMostPoints = 1000;  // of a line
-constexpr size_t kFewPoints = 60;     // up to here nothing is smoothed
-constexpr size_t kSmoothParts = 40;   // the window is this part of the points
+constexpr size_t kMostPoints = 1000;  // in a line
+constexpr size_t kFewPoints = 60;     // a line with at most this many points is not smoothed
+constexpr size_t kSmoothParts = 40;   // number of points divided by the smoothing window
 constexpr std::string_view kLoss = "training_loss";
 
 bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-// The names of reference section 4.2, and data_wait.
+// Whether the training loop measures `name` itself. All names except data_wait and mfu are
+// big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
   for (const std::string_view own : {"training_loss", "num_params", "uptime", "examples_seen",
                                      "progress", "epoch", "img/sec/core", "data_wait", "mfu"}) {
@@ -47,7 +46,7 @@ Line plain_line(const History& history, const std::string& name, const std::stri
   return {label, thinned(points_of(history, name), kMostPoints), color, Line::Look::plain};
 }
 
-// One line, or where there are many points the faint raw values under a smoothed line.
+// Adds one line; if there are many points, a smoothed line above the faint raw values.
 void add_smoothed(Chart& chart, const std::vector<Point>& points, const std::string& label,
                   int color) {
   if (points.size() <= kFewPoints) {
@@ -87,7 +86,7 @@ std::vector<EvalMetric> eval_metrics(const History& history) {
     prefixes.insert(metric.prefix);
     metrics.push_back(metric);
   }
-  for (EvalMetric& metric : metrics) {  // colour 0 is for training
+  for (EvalMetric& metric : metrics) {  // colour 0 is for the training loss
     const auto place = std::distance(prefixes.begin(), prefixes.find(metric.prefix));
     metric.color = 1 + static_cast<int>(place) % (kChartColors - 1);
   }
@@ -149,7 +148,7 @@ std::vector<Chart> metric_charts(const History& history) {
 
 std::vector<Chart> training_charts(const History& history) {
   std::vector<Chart> charts;
-  Chart schedule = new_chart("Learning-rate schedule (factor of lr)");
+  Chart schedule = new_chart("Learning-rate schedule (multiplier of lr)");
   int color = 0;
   for (const auto& [name, points] : history.series) {
     if (!starts_with(name, "global_schedule")) continue;
@@ -166,7 +165,7 @@ std::vector<Chart> training_charts(const History& history) {
     add_smoothed(charts.back(), points_of(history, name), name, line_color);
   };
   add("Gradient norm", "l2_grads", 3, true);
-  add("Images per second and device", "img/sec/core", 5, false);
+  add("Images per second per device", "img/sec/core", 5, false);
   return charts;
 }
 

@@ -1,29 +1,35 @@
-// Which charts a run's history gives.
+// The charts that show a run's history.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "lib/report/metrics.h"
-#include "lib/report/svg.h"
+#include "lib/report/chart.h"
+#include "lib/report/history.h"
 
 namespace bv {
 
-// A metric of an evaluator: name = prefix + suffix; charts join those of one suffix.
+// A metric of an evaluator. A chart shows all metrics with the same suffix.
 struct EvalMetric {
   std::string name;    // "test/prec@1"
-  std::string prefix;  // "test", "" without a '/'
+  std::string prefix;  // "test"; empty if the name has no '/'
   std::string suffix;  // "prec@1"
-  int color = 0;       // of the prefix, the same in all charts
+  int color = 0;       // the prefix has the same colour in all charts
   bool lower_is_better() const;
 };
 
-// The series that the training loop did not make itself; those where higher is better first.
+// Returns the series that come from evaluators, not from the training loop. Metrics for which a
+// higher value is better come first.
 std::vector<EvalMetric> eval_metrics(const History& history);
 
-Chart loss_chart(const History& history);  // per step, the evaluators' losses beside it
+// The training loss per step, together with the evaluators' losses.
+Chart loss_chart(const History& history);
 Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch);
 std::vector<Chart> metric_charts(const History& history);    // one per suffix
-std::vector<Chart> training_charts(const History& history);  // schedules, norms, speed
+std::vector<Chart> training_charts(const History& history);  // schedules, gradient norm, speed
+
+// Returns an SVG file with the loss chart and, beside it, the first other chart of the evaluators.
+std::string render_learning_curve(const History& history);
 
 }  // namespace bv

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "lib/report/html.h"
 #include "lib/report/png.h"
-#include "lib/report/svg.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -31,9 +31,10 @@ double share(int64_t part, int64_t whole) {
 class Names {
  public:
   explicit Names(const EvalDetails& details) : details_(details) {}
-  std::string operator()(int64_t label) const {  // escaped
+  // Returns the escaped name of a class.
+  std::string operator()(int64_t label) const {
     const auto i = static_cast<size_t>(label);
-    return label >= 0 && i < details_.class_names.size() ? escape(details_.class_names[i])
+    return label >= 0 && i < details_.class_names.size() ? escape_html(details_.class_names[i])
                                                          : fmt::format("class {}", label);
   }
 
@@ -63,7 +64,7 @@ std::string matrix_table(const Matrix& matrix, const Names& names) {
         out += "<td></td>";
         continue;
       }
-      // The square root makes single mistakes visible beside hundreds of right guesses.
+      // The square root keeps single mistakes visible next to hundreds of right guesses.
       const double strength = 0.08 + 0.92 * std::sqrt(share(n, total));
       out += fmt::format(
           "<td class=\"{}{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
@@ -92,8 +93,8 @@ std::string pairs_table(const Matrix& matrix, const Names& names) {
   if (pairs.size() > kMostPairs) pairs.resize(kMostPairs);
   if (pairs.empty()) return "<p>No mistakes.</p>\n";
   std::string out =
-      "<table class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>times</th>"
-      "<th>of the class</th></tr></thead><tbody>\n";
+      "<table class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>count</th>"
+      "<th>share of the class</th></tr></thead><tbody>\n";
   for (const ConfusedPair& pair : pairs) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
                        names(pair.truth), names(pair.guess), pair.count,
@@ -132,14 +133,15 @@ std::string accuracy_bars(const Matrix& matrix, const Names& names) {
   return out + "</div>\n";
 }
 
-// Of each bin of confidence the share of examples, and the accuracy beside it.
+// For each interval of confidence: a bar for its share of the examples, and their accuracy.
 std::string calibration_bars(const std::vector<EvalDetails::Bin>& bins) {
   double all = 0;
   for (const EvalDetails::Bin& bin : bins) all += bin.examples;
   if (!(all > 0)) return "";
   std::string out =
-      "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the guess; a "
-      "calibrated model is right as often as it is sure.</p>\n<div class=\"bars\">\n";
+      "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the guess. A "
+      "calibrated model is right in 80 % of the cases to which it gives a probability of 80 %."
+      "</p>\n<div class=\"bars\">\n";
   const auto count = static_cast<double>(bins.size());
   for (size_t b = 0; b < bins.size(); ++b) {
     const auto low = static_cast<double>(b);
@@ -165,7 +167,7 @@ std::string wrong_images(const EvalDetails& details, const Names& names) {
     if (shown++ == kMostWrong) break;
     out += fmt::format(
         "<figure><img src=\"{}\" width=\"{}\" height=\"{}\" alt=\"example {}\"><figcaption>{} "
-        "&#8594; <b>{}</b><small>{:.0f} % sure, no. {}</small></figcaption></figure>\n",
+        "&#8594; <b>{}</b><small>{:.0f} % sure, example {}</small></figcaption></figure>\n",
         uri, wrong.width, wrong.height, wrong.index, names(wrong.truth), names(wrong.guess),
         100 * wrong.confidence, wrong.index);
   }
@@ -181,7 +183,7 @@ std::string render_details(const EvalDetails& details) {
   const Names names(details);
   const Matrix& matrix = details.confusion;
   std::string out = fmt::format("<section><h2>{} <small>at step {}</small></h2>\n",
-                                escape(details.evaluator), human_count(details.step));
+                                escape_html(details.evaluator), human_count(details.step));
   if (!matrix.empty() && is_square(matrix)) {
     if (matrix.size() <= kMostMatrixClasses) {
       out +=

@@ -1,15 +1,15 @@
-// The part of the report that an evaluator's details give.
+// The sections of the report that show an evaluator's details.
 #pragma once
 
 #include <string>
 
-#include "lib/report/metrics.h"
+#include "lib/report/eval_details.h"
 
 namespace bv {
 
-// Sections with the confusion matrix (of many classes: the most confused pairs), per-class
-// accuracy, confidence and wrongly classified images. Details that do not fit together are left
-// out.
+// Returns HTML with the confusion matrix (for many classes: the most confused pairs), the accuracy
+// per class, the calibration and wrongly classified images. Leaves out details that do not fit
+// together.
 std::string render_details(const EvalDetails& details);
 
 }  // namespace bv

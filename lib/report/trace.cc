@@ -19,12 +19,12 @@ constexpr size_t kMostEvents = 1'000'000;
 
 struct Recorder {
   std::atomic<bool> on{false};
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards begun and record
   int64_t begun = 0;
   Record record;
 };
 
-// Never destroyed: threads may still end their spans while the process ends.
+// Never destroyed, since threads may end spans until the process ends.
 Recorder& recorder() {
   static auto* one = new Recorder;
   return *one;
@@ -36,7 +36,7 @@ int64_t nanoseconds() {
       .count();
 }
 
-// Disjoint, ascending.
+// Disjoint and ascending, each [begin, end).
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 Intervals merged(Intervals all) {
@@ -75,7 +75,7 @@ bool on() { return recorder().on.load(std::memory_order_relaxed); }
 int64_t now() {
   using std::chrono::steady_clock;
   using std::chrono::system_clock;
-  // Read once, so that a clock that is set meanwhile moves nothing.
+  // Read only once: later the system clock may be set, the steady clock never jumps.
   static const int64_t epoch = nanoseconds<system_clock>() - nanoseconds<steady_clock>();
   return epoch + nanoseconds<steady_clock>();
 }
@@ -95,18 +95,18 @@ Record stop() {
   return std::exchange(all.record, {});
 }
 
-void add(std::string name, int64_t begin, bool apart) {
+void add(std::string name, int64_t begin, bool async) {
   const int64_t end = now();
   const int thread = ::gettid();
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (!all.on || begin < all.begun || all.record.events.size() >= kMostEvents) return;
-  all.record.events.push_back({std::move(name), begin, end, thread, apart});
+  all.record.events.push_back({std::move(name), begin, end, thread, async});
   auto& threads = all.record.threads;
   const bool known = std::any_of(threads.begin(), threads.end(),
                                  [&](const auto& each) { return each.first == thread; });
   if (known) return;
-  char title[16] = "main";  // whose own name is the program's
+  char title[16] = "main";  // the main thread itself is named after the program
   if (thread != ::getpid()) ::pthread_getname_np(::pthread_self(), title, sizeof(title));
   threads.emplace_back(thread, title);
 }
@@ -141,16 +141,16 @@ std::string chrome_json(const Record& record, int rank) {
   int64_t number = 0;
   for (const Event& event : record.events) {
     const std::string name = json_string(event.name);
-    // Microseconds.
+    // Times are in microseconds.
     const auto put = [&](char phase, int64_t time, const std::string& more) {
       text += fmt::format(
           ",\n{{\"ph\": \"{}\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, "
           "\"ts\": {}.{:03}, {}}}",
-          phase, name, event.apart ? "collective" : "span", rank, event.thread, time / 1000,
+          phase, name, event.async ? "collective" : "span", rank, event.thread, time / 1000,
           time % 1000, more);
     };
-    if (event.apart) {
-      // Of this process alone, where files are put together.
+    if (event.async) {
+      // A "local" id belongs to this process alone, also when files of several ranks are joined.
       const std::string id = fmt::format("\"id2\": {{\"local\": \"{:#x}\"}}", ++number);
       put('b', event.begin, id);
       put('e', event.end, id);
@@ -162,20 +162,22 @@ std::string chrome_json(const Record& record, int rank) {
   return text + "\n]}\n";
 }
 
-std::optional<double> overlap(const std::vector<Event>& events, std::string_view of,
-                              const std::vector<std::string_view>& during, std::string_view but) {
-  Intervals sent, beside, without;
+std::optional<double> overlap(const std::vector<Event>& events, std::string_view communication,
+                              const std::vector<std::string_view>& computation,
+                              std::string_view waiting) {
+  Intervals sent, computed, waited;
   for (const Event& event : events) {
     const std::pair<int64_t, int64_t> span(event.begin, event.end);
-    if (event.apart && event.name.starts_with(of)) sent.push_back(span);
-    if (event.apart) continue;
-    if (std::find(during.begin(), during.end(), event.name) != during.end()) beside.push_back(span);
-    if (!but.empty() && event.name.starts_with(but)) without.push_back(span);
+    if (event.async && event.name.starts_with(communication)) sent.push_back(span);
+    if (event.async) continue;
+    if (std::find(computation.begin(), computation.end(), event.name) != computation.end())
+      computed.push_back(span);
+    if (!waiting.empty() && event.name.starts_with(waiting)) waited.push_back(span);
   }
   sent = merged(std::move(sent));
   if (length(sent) == 0) return std::nullopt;
-  const Intervals both = common(sent, merged(std::move(beside)));
-  const int64_t hidden = length(both) - length(common(both, merged(std::move(without))));
+  const Intervals both = common(sent, merged(std::move(computed)));
+  const int64_t hidden = length(both) - length(common(both, merged(std::move(waited))));
   return static_cast<double>(hidden) / static_cast<double>(length(sent));
 }
 

@@ -1,6 +1,8 @@
-// What this process did when, for a few steps: spans of time, as a Chrome trace (ui.perfetto.dev
-// opens it). One a process, like the log. Off by default: a span then costs one read of a flag.
-// Thread-safe.
+// A recorder of what this process does when, for a few steps of a run. Its file is a Chrome trace,
+// which ui.perfetto.dev opens.
+//
+// There is one recorder per process. While it is off, a span only reads a flag. All functions are
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +16,29 @@ namespace bv::trace {
 
 struct Event {
   std::string name;
-  int64_t begin = 0, end = 0;  // nanoseconds since 1970 by a clock that never jumps
-  int thread = 0;              // the kernel's number
-  // Ends on another thread, or overlaps others of its own: shown in a row of its own.
-  bool apart = false;
+  int64_t begin = 0, end = 0;  // as from now()
+  int thread = 0;              // the kernel's thread id
+  // An asynchronous event may end on another thread or overlap other events of its thread, so it is
+  // shown in a row of its own. Collectives are such events.
+  bool async = false;
 };
 
 struct Record {
-  std::vector<Event> events;                         // in the order of their ends
-  std::vector<std::pair<int, std::string>> threads;  // their names
+  std::vector<Event> events;                         // in the order in which they ended
+  std::vector<std::pair<int, std::string>> threads;  // thread id and name
 };
 
-void start();   // what has begun before is left out
-Record stop();  // what has not ended yet is left out
+void start();   // events that began before this are not recorded
+Record stop();  // events that have not ended by now are not recorded
 bool on();
+// Nanoseconds since 1970, by a clock that never jumps.
 int64_t now();
-// Something that began at `begin` (now(), while on()) ends now. At most a million events are kept.
-void add(std::string name, int64_t begin, bool apart = false);
+// Records an event that began at `begin`, a value of now(), and ends now. Records at most a million
+// events.
+void add(std::string name, int64_t begin, bool async = false);
 
-// From here to the end of the scope, or to end(). The name is put together only while on().
+// An event that lasts until the end of the scope or until end(). The name is the two arguments
+// joined, which happens only while the recorder is on.
 class [[nodiscard]] Span {
  public:
   explicit Span(std::string_view name, std::string_view more = {});
@@ -43,16 +49,19 @@ class [[nodiscard]] Span {
 
  private:
   std::string name_;
-  int64_t begin_ = 0;  // 0: not recorded
+  int64_t begin_ = 0;  // 0 if the span is not recorded
 };
 
-// A Chrome trace's JSON. `rank` is its process number, so that several files can be put together.
+// Returns the JSON of a Chrome trace. `rank` becomes the process id, so that the files of several
+// ranks can be joined.
 std::string chrome_json(const Record& record, int rank);
 
-// The part of the time in which events apart were under way whose names begin with `of`, that lies
-// within an event named as one of `during` and within none whose name begins with `but`. Nothing
-// where there is no such time.
-std::optional<double> overlap(const std::vector<Event>& events, std::string_view of,
-                              const std::vector<std::string_view>& during, std::string_view but);
+// Returns how much of the communication was hidden behind computation, as a fraction. Communication
+// is the time in which asynchronous events ran whose names begin with `communication`. It is hidden
+// during events with one of the names `computation`, except during events whose names begin with
+// `waiting`. Returns nothing if there was no communication.
+std::optional<double> overlap(const std::vector<Event>& events, std::string_view communication,
+                              const std::vector<std::string_view>& computation,
+                              std::string_view waiting);
 
 }  // namespace bv::trace

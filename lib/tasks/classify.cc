@@ -1,11 +1,13 @@
-// classify: images to classes. Loss `loss` (lib/model/loss.h) on dense labels, in training smoothed
-// to y (1 - ls) + ls / C where `label_smoothing: ls` is given. The task itself has no keys.
+// classify: the task of assigning images to classes.
 //
-// A batch has "image" (n, h, w, c) float32 and, for the loss, "labels" (n, C) float32.
+// A batch has "image" (n, h, w, c) float32 and, for the loss, dense labels "labels" (n, classes)
+// float32. The loss is the config's `loss` (lib/model/loss.h). Training smooths the labels y to
+// y (1 - ls) + ls / classes with `label_smoothing: ls`. The task has no keys of its own.
 #include <fmt/ranges.h>
 
 #include "lib/model/loss.h"
 #include "lib/tasks/task.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -27,21 +29,21 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
                "keep(\"image\", \"labels\")");
   if (labels.scalar_type() != at::kFloat) {
     refuse(
-        fmt::format("'labels' must be float32 (n, {}), got {} ({}); make them with "
+        fmt::format("'labels' must be float32 (n, {}), got {} {}; make them with "
                     "onehot({}, key=\"label\", key_result=\"labels\")",
                     logits.size(-1), c10::toString(labels.scalar_type()),
-                    fmt::join(labels.sizes(), ", "), logits.size(-1)));
+                    shape_text(labels.sizes()), logits.size(-1)));
   }
   if (labels.sizes() != logits.sizes()) {
     refuse(
-        fmt::format("'labels' are ({}) but the model's logits are ({}); is num_classes the "
+        fmt::format("'labels' are {} but the model's logits are {}; is num_classes the "
                     "number that onehot(...) has?",
-                    fmt::join(labels.sizes(), ", "), fmt::join(logits.sizes(), ", ")));
+                    shape_text(labels.sizes()), shape_text(logits.sizes())));
   }
   return labels;
 }
 
-// Losses of the reference (8.1) whose inputs no batch here has.
+// Losses of big_vision's utils.py that need inputs which no batch of this task has.
 constexpr std::pair<const char*, const char*> kOthers[] = {
     {"weighted_softmax_xent",
      "it needs class numbers and weights of every token of a sequence, which no task supplies; for "

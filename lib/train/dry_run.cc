@@ -15,7 +15,7 @@ namespace {
 constexpr double kQuickSeconds = 1.0;
 constexpr double kMacsPerSecond = 3e10;  // a cautious guess for two cores in float32
 
-// The first n training examples of the stream, as a batch.
+// Returns the first n training examples as a batch.
 Batch first_examples(const Recipe& recipe, int64_t n) {
   LoaderOptions options = recipe.loader;
   options.batch_size = n;
@@ -25,7 +25,7 @@ Batch first_examples(const Recipe& recipe, int64_t n) {
   options.prefetch = 1;
   Loader loader(recipe.data, recipe.pp, options);
   Batch batch = loader.next();
-  for (auto& [name, value] : batch) value = value.clone();  // outlives the loader
+  for (auto& [name, value] : batch) value = value.clone();  // to outlive the loader
   return batch;
 }
 
@@ -34,7 +34,8 @@ double available_memory() {
          static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// Logits of shapes alone, checked against the labels'; adds multiply-accumulates to `macs`.
+// Runs the model on the meta device. Throws Error(Exit::usage) if logits and labels differ in
+// shape. Adds the multiply-accumulates to `macs`, which may be null.
 void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_key, double* macs) {
   const at::NoGradGuard no_grad;
   Pass pass;
@@ -46,10 +47,9 @@ void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_
   const auto labels = batch.find(labels_key);
   if (labels != batch.end() && labels->second.dim() == 2 &&
       labels->second.sizes() != logits.sizes()) {
-    throw Error(
-        Exit::usage, shapes.config.place("model_name").text(),
-        fmt::format("the model gives ({}) but '{}' is ({})", fmt::join(logits.sizes(), ", "),
-                    labels_key, fmt::join(labels->second.sizes(), ", ")));
+    throw Error(Exit::usage, shapes.config.place("model_name").text(),
+                fmt::format("the model gives {} but '{}' is {}", shape_text(logits.sizes()),
+                            labels_key, shape_text(labels->second.sizes())));
   }
 }
 
@@ -57,7 +57,7 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   const at::NoGradGuard no_grad;
   for (const EvalJob& job : recipe.evals) {
     const Batch batch = job.evaluator->probe(n);
-    if (batch.empty()) continue;  // it asks for no predictions
+    if (batch.empty()) continue;  // this evaluator needs no predictions
     Pass pass;
     pass.precision = recipe.precision;
     if (meta) {
@@ -72,8 +72,8 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
                     int ranks) {
-  const auto group = Group::pretend(ranks);
-  const Recipe shapes(config, synthetic, /*meta=*/true, ranks > 1 ? group.get() : nullptr);
+  const auto group = Group::planned(ranks);
+  const Recipe shapes(config, synthetic, /*meta=*/true, *group);
   const std::string start = check_start(shapes, workdir);
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
   const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
@@ -81,7 +81,7 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
   double macs = 0;
   trace_on_meta(shapes, batch, "labels", &macs);
   const double state = shapes.state_bytes;
-  // Forward and backward are three forward passes, an evaluator is one.
+  // Forward and backward cost as much as three forward passes, an evaluator as much as one.
   const auto passes = static_cast<double>(3 + shapes.evals.size());
   const bool quick =
       full || (passes * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
@@ -110,8 +110,8 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
   const std::string in_parts =
       parts > 1 ? fmt::format(" in {} parts of {}", parts, own / parts) : "";
   if (ranks > 1) {
-    text += fmt::format("processes   {}: each computes {} examples{} and sends {} a step\n", ranks,
-                        own, in_parts, human_bytes(shapes.sent_bytes));
+    text += fmt::format("processes   {}: each computes {} examples{} and sends {} per step\n",
+                        ranks, own, in_parts, human_bytes(shapes.sent_bytes));
   } else if (parts > 1) {
     text += fmt::format("step        {} examples{}\n", own, in_parts);
   }

@@ -1,5 +1,6 @@
-// --dry-run: builds everything, reads one example of each split, runs one training step and one
-// evaluation step (for real where that is quick, else on the meta device), writes nothing.
+// --dry-run: builds everything that a run needs and reads one example of each split. It then runs
+// one training step and one evaluation step, or only their shapes on the meta device if the model
+// is too large to run within a second. It writes nothing.
 #pragma once
 
 #include <string>
@@ -9,10 +10,10 @@
 
 namespace bv {
 
-// Returns what to print: steps, epochs, examples, parameters, memory, what the run would start
-// from, what was run. `full` uses the whole batch instead of two examples. `workdir`: the run's, or
-// null. `ranks`: processes the run would have; what is run is run by this one. Throws what a run
-// would throw at its start.
+// Returns a summary to print: steps, epochs, examples, parameters, memory, where the run would
+// start, and what was checked. `full` runs the whole batch instead of two examples. `workdir` is
+// the run's, or null. The summary describes a run of `ranks` processes, but this process computes
+// alone. Throws whatever the run would throw at its start.
 std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
                     int ranks);
 

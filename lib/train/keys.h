@@ -1,6 +1,6 @@
-// The top-level keys of a training config, by the part of a Recipe that reads them. The Recipe
-// takes from here what it calls known where a part fails, and a reader of a few of them (predict)
-// which others it leaves alone. Keep them complete: a key that is missing here is refused there.
+// The top-level keys of a training config, grouped by the function of Recipe that reads them.
+// Recipe marks a group as read if the reader fails half-way. predict, which reads only a few of the
+// keys, ignores the others by these lists. A key that is missing here is reported as unknown there.
 #pragma once
 
 #include <initializer_list>
@@ -13,12 +13,12 @@ using Keys = std::initializer_list<std::string_view>;
 
 inline const Keys kRunKeys = {"seed",       "precision",  "compute_threads", "resume",
                               "model_init", "model_load", "pp_modules",      "profile"};
-// Of the seeds; with what takes their place.
+// Keys of big_vision configs that have no effect here, each with what replaces it.
 inline const std::initializer_list<std::pair<std::string_view, std::string_view>> kSupersededKeys =
     {{"prefetch_to_device", "input.prefetch batches are kept ready"},
      {"ckpt_timeout", "checkpoints are written in the background and waited for"}};
 inline const Keys kInputKeys = {"input", "num_classes"};
-// Durations, whose keys have a unit behind them.
+// Durations. Their keys end in one of kLengthUnits: total_steps, ckpt_seconds.
 inline const Keys kLengthKeys = {"total", "log_training", "ckpt", "keep_ckpt"};
 inline const Keys kLengthUnits = {"_steps", "_examples", "_epochs", "_percent", "_seconds"};
 inline const Keys kModelKeys = {"model", "model_name"};

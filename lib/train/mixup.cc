@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <array>
 
-#include "lib/device/lanes.h"
+#include "lib/device/float_lanes.h"
+#include "lib/report/trace.h"
 #include "lib/util/rng.h"
 
 namespace bv {
 namespace {
 
-constexpr int64_t kWidth = 64;  // elements; a constant trip count, which GCC vectorises
+constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constant trip count
 
 // row = a row + b previous, over n elements.
 [[gnu::always_inline]] inline void mix_row(float* row, const float* previous, float a, float b,
@@ -28,25 +29,40 @@ constexpr int64_t kWidth = 64;  // elements; a constant trip count, which GCC ve
   for (; at < n; ++at) row[at] = a * row[at] + b * previous[at];
 }
 
-// The example before this rank's first: the last one of the rank before. (1, ...)
-at::Tensor example_before(const at::Tensor& examples, Group* group) {
+// Returns the example before this rank's first one: the last one of the previous rank, (1, ...).
+at::Tensor example_before(const at::Tensor& examples, Group& group) {
   const at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
-  if (!group || group->size() == 1) return last;
-  const at::Tensor all = at::empty({group->size(), last.numel()}, last.options());
-  group->all_gather(all, last, "mixup").wait();
-  return all.select(0, (group->rank() + group->size() - 1) % group->size()).view_as(last);
+  if (group.size() == 1) return last;
+  const at::Tensor all = at::empty({group.size(), last.numel()}, last.options());
+  group.all_gather(all, last, "mixup").wait();
+  return all.select(0, (group.rank() + group.size() - 1) % group.size()).view_as(last);
 }
 
 }  // namespace
 
-MixupConfig read_mixup(const Config& mixup) {
+MixupConfig read_mixup(const Config& config, int ranks) {
+  const Config mixup = config.section("mixup");
   MixupConfig read;
   read.p = mixup.get<double>("p", 0.0);
   if (!(read.p >= 0)) mixup.problem("p", fmt::format("must not be negative, got {}", read.p));
   read.by_rank = mixup.word("scope", "global", {"global", "shard"}) == "shard";
   mixup.superseded("fold_in", "the coefficient is drawn from (seed, step)");
   mixup.done();
+  if (ranks > 1 && read.p > 0 && !read.by_rank) {
+    config.warn("mixup",
+                "pairs examples over the whole batch, whatever the number of processes; "
+                "big_vision pairs within a device's part: mixup.scope: shard");
+  }
   return read;
+}
+
+void apply_mixup(const MixupConfig& config, uint64_t seed, int64_t step, Batch& batch,
+                 Group& group) {
+  const trace::Span span("mixup");
+  const double a = mixup_coefficient(seed, step, config.p);
+  Group& scope = config.by_rank ? Group::single() : group;
+  mix(batch.at("image"), a, "image", scope);
+  mix(batch.at("labels"), a, "labels", scope);
 }
 
 double mixup_coefficient(uint64_t seed, int64_t step, double p) {
@@ -54,7 +70,7 @@ double mixup_coefficient(uint64_t seed, int64_t step, double p) {
   return std::max(a, 1.0 - a);
 }
 
-void mix(at::Tensor& examples, double a, const char* key, Group* group) {
+void mix(at::Tensor& examples, double a, const char* key, Group& group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,
@@ -76,8 +92,8 @@ void mix(at::Tensor& examples, double a, const char* key, Group* group) {
   const float* wrapped = before.const_data_ptr<float>();
   float* data = examples.mutable_data_ptr<float>();
   const auto keep = static_cast<float>(a), other = static_cast<float>(1.0 - a);
-  // Columns of the (n, width) matrix are independent: each thread takes some, walking from the last
-  // example to the first.
+  // The columns of the (n, width) matrix are independent. Each thread takes some of them and goes
+  // from the last example to the first, so that it reads each example before it overwrites it.
   constexpr int64_t kColumns = 1024;
   at::parallel_for(0, (width + kColumns - 1) / kColumns, 1, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kColumns;

@@ -1,5 +1,5 @@
-// Mixup (Zhang et al. 2018) as in reference section 8.2: one coefficient a step, each example mixed
-// with the one before it.
+// Mixup (Zhang et al. 2018) as in big_vision's utils.py, `get_mixup`: each example is mixed with
+// the one before it, with one coefficient for the whole step. The key is read and applied here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,22 +8,31 @@
 
 #include "lib/config/config.h"
 #include "lib/distributed/group.h"
+#include "lib/input/loader/loader.h"
 
 namespace bv {
 
 // mixup: {p: 0.2, scope: global}
 struct MixupConfig {
-  double p = 0;          // of Beta(p, p); 0 = off
-  bool by_rank = false;  // scope: shard, the reference's: pairs are made within a rank's examples
+  double p = 0;  // the coefficient is drawn from Beta(p, p); 0: no mixup
+  // scope: shard. Examples are paired within a rank, as in big_vision, not over the whole batch.
+  bool by_rank = false;
 };
-MixupConfig read_mixup(const Config& mixup);
+// Reads the key `mixup` of a run's config. Records problems with the config, and a warning if pairs
+// are made across `ranks` ranks.
+MixupConfig read_mixup(const Config& config, int ranks = 1);
 
-// max(a, 1 - a) with a from Beta(p, p): a number in [0.5, 1], a function of (seed, step).
+// Mixes "image" and "labels" of this rank's part of a batch in place. `config.p` must be positive.
+void apply_mixup(const MixupConfig& config, uint64_t seed, int64_t step, Batch& batch,
+                 Group& group);
+
+// Returns max(a, 1 - a) with a drawn from Beta(p, p): a number in [0.5, 1] that depends on `seed`
+// and `step` alone.
 double mixup_coefficient(uint64_t seed, int64_t step, double p);
 
-// In place: x[i] = a x[i] + (1 - a) x[i - 1], where x[-1] is the last example, of the whole batch
-// if `examples` is a rank's part of one and a group is given. `examples`: float32, contiguous, (n,
-// ...). Throws Error(Exit::usage) naming `key` for another type.
-void mix(at::Tensor& examples, double a, const char* key, Group* group = nullptr);
+// Sets x[i] = a x[i] + (1 - a) x[i - 1] in place, where x[-1] is the last example. x is the whole
+// batch, of which each rank of `group` holds an equal part in `examples`: float32, contiguous,
+// (n, ...). Throws Error(Exit::usage) naming `key` for another dtype.
+void mix(at::Tensor& examples, double a, const char* key, Group& group = Group::single());
 
 }  // namespace bv

@@ -13,18 +13,18 @@ namespace {
 
 constexpr int64_t kMostSteps = 1000;
 
-// Seconds of each step.
+// Returns the seconds that each recorded step took, in ascending order.
 std::vector<double> step_times(const trace::Record& record) {
   std::vector<double> times;
   for (const trace::Event& event : record.events) {
-    if (!event.apart && event.name.starts_with("step "))
+    if (!event.async && event.name.starts_with("step "))
       times.push_back(static_cast<double>(event.end - event.begin) * 1e-9);
   }
   std::sort(times.begin(), times.end());
   return times;
 }
 
-// "overlap: 83% of communication ran during backward"; empty where nothing was sent.
+// Returns "overlap: 83% of communication ran during backward", or "" if nothing was sent.
 std::string overlap_line(const std::vector<trace::Event>& events) {
   std::string line;
   if (const auto part = trace::overlap(events, "gradients", {"backward"}, "wait for "))
@@ -32,7 +32,7 @@ std::string overlap_line(const std::vector<trace::Event>& events) {
   const auto part =
       trace::overlap(events, "parameters", {"forward", "backward", "optimizer"}, "wait for ");
   if (part)
-    line += fmt::format("{}{:.0f}% of gathering parameters ran beside computing",
+    line += fmt::format("{}{:.0f}% of gathering parameters ran during computation",
                         line.empty() ? "overlap: " : ", ", 100 * *part);
   return line;
 }
@@ -49,7 +49,7 @@ std::optional<ProfileSteps> read_profile(const Config& config, int64_t total_ste
     keys.problem("first_step", fmt::format("steps count from 1, got {}", what.first_step));
   else if (what.first_step > total_steps)
     keys.problem("first_step",
-                 fmt::format("{} is behind the last step, {}", what.first_step, total_steps));
+                 fmt::format("{} is after the last step, {}", what.first_step, total_steps));
   if (what.steps < 1 || what.steps > kMostSteps)
     keys.problem("steps", fmt::format("must be between 1 and {}, got {}", kMostSteps, what.steps));
   keys.done();
@@ -69,11 +69,11 @@ void Profile::at(int64_t step) {
   if (step < what_->first_step) return;
   if (step > what_->first_step) {
     state_ = State::done;
-    log::info("profile: step {} is past, nothing is recorded", what_->first_step);
+    log::info("profile: the run starts after step {}; nothing is recorded", what_->first_step);
     return;
   }
   state_ = State::running;
-  sent_ = group_.bytes_sent();
+  sent_before_ = group_.bytes_sent();
   trace::start();
 }
 
@@ -84,21 +84,21 @@ void Profile::finish() {
 void Profile::write() {
   state_ = State::done;
   const trace::Record record = trace::stop();
-  const int64_t sent = group_.bytes_sent() - sent_;
+  const int64_t sent = group_.bytes_sent() - sent_before_;
   if (workdir_) {
     const std::string file = workdir_->trace(group_.rank());
     make_folders(file.substr(0, file.rfind('/')));
     write_file_atomically(file, trace::chrome_json(record, group_.rank()), /*sync=*/false);
-    log::info("Wrote {} (ui.perfetto.dev opens it)", file);
+    log::info("Wrote {} (open it in ui.perfetto.dev)", file);
   }
   const std::vector<double> times = step_times(record);
   if (times.empty()) return;
   const auto steps = static_cast<double>(times.size());
-  log::info("profile: {} steps, median {:.4g} ms a step{}", times.size(),
-            1e3 * times[times.size() / 2],
-            group_.size() == 1
-                ? ""
-                : fmt::format(", {} sent a step", human_bytes(static_cast<double>(sent) / steps)));
+  log::info(
+      "profile: {} steps, median {:.4g} ms per step{}", times.size(), 1e3 * times[times.size() / 2],
+      group_.size() == 1
+          ? ""
+          : fmt::format(", {} sent per step", human_bytes(static_cast<double>(sent) / steps)));
   if (const std::string line = overlap_line(record.events); !line.empty()) log::info("{}", line);
 }
 

@@ -1,5 +1,5 @@
-// The key `profile`: what a few steps of a run spend their time on, recorded by lib/report/trace.h
-// and written to trace/rank-<r>.json of the workdir, by each rank for itself.
+// The key `profile`: records how a few steps of a run spend their time (lib/report/trace.h). Each
+// rank writes its own record to trace/rank-<r>.json in the workdir.
 #pragma once
 
 #include <optional>
@@ -10,24 +10,26 @@
 
 namespace bv {
 
+// profile: {first_step: 10, steps: 3}
 struct ProfileSteps {
   int64_t first_step = 10, steps = 3;
 };
-// Nothing without the key. Records problems with the config.
+// Returns nullopt if the config has no key `profile`. Records problems with the config.
 std::optional<ProfileSteps> read_profile(const Config& config, int64_t total_steps);
 
 class Profile {
  public:
-  // Does nothing without `what`. `workdir` (null: no file, only lines in the log) and `group` must
-  // outlive this.
+  // Records nothing if `what` is empty. With a null `workdir` the results only go to the log.
+  // `workdir` and `group` must outlive this.
   Profile(std::optional<ProfileSteps> what, const Workdir* workdir, const Group& group)
       : what_(what), workdir_(workdir), group_(group) {}
   ~Profile();
   Profile(const Profile&) = delete;
 
-  // Before each step. Throws Error(Exit::storage) where the file can't be written.
+  // Called before each step. Throws Error(Exit::storage) if the file cannot be written.
   void at(int64_t step);
-  void finish();  // behind the last one, whichever it is
+  // Called after the last step of the run, whichever that is.
+  void finish();
 
  private:
   void write();
@@ -36,7 +38,7 @@ class Profile {
   const Workdir* workdir_;
   const Group& group_;
   enum class State { waiting, running, done } state_ = State::waiting;
-  int64_t sent_ = 0;  // by this rank until the first step
+  int64_t sent_before_ = 0;  // bytes that this rank had sent when the recording began
 };
 
 }  // namespace bv

@@ -6,15 +6,15 @@
 
 #include <cstdlib>
 
-#include "lib/input/loader/compute_example.h"
+#include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
-#include "lib/train/shapes.h"
+#include "lib/train/shape_check.h"
 
 namespace bv {
 namespace {
 
-// That this process may run on, and no more than OMP_NUM_THREADS, by which launchers share them
-// out.
+// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
+// divide the cores of a host by that variable.
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -24,7 +24,7 @@ int usable_cores() {
   return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
 }
 
-// oneDNN computes bf16 natively with these; elsewhere it would be emulated, slowly.
+// Returns whether oneDNN computes bf16 natively on this CPU. On others it emulates bf16 slowly.
 bool cpu_has_bf16() {
   return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
 }
@@ -35,7 +35,7 @@ std::string keys_of(const Example& example) {
   return keys;
 }
 
-// What an example's data or its ops get wrong before the run starts is a problem of the config.
+// Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
 void read_example(const Config& config, std::string_view pp_key,
                   const std::function<void()>& read) {
   try {
@@ -48,7 +48,8 @@ void read_example(const Config& config, std::string_view pp_key,
   }
 }
 
-// Stands in for a model that could not be built, so that the optimizer's keys are still checked.
+// Takes the place of a model that could not be built, so that the optimizer's keys are still
+// checked.
 class NoModel : public Model {
  public:
   at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
@@ -72,11 +73,12 @@ Precision read_precision(const Config& config, c10::Device device) {
   return bf16 ? Precision::bf16 : Precision::float32;
 }
 
-Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group* group, c10::Device device,
-               int first_ranks)
-    : config(from), group(group), ranks{group ? group->size() : 1, first_ranks}, device(device) {
-  // Each part is tried on its own, so that a user sees all problems together; a part that needs one
-  // that failed is left out, and its keys are not called unknown.
+Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10::Device device,
+               int ranks_at_start)
+    : config(from), group(group), ranks{group.size(), ranks_at_start}, device(device) {
+  // Each part is built in its own attempt(), so that a user sees all problems together. A part that
+  // needs a failed one is left out; its keys are marked as read, so that they are not reported as
+  // unknown.
   attempt(config, [&] { read_run(); });
   const bool has_data = attempt(config, [&] { read_input(synthetic); });
   if (!has_data) mark_read(kInputKeys);
@@ -89,7 +91,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group* group, c10:
     attempt(config, [&] { read_optimizer(); });
   else
     attempt(config, [&] { read_step(config, NoModel(), length, ranks.count); });
-  mark_read(kStepKeys);  // where one of them failed, the rest is known
+  mark_read(kStepKeys);  // a failed key may have kept the others from being read
   if (has_task)
     attempt(config, [&] { read_evaluators(); });
   else
@@ -98,7 +100,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group* group, c10:
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
   if (meta) return;
-  // Last, since a large model's takes its time.
+  // The step is built last, because it initialises the parameters: a large model takes long.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
                                      parameter_init(*model, seed, head_bias_), device);
 }
@@ -117,7 +119,7 @@ void Recipe::read_run() {
   start.dont_load = read_dont_load(config);
   if (!start.dont_load.patterns.empty() && start.model_init.empty())
     config.warn("model_load", "has no effect without model_init");
-  config.get("pp_modules", std::vector<std::string>{});  // every op is always there
+  config.get("pp_modules", std::vector<std::string>{});  // no effect: every op is built in
   for (const auto& [key, instead] : kSupersededKeys) config.superseded(key, instead);
 }
 
@@ -141,22 +143,19 @@ void Recipe::read_input(bool synthetic) {
   if (length.batch_size < 1)
     input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
   loader.batch_size = length.batch_size;
-  if (group) {
-    loader.rank = group->rank();
-    loader.ranks = group->size();
-    if (length.batch_size % loader.ranks != 0) {
-      input.fail("batch_size",
-                 fmt::format("Batch size ({}) must be divisible by device number ({})",
-                             length.batch_size, loader.ranks));
-    }
+  loader.rank = group.rank();
+  loader.ranks = group.size();
+  if (length.batch_size % loader.ranks != 0) {
+    input.fail("batch_size", fmt::format("Batch size ({}) must be divisible by device number ({})",
+                                         length.batch_size, loader.ranks));
   }
   pp = std::make_shared<Pipeline>(input, "pp");
   DataEnv env = data_env_;
   env.source.keep_broken = loader.error_budget > 0;
-  env.source.least = length.batch_size;
+  env.source.min_split_size = length.batch_size;
   const auto open = prepare_data(input.section("data"), env);
   input.done();
-  throw_problems(config);  // the data is not read with broken ops
+  throw_problems(config);  // do not read the data if an op is broken
 
   data = open();
   length.data_size = data->size();
@@ -167,13 +166,13 @@ void Recipe::read_input(bool synthetic) {
   if (const std::string warning = data->missing_classes(); !warning.empty())
     input.warn("data", warning);
   read_example(input, "pp", [&] {
-    first_ = Loader::first_example(*data, *pp, seed, loader.error_budget);
+    first_ = compute_first_example(*data, *pp, seed, loader.error_budget);
     if (loader.error_budget == 0) check_more_examples(*data, *pp, seed, first_);
   });
 }
 
 void Recipe::read_length() {
-  // Without data, lengths in epochs are checked against a made-up size; nothing is run then.
+  // Without data, the lengths in epochs are checked with a made-up size. No run follows.
   if (length.batch_size == 0) length.batch_size = 1;
   if (length.data_size == 0) length.data_size = length.batch_size;
   attempt(config, [&] {
@@ -191,6 +190,7 @@ void Recipe::read_length() {
     if (!log_training)
       config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
   });
+  // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
   attempt(config, [&] { profile = read_profile(config, length.total_steps); });
@@ -203,7 +203,7 @@ void Recipe::read_model(bool meta) {
     input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(first_)));
   if (image->second.dim() != 3) {
     input.fail("pp", image->second.dim() == 1
-                         ? "gives an encoded image; begin it with 'decode'"
+                         ? "gives an encoded image; start it with 'decode'"
                          : "gives an 'image' that is not (height, width, channels)");
   }
   if (image->second.scalar_type() != at::kFloat)
@@ -238,22 +238,23 @@ void Recipe::read_task() {
 
 namespace {
 
-// How often a rank sends what a parameter takes: 2 (N - 1) / N to sum gradients on all ranks, half
-// of that to sum them on one or to gather parameters. `parts`: of its examples. `gathers`: of its
-// unit with fsdp.
+// Returns how often a rank sends the size of a parameter in a step. An all-reduce of gradients over
+// N ranks sends it 2 (N - 1) / N times; a reduce-scatter or an all-gather half as often. `parts` is
+// the number of gradient-accumulation steps, `gathers` how often fsdp gathers the parameter's unit.
 double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
                            int64_t parts) {
-  const int64_t sums = frozen ? 0 : parts;  // on one
+  const int64_t sums = frozen ? 0 : parts;  // reduce-scatters
   const int64_t halves = level == ShardLevel::fsdp    ? gathers + sums
                          : frozen                     ? 0
-                         : level == ShardLevel::zero2 ? sums + 1  // and gathered
-                         : level == ShardLevel::zero1 ? 3         // summed on all, gathered
-                                                      : 2;
+                         : level == ShardLevel::zero2 ? sums + 1  // and an all-gather
+                         : level == ShardLevel::zero1 ? 3         // all-reduce, all-gather
+                                                      : 2;        // all-reduce
   return static_cast<double>(halves) * (ranks - 1) / ranks;
 }
 
-// How often a parameter's unit is gathered in a step: for forward and backward of each part, the
-// last unit only once a part, as it is still there; what belongs to none once (lib/params/units.h).
+// Returns how often fsdp gathers a parameter's unit in a step: for the forward and the backward
+// pass of each part. The last unit is still in memory when backward begins, so it is gathered once
+// a part. A parameter outside all units is gathered once a step (lib/params/sharded_units.h).
 int64_t gathers_of(const std::vector<std::string>& units, const std::string& name, int64_t parts) {
   const auto found = std::find_if(units.begin(), units.end(),
                                   [&](const std::string& unit) { return name.starts_with(unit); });
@@ -265,19 +266,14 @@ int64_t gathers_of(const std::vector<std::string>& units, const std::string& nam
 
 void Recipe::read_optimizer() {
   StepConfig options = read_step(config, *model, length, ranks.count);
-  if (group && options.mixup.p > 0 && !options.mixup.by_rank) {
-    config.warn("mixup",
-                "pairs examples over the whole batch, whatever the number of processes; "
-                "big_vision pairs within a device's part: mixup.scope: shard");
-  }
   options.grad_accum_steps = grad_accum_steps =
       read_grad_accum_steps(config, *model, length.batch_size, ranks);
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
-    // Elements of this rank where a strategy of at least that much shares them out.
+    // Elements of the parameter that this rank holds, if it is sharded at level `least` or above.
     const auto own = [&](ShardLevel least) {
-      return options.levels[i] >= least && group ? count / group->size() : count;
+      return options.levels[i] >= least ? count / group.size() : count;
     };
     state_bytes += 4 * own(ShardLevel::fsdp);
     const bool frozen = options.groups.group_of[i] == kFrozen;
@@ -301,13 +297,14 @@ void Recipe::read_evaluators() {
   defaults.threads = loader.threads;
   defaults.seed = seed;
   defaults.data = data_env_;
-  defaults.group = group;
+  defaults.group = &group;
   defaults.has_ema = config.has("ema");
   defaults.predictions = task ? task->predictions() : std::vector<std::string>();
   evals = read_evals(config.section("evals"), defaults, length);
 }
 
-// A name that the model doesn't know is found at once, not at the first evaluation.
+// Records a problem if an evaluator asks for a layer that the model does not have, which would
+// otherwise be found at the first evaluation only.
 void Recipe::check_layers(const Config& keys, const EvalJob& job, const Batch& batch,
                           const ShapeCheck& shapes) const {
   const std::vector<std::string> layers = job.evaluator->layers();
@@ -320,8 +317,8 @@ void Recipe::check_layers(const Config& keys, const EvalJob& job, const Batch& b
   }
 }
 
-// Late surprises are the worst: every evaluator's data is opened and a few examples read, and one
-// example of each goes through the model.
+// Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
+// examples and passes one through the model on the meta device.
 void Recipe::probe_shapes() {
   const ShapeCheck shapes(config, model_name, env_, precision);
   const Config input = config.section("input"), section = config.section("evals");
@@ -331,7 +328,7 @@ void Recipe::probe_shapes() {
       const Config keys = section.section(job.name);
       Batch batch;
       read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(1); });
-      if (batch.empty()) return;  // it asks for no predictions
+      if (batch.empty()) return;  // this evaluator needs no predictions
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
       shapes.prediction(*task, job.pred, batch, keys.place("pp_fn"));

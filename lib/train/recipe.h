@@ -1,6 +1,6 @@
-// A config made into parts. Everything that can be wrong with a run is found here, before any work
-// and before anything is written: keys, data, one example of each split, model, optimizer,
-// evaluators. The order of the reads is the order of the reference's section 1.2.
+// The recipe of a run: its config turned into objects, in the order of big_vision's train.py. It
+// finds everything that can be wrong with a run before any work is done and before anything is
+// written: the keys, the data, one example of each split, the model, the optimizer, the evaluators.
 #pragma once
 
 #include <memory>
@@ -10,44 +10,45 @@
 
 #include "lib/config/duration.h"
 #include "lib/input/loader/loader.h"
+#include "lib/input/prepare_data.h"
 #include "lib/model/model.h"
 #include "lib/tasks/task.h"
-#include "lib/train/evaluation.h"
+#include "lib/train/eval_job.h"
 #include "lib/train/profile.h"
 #include "lib/train/step.h"
 #include "lib/train/weights.h"
 
 namespace bv {
 
-// Where the weights come from when the workdir has no checkpoint (reference 5.3).
+// Where the weights come from if the workdir has no checkpoint, as in big_vision's train.py.
 struct StartFrom {
-  std::string resume;      // whole state of another run
-  std::string model_init;  // parameters only
-  DontLoad dont_load;
+  std::string resume;      // key resume: the whole state of another run
+  std::string model_init;  // key model_init: a file with parameters only
+  DontLoad dont_load;      // key model_load.dont_load
 };
 
-// Key `precision`; `auto` is bf16 where the device computes it natively.
+// Reads the key `precision`. `auto` means bf16 if the device computes it natively.
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 
 class ShapeCheck;
 
 struct Recipe {
-  // Builds everything. With meta = true the model has shapes but no memory. `group` (null: a group
-  // of one) must outlive this; the model trains on `device`. `first_ranks`: that the run began
-  // with, if an elastic restart has another number. Throws all problems of the config together as
-  // one Error(Exit::usage).
-  Recipe(const Config& config, bool synthetic, bool meta = false, Group* group = nullptr,
-         c10::Device device = c10::kCPU, int first_ranks = 0);
+  // Builds all parts of the run. With `meta` the model has shapes but no memory, and there is no
+  // step. `group` must outlive this. The model trains on `device`. `ranks_at_start` is the number
+  // of ranks that the run began with, before any elastic restart; 0: the same as now. Throws all
+  // problems of the config together, as one Error(Exit::usage).
+  Recipe(const Config& config, bool synthetic, bool meta = false, Group& group = Group::single(),
+         c10::Device device = c10::kCPU, int ranks_at_start = 0);
 
   Config config;
   uint64_t seed = 0;
   int64_t num_classes = 0;
   Precision precision = Precision::float32;
   int compute_threads = 1;
-  Group* group = nullptr;  // null: a group of one
+  Group& group;
   Ranks ranks;
   c10::Device device = c10::kCPU;
-  RunLength length;  // batch_size, data_size, total_steps
+  RunLength length;  // input.batch_size, the size of the data, total_steps
   StartFrom start;
 
   std::shared_ptr<const Dataset> data;
@@ -58,12 +59,16 @@ struct Recipe {
   std::shared_ptr<Model> model;  // initialised (unless meta)
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;  // null if meta
-  double state_bytes = 0;           // parameters, gradients, optimizer state, averages
-  double sent_bytes = 0;            // by each rank in a step: gradients, gathered parameters
-  int64_t grad_accum_steps = 1;     // equal parts that each rank computes its examples in
+  // Bytes that a rank holds: parameters, gradients, optimizer state and averages.
+  double state_bytes = 0;
+  // Bytes that a rank sends in a step: gradients and gathered parameters.
+  double sent_bytes = 0;
+  int64_t grad_accum_steps = 1;  // key grad_accum_steps, after an elastic restart
   std::vector<EvalJob> evals;
 
-  std::optional<Every> log_training, ckpt, keep_ckpt;
+  std::optional<Every> log_training;  // log_training_steps, or another unit
+  std::optional<Every> ckpt;          // ckpt_steps, ckpt_seconds, ...
+  std::optional<Every> keep_ckpt;     // keep_ckpt_steps, ...
   std::optional<ProfileSteps> profile;
 
   const ModelEnv& env() const { return env_; }
@@ -84,10 +89,10 @@ struct Recipe {
                     const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;
-  Example first_;  // after pp
+  Example first_;  // the first training example, preprocessed
   ModelEnv env_;
   std::optional<double> head_bias_;
-  StepConfig step_config_;  // until the step is made
+  StepConfig step_config_;  // moved into `step` at the end
 };
 
 }  // namespace bv

@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-// A checkpoint against the state that the recipe's step would have.
+// Compares a checkpoint with the state that the recipe's step would have. Returns what was found.
 std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
   StepConfig options = read_step(shapes.config, *shapes.model, shapes.length);
   TrainStep step(*shapes.model, *shapes.task, std::move(options), shapes.seed, shapes.precision);
@@ -28,8 +28,8 @@ void peek_start(const Config& config) {
 void check_step(const Restored& from, int64_t total_steps) {
   if (from.step <= total_steps) return;
   throw Error(Exit::usage, from.folder,
-              fmt::format("this checkpoint is at step {}, past the {} steps asked for", from.step,
-                          total_steps));
+              fmt::format("this checkpoint is at step {}, after the {} steps of this run",
+                          from.step, total_steps));
 }
 
 std::string check_start(const Recipe& shapes, const Workdir* workdir) {

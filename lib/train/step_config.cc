@@ -1,7 +1,6 @@
-// The keys of the step.
-#include <algorithm>
+#include "lib/train/step_config.h"
 
-#include "lib/train/step.h"
+#include <algorithm>
 
 namespace bv {
 namespace {
@@ -30,7 +29,7 @@ double read_clip_norm(const Config& config) {
   }
   if (config.get<double>("grad_clip_per_example", 0.0) != 0) {
     config.problem("grad_clip_per_example",
-                   "needs gradients per example, which no task gives; use grad_clip_norm");
+                   "is not supported: no task computes gradients per example; use grad_clip_norm");
   }
   return norm;
 }
@@ -42,15 +41,9 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
-// The smallest divisor of n that is at least `least`.
-int64_t divisor_from(int64_t least, int64_t n) {
-  while (n % least != 0) ++least;
-  return least;
-}
-
-// How each parameter is shared out. Records problems with the config.
-std::vector<ShardLevel> read_sharing(const Config& config, const Model& model,
-                                     const StepConfig& step, int ranks) {
+// Returns the shard level of each parameter. Records problems with the config.
+std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
+                                    const StepConfig& step, int ranks) {
   const Sharding sharding(config, ranks);
   std::vector<ShardLevel> levels;
   std::string problem;
@@ -71,8 +64,8 @@ std::vector<ShardLevel> read_sharing(const Config& config, const Model& model,
   const bool any = std::find(levels.begin(), levels.end(), ShardLevel::fsdp) != levels.end();
   if (any && ranks > 1 && model.units().empty()) {
     config.warn("sharding_strategy",
-                "this model is not made of units that are gathered one by one (a vit is without "
-                "'scan'): its sharded parameters are all there during a step");
+                "this model does not gather its parameters unit by unit (a vit does without "
+                "'scan'): every rank holds all sharded parameters during a step");
   }
   return levels;
 }
@@ -89,49 +82,14 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   good &= attempt(config, [&] { step.ema_decay = read_ema(config); });
   good &= attempt(config, [&] { step.groups = read_groups(config, names_of(model), length); });
   step.clip_norm = read_clip_norm(config);
-  step.mixup = read_mixup(config.section("mixup"));
+  step.mixup = read_mixup(config, ranks);
   step.bucket_bytes = read_bucket_bytes(config);
   if (good)
-    step.levels = read_sharing(config, model, step, ranks);
+    step.levels = read_levels(config, model, step, ranks);
   else
     Sharding(config, ranks);
   if (!good) throw_problems(config);
   return step;
-}
-
-int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
-                              const Ranks& ranks) {
-  constexpr const char* kKey = "grad_accum_steps";
-  const auto asked = config.get<int64_t>(kKey, 1);
-  if (asked < 1) config.fail(kKey, fmt::format("must be at least 1, got {}", asked));
-  const bool elastic = ranks.first > 0 && batch_size % ranks.first == 0;
-  const int first = elastic ? ranks.first : ranks.count;
-  const int64_t own = batch_size / ranks.count, before = batch_size / first;
-  if (before % asked != 0) {
-    config.fail(kKey, fmt::format("must divide the {} examples of each process (batch_size {} over "
-                                  "{}), got {}",
-                                  before, batch_size, first, asked));
-  }
-  // Buffers are statistics of what is computed together.
-  const bool batch_norm = !named_buffers(model).empty();
-  const int64_t at_once = before / asked;
-  const int64_t parts =
-      divisor_from(batch_norm ? std::min(asked, own) : (own + at_once - 1) / at_once, own);
-  if (batch_norm && parts > 1) {
-    config.warn(kKey, fmt::format("batch norm takes its statistics from {} examples at a time, not "
-                                  "from the {} of the batch{}",
-                                  batch_size / parts, batch_size,
-                                  parts == asked ? ""
-                                                 : fmt::format("; with {} processes it took them "
-                                                               "from {}",
-                                                               first, batch_size / asked)));
-  }
-  if (batch_norm && own / parts > at_once) {
-    config.warn(kKey, fmt::format("each process computes {} examples at once, not {} as with {} "
-                                  "processes, for the statistics of batch norm",
-                                  own / parts, at_once, first));
-  }
-  return parts;
 }
 
 }  // namespace bv

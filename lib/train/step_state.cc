@@ -1,4 +1,4 @@
-// The state of a TrainStep: what checkpoints hold, and how ranks come to it.
+// The state of a TrainStep: what a checkpoint holds, and how all ranks get it.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -9,9 +9,10 @@
 
 namespace bv {
 
-// All that a checkpoint holds, by name: what is in use, or copies.
-std::vector<StatePart> TrainStep::parts(bool copies) const {
-  using Space = FlatParams::Space;
+// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies on the
+// CPU.
+std::vector<StatePart> TrainStep::state_parts(bool copies) const {
+  using BufferKind = FlatParams::BufferKind;
   const auto take = [&](const at::Tensor& tensor) {
     return copies ? tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true) : tensor;
   };
@@ -19,39 +20,39 @@ std::vector<StatePart> TrainStep::parts(bool copies) const {
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     all.push_back({.name = name, .values = take(tensor)});
   };
-  const auto add_flat = [&](Space space, const at::Tensor& tensor, const std::string& prefix) {
+  const auto add_flat = [&](BufferKind kind, const at::Tensor& tensor, const std::string& prefix) {
     const at::Tensor flat = take(tensor);
-    for (const FlatParams::Stretch& stretch : params_.stretches(space)) {
-      const FlatParams::Entry& entry = *stretch.entry;
-      const at::Tensor values = stretch.whole ? flat.as_strided(entry.shape, entry.strides,
-                                                                flat.storage_offset() + stretch.at)
-                                              : flat.narrow(0, stretch.at, stretch.count);
+    for (const FlatParams::Slice& slice : params_.slices(kind)) {
+      const FlatParams::Entry& entry = *slice.entry;
+      const at::Tensor values = slice.whole ? flat.as_strided(entry.shape, entry.strides,
+                                                              flat.storage_offset() + slice.offset)
+                                            : flat.narrow(0, slice.offset, slice.count);
       all.push_back({.name = prefix + entry.name,
                      .values = values,
-                     .whole = stretch.whole,
-                     .first = stretch.first,
+                     .whole = slice.whole,
+                     .first = slice.first,
                      .shape = entry.shape,
                      .strides = entry.strides});
     }
   };
-  add_flat(Space::data, params_.data(), "params/");
+  add_flat(BufferKind::data, params_.data(), "params/");
   add("opt/count", count_);
   for (const Optimizer::Slot& slot : config_.optimizer->slots())
-    add_flat(Space::state, slot.flat, "opt/" + slot.name + "/");
+    add_flat(BufferKind::state, slot.flat, "opt/" + slot.name + "/");
   for (const auto& [name, tensor] : config_.optimizer->other_state()) add("opt/" + name, tensor);
   for (const auto& [name, buffer] : buffers_) add("buffers/" + name, buffer);
-  if (config_.ema_decay) add_flat(Space::state, ema_, "ema/");
+  if (config_.ema_decay) add_flat(BufferKind::state, ema_, "ema/");
   for (const auto& [name, buffer] : ema_buffers_) add("ema/" + name, buffer);
   return all;
 }
 
 NamedTensors TrainStep::state(PiecedTensors* pieced) {
   start();
-  check(pieced || !units_, "the state of a rank has pieces");
+  check(pieced || !units_, "the state is sharded: state() needs `pieced`");
   NamedTensors all;
-  for (StatePart& part : parts(/*copies=*/true)) {
+  for (StatePart& part : state_parts(/*copies=*/true)) {
     if (part.whole) {
-      if (!units_ || group_->rank() == 0) all.emplace(part.name, part.values);
+      if (!units_ || group_.rank() == 0) all.emplace(part.name, part.values);
       continue;
     }
     PiecedTensor& tensor = (*pieced)[part.name];
@@ -63,19 +64,21 @@ NamedTensors TrainStep::state(PiecedTensors* pieced) {
 
 void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
                            const PiecedTensors& pieced) {
-  copy_in(parts(/*copies=*/false), from, pieced, {"params/", "opt/", "buffers/", "ema/"}, origin);
+  copy_in(state_parts(/*copies=*/false), from, pieced, {"params/", "opt/", "buffers/", "ema/"},
+          origin);
   started_ = false;
 }
 
-void TrainStep::share_state() {
-  if (!group_) return;
-  // As it lies in memory, permuted or not.
+void TrainStep::broadcast_state() {
+  if (!group_.open()) return;
+  // Broadcasts the elements in the order of memory. Tensors may be permuted, but all ranks have the
+  // same layout.
   const auto broadcast = [&](const at::Tensor& tensor) {
-    group_->broadcast(tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset()), 0,
-                      "state");
+    group_.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}, tensor.storage_offset()), 0,
+                     "state");
   };
   started_ = false;
-  for (const at::Tensor& range : params_.everywhere()) broadcast(range);
+  for (const at::Tensor& range : params_.replicated_data()) broadcast(range);
   broadcast(count_);
   if (!units_) {
     for (const Optimizer::Slot& slot : config_.optimizer->slots()) broadcast(slot.flat);
@@ -96,13 +99,13 @@ std::set<std::string> TrainStep::sharded_parameters() const {
 void TrainStep::set_sharded_parameters(const std::set<std::string>& names,
                                        const std::function<at::Tensor(const std::string&)>& value) {
   started_ = false;
-  for (const FlatParams::Stretch& own : params_.stretches(FlatParams::Space::data)) {
+  for (const FlatParams::Slice& own : params_.slices(FlatParams::BufferKind::data)) {
     const FlatParams::Entry& entry = *own.entry;
     if (own.whole || !names.contains(entry.name)) continue;
     const at::Tensor whole = at::empty({entry.numel}, params_.data().options());
-    if (group_->rank() == 0) whole.as_strided(entry.shape, entry.strides).copy_(value(entry.name));
-    group_->broadcast(whole, 0, "parameters");
-    params_.data().narrow(0, own.at, own.count).copy_(whole.narrow(0, own.first, own.count));
+    if (group_.rank() == 0) whole.as_strided(entry.shape, entry.strides).copy_(value(entry.name));
+    group_.broadcast(whole, 0, "parameters");
+    params_.data().narrow(0, own.offset, own.count).copy_(whole.narrow(0, own.first, own.count));
   }
 }
 
@@ -123,14 +126,14 @@ std::vector<std::pair<double, double>> TrainStep::statistics() {
   for (size_t i = 0; i < named.size(); ++i) place[named[i].first] = 2 * i;
   const at::Tensor all_sums = at::zeros({2 * std::ssize(named)}, at::kDouble);
   auto* sums = all_sums.mutable_data_ptr<double>();
-  for (const FlatParams::Stretch& stretch : params_.stretches(FlatParams::Space::data)) {
-    if (stretch.count == 0 || (stretch.whole && group_ && group_->rank() > 0)) continue;
-    const at::Tensor values = params_.data().narrow(0, stretch.at, stretch.count).to(at::kDouble);
-    double* sum = &sums[place.at(stretch.entry->name)];
+  for (const FlatParams::Slice& slice : params_.slices(FlatParams::BufferKind::data)) {
+    if (slice.count == 0 || (slice.whole && group_.rank() > 0)) continue;
+    const at::Tensor values = params_.data().narrow(0, slice.offset, slice.count).to(at::kDouble);
+    double* sum = &sums[place.at(slice.entry->name)];
     sum[0] = values.sum().item<double>();
     sum[1] = values.square().sum().item<double>();
   }
-  sum_over_ranks(all_sums, "parameter overview");
+  sum_if_sharded(all_sums, "parameter overview");
   std::vector<std::pair<double, double>> all;
   for (size_t i = 0; i < named.size(); ++i) {
     const auto n = static_cast<double>(named[i].second.numel());

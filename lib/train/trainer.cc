@@ -20,12 +20,12 @@ namespace {
 
 constexpr double kProgressInterval = 0.2;  // seconds
 
-// Training time does not run while this lives.
-class Paused {
+// Stops the training clock during its lifetime.
+class PausedChrono {
  public:
-  explicit Paused(Chrono& chrono) : chrono_(chrono) { chrono_.pause(); }
-  ~Paused() { chrono_.resume(); }
-  Paused(const Paused&) = delete;
+  explicit PausedChrono(Chrono& chrono) : chrono_(chrono) { chrono_.pause(); }
+  ~PausedChrono() { chrono_.resume(); }
+  PausedChrono(const PausedChrono&) = delete;
 
  private:
   Chrono& chrono_;
@@ -38,25 +38,26 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
       workdir_(workdir),
       group_(group),
       options_(std::move(options)),
-      total_(recipe.length.total_steps),
+      total_steps_(recipe.length.total_steps),
       chrono_(
           [this](std::string_view name, double value) {
-            if (!muted_) metrics_->measure(name, value);
+            if (!chrono_muted_) metrics_->measure(name, value);
           },
-          nullptr, process_start()),
+          nullptr, program_start()),
       profile_(recipe.profile, workdir, group) {
-  open_checkpoints();
+  open_checkpointer();
 }
 
 Trainer::~Trainer() = default;
 
-void Trainer::open_checkpoints() {
+void Trainer::open_checkpointer() {
   Writers writers;
   if (recipe_.step->sharded()) {
     const std::string id = fmt::format("{:08x}", std::random_device()());
     writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
   }
-  if (saves()) checkpointer_ = std::make_unique<Checkpointer>(*workdir_, std::move(writers));
+  if (writes_checkpoints())
+    checkpointer_ = std::make_unique<Checkpointer>(*workdir_, std::move(writers));
 }
 
 Exit Trainer::run() {
@@ -66,21 +67,22 @@ Exit Trainer::run() {
   log::write_detail(recipe_.config.yaml());
   log::info("Global batch {}; {} training examples", recipe_.length.batch_size,
             recipe_.length.data_size);
-  log::info("Running for {} steps, that means {:.2f} epochs", total_,
-            static_cast<double>(total_) / recipe_.steps_per_epoch());
+  log::info("Running for {} steps, that means {:.2f} epochs", total_steps_,
+            static_cast<double>(total_steps_) / recipe_.steps_per_epoch());
   {
     const Group::Phase phase(group_, "start");
-    if (leads()) restore();
-    share_start();
+    if (is_rank0()) restore();
+    broadcast_start();
   }
-  if (workdir_ && leads()) {
+  if (workdir_ && is_rank0()) {
     write_run_json(start_);
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
   open_metrics();
+  set_due_rules();
   Chrono::Setup setup;
   setup.first_step = first_step_;
-  setup.total_steps = total_;
+  setup.total_steps = total_steps_;
   setup.batch_size = recipe_.length.batch_size;
   setup.steps_per_epoch = recipe_.steps_per_epoch();
   setup.num_devices = group_.size();
@@ -90,7 +92,7 @@ Exit Trainer::run() {
   try {
     if (resumed_here_ && first_step_ > 0)
       finish_interrupted_row();
-    else if (first_step_ == 0 || first_step_ == total_)
+    else if (first_step_ == 0 || first_step_ == total_steps_)
       initial_row();
     if (const Exit code = loop(); code != Exit::ok) return code;
   } catch (const Stopped& stopped) {
@@ -102,7 +104,7 @@ Exit Trainer::run() {
 
 void Trainer::open_metrics() {
   MetricWriter::Options options;
-  if (workdir_ && leads()) {
+  if (workdir_ && is_rank0()) {
     options.metrics_file = workdir_->metrics();
     options.tensorboard_dir = workdir_->tensorboard();
     options.report_file = workdir_->report();
@@ -113,48 +115,59 @@ void Trainer::open_metrics() {
     options.first_step = resumed_here_ ? first_step_ : 0;
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
-  log_due_.emplace(*recipe_.log_training, total_, /*last=*/true, /*first=*/true);
-  if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_, /*last=*/true, /*first=*/true);
-  // Without keep_ckpt the last step is kept, as in the reference; also where no ckpt_* is given.
-  keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_, 0}), total_, /*last=*/true,
+}
+
+// The rules when to log, to save and to keep a checkpoint. plan_step() applies them.
+void Trainer::set_due_rules() {
+  log_due_.emplace(*recipe_.log_training, total_steps_, /*last=*/true, /*first=*/true);
+  if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_steps_, /*last=*/true, /*first=*/true);
+  // Without keep_ckpt_* the last step's checkpoint is kept, as in big_vision's train.py. The same
+  // holds if no ckpt_* is given.
+  keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_steps_, 0}), total_steps_, /*last=*/true,
                     /*first=*/false);
 }
 
-// The step-0 row (or, restarted from another run's last step, that step's): num_params and every
-// evaluator.
+// Writes the row of step 0: num_params and the results of the evaluators. A run that starts from
+// the last step of another run writes the row of that step.
 void Trainer::initial_row() {
   metrics_->begin_row(first_step_);
   int64_t params = 0;
   for (const auto& entry : recipe_.step->params().entries()) params += entry.numel;
   metrics_->measure("num_params", static_cast<double>(params));
   if (!recipe_.evals.empty()) log::note("Running initial or final evals...");
-  for (EvalJob& job : recipe_.evals) {
-    if (!job.skip_first || first_step_ == total_) evaluate(job, first_step_);
+  for (const EvalJob& job : recipe_.evals) {
+    if (!job.skip_first || first_step_ == total_steps_) due_evals_.insert(job.name);
   }
+  run_due_evals(first_step_);
   metrics_->end_row();
 }
 
-// A checkpoint is saved before the evaluators of its step run. If the run died in between, the row
-// of that step is not in the file: what it had measured is in the checkpoint, the rest is done now.
+// A checkpoint is saved before the evaluators of its step run. If the run died between the two, the
+// file has no row for that step. The checkpoint holds what the row had measured and names the
+// evaluators that were still to run, so they run now.
 void Trainer::finish_interrupted_row() {
-  const int64_t had = leads() && metrics_->had_row(first_step_);
+  const int64_t had = is_rank0() && metrics_->had_row(first_step_);
   if (group_.all_max(std::array{had}, "last row").at(0)) return;
   metrics_->begin_row(first_step_);
   for (const auto& [name, value] : interrupted_row_) metrics_->measure(name, value);
   for (EvalJob& job : recipe_.evals) {
-    if (job.due && (*job.due)(first_step_, now())) evaluate(job, first_step_);
+    // Older checkpoints do not name them. log_steps then tells what was due; log_seconds cannot.
+    const bool due = interrupted_evals_ ? interrupted_evals_->contains(job.name)
+                                        : job.due && (*job.due)(first_step_, agreed_now());
+    if (due) due_evals_.insert(job.name);
   }
+  run_due_evals(first_step_);
   metrics_->end_row();
 }
 
 Exit Trainer::loop() {
-  if (first_step_ < total_) {
+  if (first_step_ < total_steps_) {
     loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, recipe_.loader);
     loader_->seek(first_step_);
     log::note("Starting training loop...");
   }
   wait_start_ = chrono_.now();
-  for (int64_t step = first_step_ + 1; step <= total_; ++step) {
+  for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
     step_ = step;
     profile_.at(step);
     const trace::Span span("step ", step);
@@ -162,37 +175,39 @@ Exit Trainer::loop() {
     metrics_->begin_row(step);
     update(step, plan);
     measure(step, plan);
+    due_evals_ = plan.evals;
     if (plan.save) save(step, plan.keep);
-    for (EvalJob* job : plan.evals) evaluate(*job, step);
+    run_due_evals(step);
     metrics_->end_row();
     group_.note_step(step);
     if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
-    if (leads()) show_progress(step);
-    const Exit code = group_.size() == 1 ? stop_requested() : shared_stop_;
-    if (code != Exit::ok && step < total_) return stop(step, code);
+    if (is_rank0()) show_progress(step);
+    const Exit code = group_.size() == 1 ? stop_requested() : agreed_stop_;
+    if (code != Exit::ok && step < total_steps_) return stop(step, code);
   }
   return Exit::ok;
 }
 
-// What a group agrees on with every step: rank 0's clock, which ranks were asked to stop, and how
-// many examples failed.
+// This rank's part of what the ranks add up in every step: rank 0's clock, how many ranks have
+// received each signal, and how many examples failed.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();
   const auto failures = static_cast<double>(loader_->errors());
-  return {leads() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
+  return {is_rank0() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
           stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0, failures};
 }
 
-void Trainer::agree(const ControlWord& sums) {
-  shared_now_ = sums[0];
-  shared_stop_ = sums[1] > 0   ? Exit::sigterm
+void Trainer::apply_agreement(const ControlWord& sums) {
+  agreed_clock_ = sums[0];
+  agreed_stop_ = sums[1] > 0   ? Exit::sigterm
                  : sums[2] > 0 ? Exit::sigint
                  : sums[3] > 0 ? Exit::stopped
                                : Exit::ok;
   if (group_.size() > 1 && sums[4] > failures_) count_failures(sums[4]);
 }
 
-// A rank's loader counts its own; with the time several ranks meet the same broken example.
+// Checks the error budget. Each rank's loader counts its own failures, and several ranks may meet
+// the same broken example in different epochs. The ranks therefore exchange the indices.
 void Trainer::count_failures(double sum) {
   failures_ = sum;
   const int64_t budget = recipe_.loader.error_budget;
@@ -210,19 +225,19 @@ void Trainer::count_failures(double sum) {
                               failed_.size(), budget));
 }
 
-// The clock that decides what is due: the same on all ranks.
-double Trainer::now() const { return group_.size() == 1 ? chrono_.now() : shared_now_; }
+// Returns the clock that decides what is due. It is the same on all ranks.
+double Trainer::agreed_now() const { return group_.size() == 1 ? chrono_.now() : agreed_clock_; }
 
 Trainer::Plan Trainer::plan_step(int64_t step) {
-  const double now = this->now();
+  const double now = agreed_now();
   Plan plan;
-  // The first two steps of a run are always logged (chrono warms up); a resumed run warms its clock
-  // up without adding rows.
+  // The first two steps of a run are always logged, because Chrono warms up on them. A resumed run
+  // warms up its Chrono without adding rows.
   plan.log = (*log_due_)(step, now) || step <= 2;
   plan.keep = (*keep_due_)(step, now);
   plan.save = ((ckpt_due_ && (*ckpt_due_)(step, now)) || plan.keep) && workdir_;
   for (EvalJob& job : recipe_.evals) {
-    if (job.due && (*job.due)(step, now)) plan.evals.push_back(&job);
+    if (job.due && (*job.due)(step, now)) plan.evals.insert(job.name);
   }
   return plan;
 }
@@ -232,15 +247,15 @@ void Trainer::update(int64_t step, const Plan& plan) {
     trace::Span wait("wait for data");
     const Batch& batch = loader_->next();
     wait.end();
-    agree(recipe_.step->run(step, batch, plan.log, control_word()));
+    apply_agreement(recipe_.step->run(step, batch, plan.log, control_word()));
   };
   if (step != first_step_ + 1) return run();
-  muted_ = !plan.log;
+  chrono_muted_ = !plan.log;
   chrono_.time("z/secs/update0", run);
-  muted_ = false;
+  chrono_muted_ = false;
 }
 
-// What is measured before the checkpoint of the step, so that the checkpoint can carry it.
+// Measures before the step's checkpoint is saved, so that the checkpoint can hold the row.
 void Trainer::measure(int64_t step, const Plan& plan) {
   if (plan.log) {
     for (const auto& [name, value] : recipe_.step->measurements(step)) {
@@ -256,12 +271,13 @@ void Trainer::measure(int64_t step, const Plan& plan) {
   }
   const bool in_row = plan.log || !plan.evals.empty();
   if (!in_row && !plan.save && !chrono_.warming_up()) return;
-  muted_ = !in_row;
+  chrono_muted_ = !in_row;
   chrono_.tick(step);
-  muted_ = false;
+  chrono_muted_ = false;
 }
 
-// Reference 1.4: the row of the bad step is not written.
+// Throws Error(Exit::diverged) after a step with a NaN or infinite value. That step's row is never
+// written.
 void Trainer::check_finite(int64_t step) const {
   const std::string bad = recipe_.step->non_finite();
   if (bad.empty()) return;
@@ -272,17 +288,23 @@ void Trainer::check_finite(int64_t step) const {
 }
 
 void Trainer::save(int64_t step, bool keep) {
-  check_finite(step);  // a non-finite state is never committed
+  check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
-  if (!saves()) return;
-  const Paused paused(chrono_);
+  if (!writes_checkpoints()) return;
+  const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
   const trace::Span span("checkpoint snapshot");
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors = recipe_.step->state(&snapshot.pieced);
   nlohmann::json row = nlohmann::json::array();
-  for (const auto& [name, value] : metrics_->row()) row.push_back({name, value});
+  for (const auto& [name, value] : metrics_->row()) {
+    // JSON has no NaN or infinity.
+    if (std::isfinite(value))
+      row.push_back({name, value});
+    else
+      row.push_back({name, fmt::format("{}", value)});
+  }
   const Chrono::State& chrono = chrono_.state();
   snapshot.meta = {
       {"tool_version", options_.tool_version},
@@ -292,6 +314,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"class_names", recipe_.data->source().class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"row", row},
+      {"due_evals", due_evals_},
       {"chrono",
        {{"accum_program_time", chrono.accum_program_time},
         {"accum_train_time", chrono.accum_train_time},
@@ -302,23 +325,30 @@ void Trainer::save(int64_t step, bool keep) {
   checkpointer_->save(std::move(snapshot), keep);
 }
 
+void Trainer::run_due_evals(int64_t step) {
+  for (EvalJob& job : recipe_.evals) {
+    if (due_evals_.contains(job.name)) evaluate(job, step);
+  }
+}
+
 void Trainer::evaluate(EvalJob& job, int64_t step) {
-  const Paused paused(chrono_);
+  const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "evaluation");
-  if (group_.size() > 1) crash_point(fmt::format("eval.rank{}", group_.rank()));
+  crash_point(fmt::format("eval.rank{}", group_.rank()));
   const trace::Span span("evaluation ", job.name);
   log::note("{} evaluation...\n{}", job.name, chrono_.note());
   EvalContext context;
   context.step = step;
-  context.group = recipe_.group;
+  context.group = &recipe_.group;
   context.poll = [this] {
     if (group_.size() == 1) return poll_signals();
-    const auto code = static_cast<int64_t>(stop_requested());  // one decision for all ranks
+    // All ranks must make the same decision.
+    const auto code = static_cast<int64_t>(stop_requested());
     const int64_t all = group_.all_max(std::array{code}, "evaluation").at(0);
     if (all != 0) throw Stopped{static_cast<Exit>(all)};
   };
   context.report = workdir_ != nullptr;
-  if (workdir_ && leads())
+  if (workdir_ && is_rank0())
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();
   context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
@@ -340,18 +370,20 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   });
   if (!line.empty()) log::info("[{}] {}", step, line);
   metrics_->write_report();
+  due_evals_.erase(job.name);
 }
 
 void Trainer::show_progress(int64_t step) {
   const double now = chrono_.now();
   if (now - shown_ < kProgressInterval) return;
   shown_ = now;
-  std::string line = fmt::format("step {}/{} {:.1f}%  epoch {:.2f}  loss {:.4g}", step, total_,
-                                 100.0 * static_cast<double>(step) / static_cast<double>(total_),
-                                 static_cast<double>(step) / recipe_.steps_per_epoch(), last_loss_);
+  std::string line =
+      fmt::format("step {}/{} {:.1f}%  epoch {:.2f}  loss {:.4g}", step, total_steps_,
+                  100.0 * static_cast<double>(step) / static_cast<double>(total_steps_),
+                  static_cast<double>(step) / recipe_.steps_per_epoch(), last_loss_);
   if (chrono_.images_per_second() > 0)
     line += fmt::format("  {} img/s", human_count(std::llround(chrono_.images_per_second())));
-  if (chrono_.eta_seconds() > 0) line += "  ETA " + hms(chrono_.eta_seconds());
+  if (chrono_.eta_seconds() > 0) line += "  ETA " + duration_text(chrono_.eta_seconds());
   log::progress(line);
 }
 

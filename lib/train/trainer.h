@@ -1,16 +1,20 @@
-// The training loop, in the reference's order (section 1.3): restore, initial evaluations, then per
-// step: update, measurements, checkpoint, evaluators, end of the metrics row.
+// The training loop. A run restores its state and evaluates once; each step then updates the
+// weights, measures, saves a checkpoint, runs the evaluators that are due and ends its row of
+// metrics. The order is that of big_vision's train.py.
+//
+// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_end.cc stops the run.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir.h"
-#include "lib/report/clock.h"
-#include "lib/report/metrics.h"
+#include "lib/report/chrono.h"
+#include "lib/report/metric_writer.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights.h"
@@ -20,93 +24,117 @@ namespace bv {
 struct TrainerOptions {
   std::vector<std::string> argv;  // for run.json
   std::string tool_version;
-  bool cleanup = false;  // remove the workdir after a successful end
+  bool cleanup = false;  // remove the workdir after the last step
 };
 
 class Trainer {
  public:
-  // `workdir` may be null: then nothing is written. Rank 0 must have claimed it already: it alone
-  // writes to it, but for the ranks' logs and their parts of checkpoints. `group` must outlive
-  // this.
+  // With a null `workdir` nothing is written. Otherwise rank 0 must have claimed it before run().
+  // Only rank 0 writes to the workdir, except that each rank writes its own log and, if the state
+  // is sharded, its own part of a checkpoint. `recipe`, `workdir` and `group` must outlive the
+  // trainer.
   Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group);
   ~Trainer();
 
-  // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Called before
-  // the workdir is claimed, so that a file that does not fit leaves no trace; run() calls it else.
+  // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Rank 0 may call
+  // this before it claims the workdir, so that a file that does not fit leaves no trace there;
+  // otherwise run() calls it. A second call does nothing.
   void load_start();
-  // Trains to the end, or until a signal. Returns Exit::ok, or the signal's code after a committed
-  // checkpoint. Throws Error: diverged, storage, data.
+  // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code after the
+  // checkpoint is committed. Throws Error with Exit::diverged, Exit::storage or Exit::data.
   Exit run();
-  // For a process that is about to end by an error: the rows so far get into their files, if the
-  // disk answers soon.
-  void keep_rows();
+  // Writes the rows that are still in memory to their files, waiting two seconds at most. For a
+  // process that is about to end because of an error.
+  void flush_rows();
 
  private:
-  bool leads() const { return group_.rank() == 0; }
-  // All ranks write checkpoints where they have shared the state out, else rank 0 alone.
-  bool saves() const { return workdir_ && (leads() || recipe_.step->sharded()); }
-  void open_checkpoints();
-  void restore();
-  void share_start();
-  void share_state();
-  void fill_from(std::vector<WeightCopy> weights);
-  void share_weights();
-  void load_everything(const Restored& from, const std::string& why);
-  void keep_threads(int threads, int ranks);
-  void log_parameters() const;
-  void open_metrics();
-  void write_run_json(const std::string& start) const;
-  void initial_row();
-  void finish_interrupted_row();
-  Exit loop();
-  ControlWord control_word() const;
-  void agree(const ControlWord& sums);
-  void count_failures(double sum);
-  double now() const;
   // What is due at a step besides the update.
   struct Plan {
     bool log = false, save = false, keep = false;
-    std::vector<EvalJob*> evals;
+    std::set<std::string> evals;  // by name
   };
+
+  bool is_rank0() const { return group_.rank() == 0; }
+  // Every rank writes checkpoints if the state is sharded, otherwise only rank 0 does.
+  bool writes_checkpoints() const { return workdir_ && (is_rank0() || recipe_.step->sharded()); }
+
+  // The start (trainer_start.cc). Rank 0 reads the state and broadcasts it.
+  void open_checkpointer();
+  void restore();
+  void load_checkpoint(const Restored& from, const std::string& why);
+  void copy_weights(std::vector<WeightCopy> weights);
+  void adopt_threads(int threads, int ranks);
+  void broadcast_start();
+  void broadcast_state();
+  void broadcast_sharded_weights();
+  void log_parameters() const;
+  void write_run_json(const std::string& start) const;
+  void open_metrics();
+  void set_due_rules();
+
+  // The loop (trainer.cc).
+  void initial_row();
+  void finish_interrupted_row();
+  Exit loop();
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
   void check_finite(int64_t step) const;
   void save(int64_t step, bool keep);
+  void run_due_evals(int64_t step);
   void evaluate(EvalJob& job, int64_t step);
-  Exit stop(int64_t step, Exit code);
-  void finish();
   void show_progress(int64_t step);
 
+  // What the ranks agree on in every step (trainer.cc).
+  ControlWord control_word() const;
+  void apply_agreement(const ControlWord& sums);
+  void count_failures(double sum);
+  double agreed_now() const;
+
+  // The end (trainer_end.cc).
+  Exit stop(int64_t step, Exit code);
+  void finish();
+
   Recipe& recipe_;
-  Workdir* workdir_;
+  Workdir* workdir_;  // null: nothing is written
   Group& group_;
   TrainerOptions options_;
-  const int64_t total_;
-  int64_t first_step_ = 0;
-  bool resumed_here_ = false;  // from this workdir's own checkpoint
-  Row interrupted_row_;        // what the checkpoint's step had measured before it was saved
-  std::string start_;          // "scratch", "workdir", "resume", "model_init"
-  NamedTensors weights_;       // on rank 0, of parameters that are shared out, until the start
-  std::string start_folder_;   // of the checkpoint that the run starts from; empty: none
-  Chrono::State chrono_state_;
+  const int64_t total_steps_;
+
+  // Where the run started. The same on all ranks after broadcast_start().
+  std::string start_;           // "scratch", "workdir", "resume" or "model_init"; empty: not known
+  std::string start_folder_;    // the checkpoint that the run starts from; empty: none
+  int64_t first_step_ = 0;      // the step of that checkpoint
+  bool resumed_here_ = false;   // the checkpoint is the workdir's own
+  Chrono::State chrono_state_;  // the clock of that checkpoint
+  // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
+  // evaluators that were still to run. Older checkpoints do not name the evaluators.
+  Row interrupted_row_;
+  std::optional<std::set<std::string>> interrupted_evals_;
+  // Weights from a file for sharded parameters. Rank 0 holds them until it has broadcast them.
+  NamedTensors sharded_weights_;
 
   std::unique_ptr<MetricWriter> metrics_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::unique_ptr<Loader> loader_;
   Chrono chrono_;
   Profile profile_;
-  bool muted_ = false;  // chrono's measurements are dropped
+
+  // The current step.
+  int64_t step_ = 0;                 // the last one begun
+  int64_t saved_step_ = -1;          // the last one saved
+  std::set<std::string> due_evals_;  // evaluators of this step that have not finished
+  bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
-  int64_t step_ = 0;  // the last one begun
-  // What all ranks know alike: rank 0's clock at the end of the last step, and a signal seen by
-  // any.
-  double shared_now_ = 0;
-  Exit shared_stop_ = Exit::ok;
-  std::set<int64_t> failed_;  // examples that any rank could not read
-  double failures_ = 0;       // the sum of their numbers on each rank, when they were gathered
-  int64_t saved_step_ = -1;
-  double last_loss_ = 0, shown_ = 0, waited_ = 0, wait_start_ = 0;
+  double last_loss_ = 0;
+  double shown_ = 0;                    // time of the last progress line
+  double waited_ = 0, wait_start_ = 0;  // the loader's waiting time and the clock, last row
+
+  // What all ranks know after a step.
+  double agreed_clock_ = 0;      // rank 0's clock before the step
+  Exit agreed_stop_ = Exit::ok;  // a signal that any rank has received
+  std::set<int64_t> failed_;     // examples that any rank could not read
+  double failures_ = 0;          // the number of failures, summed over ranks, at the last count
 };
 
 }  // namespace bv

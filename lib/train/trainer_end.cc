@@ -1,4 +1,4 @@
-// How a run ends: at its last step, by a signal, or by an error.
+// The end of a run: after its last step, after a signal, or because of an error.
 #include <chrono>
 #include <future>
 #include <thread>
@@ -10,11 +10,12 @@
 namespace bv {
 namespace {
 
-constexpr std::chrono::seconds kLastRows{2};
+constexpr std::chrono::seconds kFlushTime{2};
 
 }  // namespace
 
-// A signal: saves unless this step is saved already, and leaves. Step 0: nothing was done yet.
+// Ends the run after a signal. Saves a checkpoint first, unless this step is saved already or no
+// step was done yet.
 Exit Trainer::stop(int64_t step, Exit code) {
   const Group::Phase phase(group_, "checkpoint");  // until it is committed
   log::clear_progress();
@@ -23,8 +24,8 @@ Exit Trainer::stop(int64_t step, Exit code) {
     if (saved_step_ != step) save(step, false);
     if (checkpointer_) checkpointer_->wait();
     log::info(
-        "Stopped by a signal at step {}; the checkpoint is committed: run the same command again "
-        "to go on",
+        "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
+        "to continue",
         step);
   } else {
     log::info("Stopped by a signal; nothing was saved");
@@ -41,18 +42,19 @@ void Trainer::finish() {
   metrics_->write_report();
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
-  if (!workdir_ || !leads()) return;
-  workdir_->write_done(total_);
+  if (!workdir_ || !is_rank0()) return;
+  workdir_->write_done(total_steps_);
   if (options_.cleanup) {
     const std::vector<std::string> left = workdir_->remove();
     if (!left.empty())
-      log::warn("{} stays: it holds other files: {}", workdir_->dir(), join(left, ", "));
+      log::warn("{} was not removed because it holds other files: {}", workdir_->dir(),
+                join(left, ", "));
   } else {
     log::info("Logs/checkpoints are in {}", workdir_->dir());
   }
 }
 
-void Trainer::keep_rows() {
+void Trainer::flush_rows() {
   if (!metrics_) return;
   std::promise<void> closed;
   const std::future<void> done = closed.get_future();
@@ -60,11 +62,11 @@ void Trainer::keep_rows() {
     try {
       metrics_->close();
     } catch (const std::exception&) {
-      // The process ends by an error already.
+      // The process is about to end because of another error.
     }
     closed.set_value();
   }).detach();
-  done.wait_for(kLastRows);
+  done.wait_for(kFlushTime);
 }
 
 }  // namespace bv

@@ -4,7 +4,7 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
-#include "lib/model/refit.h"
+#include "lib/model/parameter_resizer.h"
 #include "lib/report/log.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-// Names that keep their fresh values.
+// The patterns of dont_load: names that keep their fresh values.
 class Exceptions {
  public:
   Exceptions(const std::vector<std::string>& patterns, const std::string& origin) {
@@ -30,7 +30,7 @@ class Exceptions {
     }
     return any;
   }
-  // `place`: of the patterns in the config, or "".
+  // `place` is where the patterns stand in the config, or empty.
   void warn_unused(const std::string& place) const {
     for (const auto& [pattern, used] : patterns_) {
       if (used) continue;
@@ -41,13 +41,13 @@ class Exceptions {
   }
 
  private:
-  std::vector<std::pair<Pattern, bool>> patterns_;  // and whether it has matched
+  std::vector<std::pair<Pattern, bool>> patterns_;  // with whether it has matched a name
 };
 
-// What the file's array must be to fill `target`; adds to `problems` where it can't be. `refits`
-// may be null.
+// Adds to `copies` how the file's array `value` fills `target`, resampled if necessary. Adds to
+// `problems` if it does not fit. `resizer` may be null.
 void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor value,
-               const Refits* refits, std::vector<WeightCopy>& copies,
+               const ParameterResizer* resizer, std::vector<WeightCopy>& copies,
                std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
@@ -63,10 +63,10 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
     }
   }
   const at::Tensor fitting =
-      refits && value.sizes() != target.sizes() ? refits->refit(name, value) : value;
+      resizer && value.sizes() != target.sizes() ? resizer->resize_parameter(name, value) : value;
   if (fitting.sizes() != target.sizes()) {
     problems.push_back(fmt::format("{} has shape {} in the file but {} in the model", name,
-                                   format_shape(value.sizes()), format_shape(target.sizes())));
+                                   shape_text(value.sizes()), shape_text(target.sizes())));
     return;
   }
   copies.push_back({name, target, fitting});
@@ -100,7 +100,7 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
 
   Exceptions exceptions(dont_load, path);
   const NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
-  const auto* refits = dynamic_cast<const Refits*>(&model);
+  const auto* resizer = dynamic_cast<const ParameterResizer*>(&model);
   std::vector<WeightCopy> copies;
   std::vector<std::string> missing, unexpected, problems;
   for (const auto& [name, target] : targets) {
@@ -109,7 +109,7 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
     if (found == file.end())
       missing.push_back(name);
     else
-      plan_copy(name, target, found->second, refits, copies, problems);
+      plan_copy(name, target, found->second, resizer, copies, problems);
   }
   for (const auto& [name, value] : file) {
     if (!targets.count(name) && !exceptions.match(name)) unexpected.push_back(name);
@@ -125,8 +125,8 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   for (const WeightCopy& copy : copies) {
     const at::Tensor& old = file.at(copy.name);
     if (old.sizes() != copy.to.sizes())
-      log::info("{} was resampled from {} to {}", copy.name, format_shape(old.sizes()),
-                format_shape(copy.to.sizes()));
+      log::info("{} was resampled from {} to {}", copy.name, shape_text(old.sizes()),
+                shape_text(copy.to.sizes()));
   }
   return copies;
 }

@@ -1,4 +1,6 @@
-// model_init: a model's parameters and buffers from a file (reference section 10, docs/weights.md).
+// Loads a model's parameters and buffers from a weights file: the keys model_init and model_load,
+// and `resume` with a file that is not a checkpoint (docs/weights.md). As in big_vision's utils.py,
+// `load_params`, and models/common.py, `merge_params`.
 #pragma once
 
 #include <string>
@@ -8,31 +10,35 @@
 
 namespace bv {
 
-// The key model_load: {dont_load: [PATTERN, ...]}: of names that keep their fresh values.
+// The key model_load: {dont_load: [PATTERN, ...]}. Names that match keep their fresh values.
 struct DontLoad {
   std::vector<std::string> patterns = {};
   Place place = {};
 };
-DontLoad read_dont_load(const Config& config);  // records problems with the config
+// Records problems with the config.
+DontLoad read_dont_load(const Config& config);
 
-// What fills a parameter or buffer ("buffers/..."): of the same shape, of any floating type.
+// One array to copy: `from`, of the file, to `to`, a parameter or a buffer ("buffers/...") of the
+// model. They have the same shape; `from` may have any floating-point type.
 struct WeightCopy {
   std::string name;
   at::Tensor to, from;
 };
 
-// The weights of `path` (what read_weights() takes: npz, safetensors, checkpoints) for `model`, by
-// the name maps and repairs of lib/ckpt/layouts. Parameters whose full name matches one of
-// `dont_load` (regular expressions, of the model's names or the file's) keep their values; every
-// other one must be in the file with the same shape, and the file must have no others; where a size
-// differs, only pos_embedding is resampled, and what the model Refits. Throws Error(Exit::usage),
-// one line naming every missing, unexpected and differing array. A pattern that matches nothing is
-// warned of at `place`, where the patterns stand in the config. Writes nothing.
+// Reads the weights of `path` (npz, safetensors or a checkpoint, see read_weights()) and returns
+// what to copy into `model`. Names and layouts are adapted by lib/ckpt/layouts. Arrays of another
+// size are resampled if they are pos_embedding or if the model is a ParameterResizer.
+//
+// `dont_load` holds regular expressions of full names, of the model or of the file. Parameters that
+// match keep their values. All others must be in the file with the same shape, and the file must
+// not have more. Otherwise throws Error(Exit::usage): one line that names every missing, unexpected
+// and differing array. Warns of a pattern that matches nothing; `place` is where the patterns stand
+// in the config. Does not change the model.
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place = "");
 
-// Does it all. On a model on the meta device this is a check alone.
+// Copies what plan_weights() returns. With a model on the meta device this only checks the file.
 void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load,
                   const std::string& place = "");
 

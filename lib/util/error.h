@@ -1,8 +1,8 @@
-// The one exception type of bvtrain, and check().
+// Error, the exception type of bvtrain, and check().
 //
-// what() is the whole line that a user sees: "<where>: error: <message>" for a place in a file
-// ("vit.yaml:12:7: error: ..."), or "[<room>] <message>" for what happens at run time
-// ("[input] train/cat/17.jpg: truncated JPEG").
+// what() is the whole line that a user sees: "<where>: error: <message>" for a problem at a place
+// in a file ("vit.yaml:12:7: error: ..."), or "[<room>] <message>" for a problem in one of the
+// folders of lib/ at run time ("[input] train/cat/17.jpg: truncated JPEG").
 #pragma once
 
 #include <fmt/format.h>
@@ -15,32 +15,33 @@
 
 namespace bv {
 
-// Exit codes of the process: stable, documented in README.md, branched on by scripts.
+// The exit codes of the process, listed in README.md. Scripts depend on them: they never change.
 enum class Exit : int {
   ok = 0,        // finished, or already finished
   internal = 1,  // a bug
   usage = 2,     // bad usage, config, data set, weights or launch environment
   data = 3,      // data errors above the budget during the run
-  diverged = 4,  // NaN or Inf
+  diverged = 4,  // a NaN or infinite value
   storage = 5,   // a write failed
   memory = 6,    // out of memory
-  peer = 7,      // a peer failed or a collective timed out
+  peer = 7,      // another rank failed or a collective timed out
   stopped = 75,  // stopped early with a committed checkpoint: run the same command again
   sigint = 130,
   sigterm = 143,
 };
 
-// An exception whose place, room and message can be asked for one by one.
+// An exception that keeps its exit code, place, room and message apart, so that a caller can add to
+// them.
 class Error : public std::runtime_error {
  public:
-  // A problem at `where`: "vit.yaml:12:7", "vit.yaml", "f.npz @ offset 312". An empty `where` means
-  // that no place is known: what() is then "error: <message>".
+  // A problem at `where`: "vit.yaml:12:7", "vit.yaml" or "f.npz @ offset 312". Leave `where` empty
+  // if no place is known: what() is then "error: <message>".
   Error(Exit code, std::string_view where, std::string_view message)
       : Error(code, Parts{.where = std::string(where), .message = std::string(message)},
               where.empty() ? fmt::format("error: {}", message)
                             : fmt::format("{}: error: {}", where, message)) {}
 
-  // A problem of a room at run time: what() is "[<room>] <message>".
+  // A problem in a room at run time: what() is "[<room>] <message>".
   static Error in(std::string_view room, Exit code, std::string_view message) {
     return Error(code, Parts{.room = std::string(room), .message = std::string(message)},
                  fmt::format("[{}] {}", room, message));
@@ -49,17 +50,17 @@ class Error : public std::runtime_error {
   static Error bare(Exit code, std::string_view message) {
     return Error(code, Parts{.message = std::string(message)}, std::string(message));
   }
-  // One or several lines that need nothing more: each already holds its place.
+  // One or several complete lines, each with its place: what() is `text`.
   static Error lines(Exit code, std::string_view text) {
     return Error(code, Parts{.message = std::string(text), .complete = true}, std::string(text));
   }
 
   Exit code() const { return code_; }
-  const std::string& where() const { return parts_->where; }  // "": no place is known
-  const std::string& room() const { return parts_->room; }    // "": not made by in()
-  // The text without the place and the room; the whole text of lines().
+  const std::string& where() const { return parts_->where; }  // empty if no place is known
+  const std::string& room() const { return parts_->room; }    // empty unless made by in()
+  // The text without the place and the room; for lines(), the whole text.
   const std::string& message() const { return parts_->message; }
-  // Whether a place is still missing: neither `where` was given nor is the text complete.
+  // Whether a caller should add a place: `where` is empty and the text was not made by lines().
   bool needs_place() const { return parts_->where.empty() && !parts_->complete; }
 
  private:
@@ -76,7 +77,8 @@ class Error : public std::runtime_error {
   std::shared_ptr<const Parts> parts_;  // shared, so that copying an exception cannot throw
 };
 
-// A condition that only a bug can break. Throws Error(Exit::internal).
+// Throws Error(Exit::internal) with the message unless `ok`. For conditions that only a bug can
+// break.
 template <class... Args>
 void check(bool ok, fmt::format_string<Args...> format, Args&&... args) {
   if (!ok) {

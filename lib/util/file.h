@@ -1,37 +1,33 @@
-// Files: reading with limits, atomic replacement, mapping.
+// Files: reading with a size limit, atomic replacement, syncing, folders (POSIX).
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
 namespace bv {
 
 bool file_exists(const std::string& file);
-// Whole file as bytes. Throws Error(`usage`) "<file>: error: no such file" / "is a folder" /
-// "larger than N bytes" (limit 0 = none).
+
+// Returns the whole content. `limit` is the most bytes allowed, 0 for any number. Throws
+// Error(Exit::usage) "<file>: error: no such file", "is a folder" or "larger than N bytes".
 std::string read_file(const std::string& file, size_t limit = 0);
-// Temporary in the same folder, write, fsync, rename, fsync of the folder. Throws
-// Error(Exit::storage) and leaves the old content.
+
+// Replaces `file` in one step: readers see the old content or the new one, never a part. Writes a
+// temporary file in the same folder and renames it; with `sync` it also waits until file and folder
+// are on disk. Throws Error(Exit::storage); the old content is then still in place.
 void write_file_atomically(const std::string& file, std::string_view content, bool sync = true);
-void fsync_path(const std::string& path);    // a file or folder; Error(Exit::storage)
-void make_folders(const std::string& path);  // mkdir -p; Error(Exit::storage)
-std::string cache_home();                    // $XDG_CACHE_HOME/bvtrain or ~/.cache/bvtrain
 
-// A read-only mapping of a file.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& file);  // Error(Exit::usage)
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+// Writes all of `bytes` to `fd`, however many write(2) calls that takes. Returns 0, or the errno
+// value of the call that failed (errno itself holds it too). Never throws.
+int write_all(int fd, std::string_view bytes) noexcept;
 
- private:
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-};
+// Waits until a file or folder is on disk. Throws Error(Exit::storage).
+void fsync_path(const std::string& path);
+// Creates a folder with its missing parents. Throws Error(Exit::storage).
+void make_folders(const std::string& path);
+// Returns $XDG_CACHE_HOME/bvtrain or ~/.cache/bvtrain. Throws Error(Exit::usage) if there is no
+// home folder.
+std::string cache_home();
 
 }  // namespace bv

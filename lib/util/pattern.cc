@@ -1,4 +1,4 @@
-// libstdc++ has the breadth-first matcher as an extension: the flag __polynomial.
+// libstdc++ offers its breadth-first matcher through an extension, the flag __polynomial.
 #include "lib/util/pattern.h"
 
 #include <fmt/format.h>
@@ -13,12 +13,13 @@ namespace bv {
 namespace {
 
 constexpr size_t kMaxLength = 1000;  // bytes
-// Characters with every {n} written out. The matcher recurses once for each state that takes no
-// character: at this number it needs less than 4 MiB of stack.
+// The most characters of a pattern after every {n} is written out. The matcher recurses once for
+// each state that consumes no character; with this many states it needs less than 4 MiB of stack.
 constexpr size_t kMaxStates = 10'000;
-constexpr size_t kShown = 60;
+constexpr size_t kShown = 60;  // bytes of a pattern that a message quotes
 
-// `text` as it stands in a message: cut between two characters of UTF-8.
+// Returns `text` as messages quote it: without control characters, and shortened between two
+// characters of UTF-8.
 std::string shown(const std::string& text) {
   size_t end = std::min(text.size(), kShown);
   while (end < text.size() && end > 0 && (text[end] & 0xC0) == 0x80) --end;
@@ -30,7 +31,8 @@ std::string shown(const std::string& text) {
   return out + (end < text.size() ? "..." : "");
 }
 
-// The product of all counts {n} and {n,m}: no less than how often anything is repeated.
+// Returns the product of all counts {n} and {n,m}, an upper bound for how often any part is
+// repeated; kMaxStates + 1 if it is larger than kMaxStates.
 size_t repetitions(const std::string& text) {
   size_t product = 1;
   for (size_t i = text.find('{'); i != std::string::npos; i = text.find('{', i + 1)) {
@@ -60,7 +62,7 @@ struct Pattern::Compiled {
 
 std::string Pattern::problem(const std::string& text) {
   if (text.size() > kMaxLength) {
-    return fmt::format("the pattern '{}' has {} characters; at most {} are possible", shown(text),
+    return fmt::format("the pattern '{}' has {} characters; at most {} are allowed", shown(text),
                        text.size(), kMaxLength);
   }
   if (text.size() * repetitions(text) > kMaxStates) {
@@ -71,8 +73,8 @@ std::string Pattern::problem(const std::string& text) {
     Compiled{text};
   } catch (const std::regex_error&) {
     return fmt::format(
-        "the pattern '{}' is no regular expression (ECMAScript grammar: no lookbehind, no (?i), no "
-        "named groups, no back-references)",
+        "the pattern '{}' is not a valid regular expression (ECMAScript grammar: no lookbehind, no "
+        "(?i), no named groups, no back-references)",
         shown(text));
   }
   return "";

@@ -1,8 +1,9 @@
-// Regular expressions that name parameters ("head/.*"), from configs: nobody checked them before.
+// Regular expressions that select parameters by name ("head/.*"). They come from configs and may be
+// anything, so matching must be safe for every pattern.
 //
-// The grammar is ECMAScript's without back-references. A name is matched as a whole. std::regex
-// backtracks by default, so that "(a*)*b" takes exponential time and a long name overflows the
-// stack; here matching is breadth-first: its time grows with the product of the two lengths.
+// The grammar is ECMAScript's without back-references. By default std::regex backtracks: "(a*)*b"
+// then takes exponential time, and a long name overflows the stack. This class matches breadth
+// first instead, in time proportional to the length of the pattern times that of the name.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,14 @@ namespace bv {
 
 class Pattern {
  public:
-  // Throws Error(Exit::usage) with problem(text), where there is one.
+  // Throws Error(Exit::usage) with problem(text) if that is not empty.
   explicit Pattern(std::string text);
 
   const std::string& text() const { return text_; }
+  // Whether the pattern matches the whole name.
   bool matches(std::string_view name) const;
 
-  // Why `text` can't be a Pattern: "the pattern '(' is ..."; "" if it can.
+  // Says why `text` cannot be a Pattern ("the pattern '(' is ..."); empty if it can.
   static std::string problem(const std::string& text);
 
  private:

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC'11),
-// for the CPU and for CUDA kernels alike.
+// The random number generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
+// as easy as 1, 2, 3", SC'11), for the CPU and for CUDA kernels.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// One block: 128-bit counter and 64-bit key to 4 words.
+// Returns the 4 random words that belong to a 128-bit counter and a 64-bit key.
 BV_INLINE std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c[0];

@@ -57,7 +57,7 @@ double Rng::normal() {
 }
 
 double Rng::gamma(double shape) {
-  if (shape < 1) {  // boost: Gamma(a) = Gamma(a + 1) * U^(1/a)
+  if (shape < 1) {  // Gamma(a) = Gamma(a + 1) * U^(1/a)
     const double boosted = gamma(shape + 1);
     return boosted * std::pow(1.0 - uniform(), 1.0 / shape);
   }
@@ -74,7 +74,8 @@ double Rng::gamma(double shape) {
 double Rng::beta(double a, double b) {
   const double x = gamma(a);
   const double y = gamma(b);
-  // Both underflow for very small shapes; the limit is then a fair coin weighted by a / (a + b).
+  // For very small shapes both underflow. The limit is a coin that shows 1 with probability
+  // a / (a + b).
   if (x + y < std::numeric_limits<double>::min()) return uniform() * (a + b) < a ? 1.0 : 0.0;
   return x / (x + y);
 }

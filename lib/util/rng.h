@@ -1,8 +1,8 @@
 // Counter-based random numbers (lib/util/philox.h).
 //
-// A generator is addressed, never advanced by others: Rng(seed, purpose, index) is the stream of
-// that purpose at that index (an example's position in the training stream, a step, ...), so the
-// numbers an example sees do not depend on threads, on other examples or on a restart.
+// Rng(seed, purpose, index) always produces the same stream. The index is, for example, a step or
+// the position of an example in the training stream. Generators share no state: the numbers that an
+// example gets depend neither on threads, nor on other examples, nor on a restart.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace bv {
 
-// What a stream is for. Values are part of the promise that a seed repeats a run: only add.
+// What a stream is used for. Never change a value: runs with the same seed would then differ. New
+// purposes get new values.
 enum class Purpose : uint32_t {
   augment = 1,
   shuffle = 2,
@@ -24,20 +25,20 @@ enum class Purpose : uint32_t {
   split = 7
 };
 
-// A 64-bit key for a string (a parameter's name): XXH3.
+// Returns the XXH3 hash of `text`, for example as the stream index of a named parameter.
 uint64_t hash64(std::string_view text);
 
 class Rng {
  public:
   Rng(uint64_t seed, Purpose purpose, uint64_t index);
 
-  uint32_t bits();  // uniform 32 bits
+  uint32_t bits();  // 32 uniform bits
   uint64_t bits64();
-  double uniform();  // [0, 1), 53 bits
+  double uniform();  // in [0, 1), with 53 random bits
   double uniform(double low, double high);
-  int64_t below(int64_t n);         // uniform integer in [0, n), n >= 1, unbiased
-  double normal();                  // standard normal, Box-Muller
-  double gamma(double shape);       // Gamma(shape, 1), shape > 0; Marsaglia and Tsang 2000
+  int64_t below(int64_t n);         // uniform integer in [0, n), unbiased; n >= 1
+  double normal();                  // standard normal, by Box-Muller
+  double gamma(double shape);       // Gamma(shape, 1), by Marsaglia and Tsang 2000; shape > 0
   double beta(double a, double b);  // Beta(a, b)
 
  private:

@@ -1,17 +1,17 @@
-// Text: splitting, nearest names, sizes.
 #include "lib/util/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
 namespace bv {
 namespace {
 
-constexpr size_t kLongestName = 200;  // bounds the quadratic distance on hostile input
+constexpr size_t kLongestName = 200;  // the distance takes quadratic time
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -19,8 +19,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// Damerau-Levenshtein distance, optimal string alignment form: insertion, deletion, substitution
-// and the swap of two neighbours cost 1 each.
+// Returns the Damerau-Levenshtein distance in its "optimal string alignment" form: an insertion, a
+// deletion, a substitution and a swap of two neighbours cost 1 each.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -38,8 +38,8 @@ size_t distance(const std::string& a, const std::string& b) {
   return last[b.size()];
 }
 
-// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none
-// (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
+// Returns the length in bytes of the character at the start of `text`, 0 if it is not well-formed
+// UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF).
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -101,7 +101,7 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
 std::string human_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
-  // 1023.95 would print as "1024.0".
+  // From 1023.95 on, one decimal would print "1024.0".
   while (std::abs(bytes) >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < std::size(kUnits)) {
     bytes /= 1024;
     ++unit;
@@ -120,6 +120,24 @@ std::string human_count(int64_t count) {
   return out;
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::string short_number(double value) {
+  const double magnitude = std::abs(value);
+  if (!(magnitude >= 1e4 && magnitude < 1e15)) return fmt::format("{:.4g}", value);
+  constexpr const char* kUnits[] = {"k", "M", "G", "T"};
+  size_t unit = 0;
+  double scaled = value / 1000;
+  // From 999.95 on, four digits would print "1e+03".
+  while (std::abs(scaled) >= 999.95 && unit < 3) {
+    scaled /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.4g}{}", scaled, kUnits[unit]);
+}
+
 bool valid_utf8(std::string_view text) {
   while (!text.empty()) {
     const size_t length = utf8_length(text);
@@ -135,7 +153,7 @@ std::string json_string(std::string_view text) {
     const size_t length = utf8_length(text);
     const auto c = static_cast<unsigned char>(text[0]);
     if (length == 0) {
-      out += "\\ufffd";  // a file name need not be UTF-8, JSON must be
+      out += "\\ufffd";  // a file name may be anything, JSON must be valid UTF-8
     } else if (c == '"' || c == '\\') {
       out += '\\';
       out += text[0];
@@ -151,6 +169,15 @@ std::string json_string(std::string_view text) {
     text.remove_prefix(std::max<size_t>(1, length));
   }
   return out + '"';
+}
+
+std::string json_number(double value) {
+  if (std::isnan(value)) return "\"nan\"";
+  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  if (value == 0 && std::signbit(value)) return "-0.0";  // "-0" would be read as the integer 0
+  char text[32];
+  const auto result = std::to_chars(text, text + sizeof(text), value);
+  return {text, result.ptr};
 }
 
 }  // namespace bv

@@ -1,21 +1,34 @@
-// Text: splitting, nearest names, sizes.
+// Text: splitting and joining, finding a similar name, numbers for people, UTF-8, JSON values.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace bv {
 
+// Always returns at least one part; parts may be empty.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
-std::string trim(std::string_view text);
-// The known name nearest to `name` by Damerau-Levenshtein distance, or "" if none is close.
+std::string trim(std::string_view text);  // without white space at both ends
+
+// Returns the known name that is closest to `name`, or "" if none is close. Ignores case; the
+// distance is Damerau and Levenshtein's.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
-std::string human_bytes(double bytes);   // "1.5 GiB"
-std::string human_count(int64_t count);  // "6,573,120"
+
+std::string human_bytes(double bytes);                   // "1.5 GiB"
+std::string human_count(int64_t count);                  // "6,573,120"
+std::string shape_text(std::span<const int64_t> shape);  // "(224, 224, 3)"
+std::string short_number(double value);  // 4 significant digits: "0.9877", "21.03k", "1e+20"
+
 bool valid_utf8(std::string_view text);
-std::string json_string(std::string_view text);  // quoted and escaped
+
+// Returns `text` quoted and escaped. Bytes that are not UTF-8 become U+FFFD.
+std::string json_string(std::string_view text);
+// Returns the shortest text that reads back as exactly `value`. JSON has no NaN and no infinities:
+// they become the strings "nan", "inf" and "-inf", with quotes.
+std::string json_number(double value);
 
 }  // namespace bv

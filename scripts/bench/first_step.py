@@ -1,6 +1,8 @@
-"""Process start to the end of the first optimizer step, in PyTorch: the peer of
-`bvtrain --config configs/digits_cnn.yaml --set evals=null --set total_steps=1`. Reads the same IDX
-files; one step of the same CNN on 8x8 digits with batch 64."""
+"""Trains one step in PyTorch, to measure the time from process start to the end of the first step.
+
+The counterpart of `bvtrain --config configs/digits_cnn.yaml --set evals=null --set total_steps=1`: reads
+the same IDX files and computes one step of the same CNN on 8x8 digits with batch 64.
+"""
 import pathlib
 import struct
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Steps of several processes on this machine, and how well `bvtrain bench scaling` predicts them:
-the tables of docs/scaling.md. Only the standard library. On an otherwise quiet machine, in turn:
+"""Measures steps of several processes on this machine, and how well `bvtrain bench scaling` predicts
+them. Prints the tables of docs/scaling.md. Needs only the standard library. Run in turn, on an
+otherwise idle machine:
 
     scripts/bench/scaling.py points vit        # and: points resnet, points fsdp
-    scripts/bench/scaling.py bytes             # the kernel's counters of the loopback
-    scripts/bench/scaling.py calibrate         # one process a core, and the collectives alone
+    scripts/bench/scaling.py bytes             # reads the kernel's counters of the loopback
+    scripts/bench/scaling.py calibrate         # one process on each core, and the collectives alone
     scripts/bench/scaling.py tables
 
-Results are kept in --results (JSON). A point is the median of ROUNDS runs, with the least and the
-most; a run's figure is the median of its profiled steps (key `profile`).
+Results are kept in --results (JSON). A point is the median, smallest and largest of ROUNDS runs. The
+figure of a run is the median of its profiled steps (key `profile`).
 """
 import argparse
 import json
@@ -22,7 +23,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = len(os.sched_getaffinity(0))
 ROUNDS, FIRST, STEPS = 3, 4, 8
-EACH = 8  # examples of a process, and the whole batch divided: EACH * CORES
+EACH = 8  # examples per process; other points divide a batch of EACH * CORES among the processes
 SIZES = (1, 2, 4, 8)
 
 COMMON = """
@@ -50,7 +51,7 @@ MODELS = {
 
 
 def keep(args, name, value):
-    """Adds a result to the file."""
+    """Stores a result in the file."""
     old = json.load(open(args.results)) if os.path.exists(args.results) else {}
     with open(args.results, "w") as file:
         json.dump({**old, name: value}, file, indent=1)
@@ -66,7 +67,7 @@ def config(folder, model, batch, total=FIRST + STEPS, steps=STEPS):
 
 
 def medians(trace):
-    """Median milliseconds of each kind of span."""
+    """Returns the median milliseconds of each kind of span."""
     spans = {}
     for event in json.load(open(trace))["traceEvents"]:
         if event["ph"] == "X":
@@ -108,7 +109,10 @@ def loopback_bytes():
 
 
 def bytes_sent(args):
-    """What a step puts on the loopback, headers included: two lengths of run, so that starts cancel."""
+    """Measures the bytes that a step sends over the loopback, with headers.
+
+    Subtracts a short run from a long one, so that the bytes of the start cancel.
+    """
     for model in ("vit", "fsdp"):
         for ranks in SIZES[1:]:
             sent = []
@@ -123,7 +127,7 @@ def bytes_sent(args):
 
 
 def on_each_core(args, model, each):
-    """Medians of a process on each core at the same time, which send nothing."""
+    """Runs one process on each core at the same time, which send nothing. Returns their medians."""
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         path = config(folder, model, each)
@@ -137,7 +141,7 @@ def on_each_core(args, model, each):
 
 
 def calibrate(args):
-    """Computing without sending, and sending without computing."""
+    """Measures computing without sending, and sending without computing."""
     for model in ("vit", "resnet"):
         for each in sorted({EACH, *(EACH * CORES // ranks for ranks in SIZES if ranks >= CORES)} - {0}):
             found = [one for _ in range(ROUNDS) for one in on_each_core(args, model, each)]
@@ -152,7 +156,7 @@ def calibrate(args):
 
 
 def predicted(args, results, model, ranks, each):
-    """(step in ms, MiB sent) by `bench scaling`, calibrated without any of the points."""
+    """Returns (step in ms, MiB sent) as `bench scaling` predicts them, calibrated without any point."""
     compute = results[f"compute {'vit' if model == 'fsdp' else model} {each}"]
     latency, bandwidth = results[f"link {ranks}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +171,7 @@ def predicted(args, results, model, ranks, each):
 
 def tables(args):
     results = json.load(open(args.results))
-    print("| model | N | examples a process | step, ms | img/s | overlap | predicted, ms | error |")
+    print("| model | N | examples per process | step, ms | img/s | overlap | predicted, ms | error |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for model in MODELS:
         for ranks in SIZES:
@@ -184,7 +188,7 @@ def tables(args):
                 else:
                     row += "| |"
                 print(row)
-    print("\n| strategy | N | bytes a rank, formula, MiB | loopback, MiB | difference |")
+    print("\n| strategy | N | bytes per rank, formula, MiB | loopback, MiB | difference |")
     print("| --- | --- | --- | --- | --- |")
     for model in ("vit", "fsdp"):
         for ranks in SIZES[1:]:

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Checks a run's fewshot_lsr, knn and calibration against NumPy, on the representations it saved.
+"""Computes a run's fewshot_lsr, knn and calibration metrics again with NumPy, and compares.
 
-check_evaluators.py WORKDIR STEP: the run has the evaluators `fewshot` (prefix '', datasets named
-digits, several l2_reg), `knn`, `majority` (of knn), `calibration`, and `train` and `test`
-(save, with outputs [logits, pre_logits] of the same data). Formulas: big_vision's fewshot_lsr.py.
+    check_evaluators.py WORKDIR STEP
+
+Uses the representations that the run saved. The run must have the evaluators `fewshot` (prefix '',
+datasets named digits, several l2_reg), `knn`, `majority` (a knn), `calibration`, and `train` and
+`test` (both of type save, with outputs [logits, pre_logits] of the same data). The formulas are those
+of big_vision's evaluators/fewshot_lsr.py.
 """
 
 import json
@@ -75,7 +78,7 @@ def main(workdir, step):
         else:
             continue
         checked += 1
-        # One example may lie on the fence of a rounding.
+        # Rounding may decide one example the other way.
         if abs(value - expected) > (1e-9 if name == "calibration/ece" else 1.001 / len(logits)):
             problems += 1
             print(f"{name}: {value}, expected {expected}")

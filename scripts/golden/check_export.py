@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Proves that exported weights compute in other programs what bvtrain computes.
+"""Checks that exported weights give the same logits in other programs as in bvtrain.
 
-Needs numpy, safetensors, timm (with torch) and onnxruntime, best in an environment of their own:
+Needs numpy, safetensors, timm (with torch) and onnxruntime. It is best to install them in a new
+environment:
     python3 -m venv build/export-venv
     build/export-venv/bin/pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu
     build/export-venv/bin/pip install timm onnxruntime safetensors numpy transformers
 
-Through the binary (train, export, predict), timm and onnxruntime: each model of the golden data, also
-at sizes of images that leave borders; small models of every architecture, trained for some steps; and
-models of timm and (with transformers) Hugging Face loaded by the binary:
+With --bvtrain it runs the binary (train, export, predict), timm and onnxruntime on
+  - each model of the golden data, also with image sizes that leave borders;
+  - small models of every architecture, trained for some steps;
+  - models of timm and (with transformers) Hugging Face, loaded by the binary:
     build/export-venv/bin/python scripts/golden/check_export.py --bvtrain build/release/bvtrain \\
         [--golden ../shared/golden]
-One export against logits that are known (an npz with `image` and `logits`):
+
+With --expected it compares one export with known logits (an npz with `image` and `logits`):
     .../check_export.py --expected io.npz [--onnx F.onnx] [--timm F.safetensors]
-Prints the largest difference of each, relative to the largest logit; exits with 1 where one is
-above 2e-5.
+
+Prints the largest difference of each, relative to the largest logit. Exits with 1 if one is above
+2e-5.
 """
 
 import argparse
@@ -30,10 +34,10 @@ import numpy as np
 TOLERANCE = 2e-5
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
-# Golden models whose parameters fit images of other sizes too: height, width.
+# Golden models whose parameters also fit images of other sizes (height, width).
 OTHER_SIZES = {"bit": [(33, 47), (42, 54)], "bit_paper": [(33, 47), (42, 54)], "mixer": [(27, 30)]}
 
-# Models trained here, on generated images of (height, width, channels).
+# Models that this script trains, on generated images of (height, width, channels).
 MU = {"variant": "mu", "patch_size": [6, 6], "posemb_size": [3, 4]}
 TRAINED = {
     "cnn 19x23": ("cnn", {"widths": [16, 8], "dense": 20}, (19, 23, 3)),
@@ -60,13 +64,13 @@ TRAINED = {
 
 
 def timm_model(file):
-    """timm's model with the file's weights and arguments (docs/weights.md), and the arguments."""
+    """Returns timm's model with the file's weights and arguments (docs/weights.md), the arguments, and torch."""
     import torch
     import timm.models as models
     from safetensors import safe_open
     from timm.layers import GELUTanh, StdConv2d
 
-    # What JSON can't hold.
+    # Arguments that JSON cannot hold.
     more = {"MlpMixer": {"act_layer": GELUTanh},
             "ResNetV2": {"conv_layer": partial(StdConv2d, eps=1e-10)}}
     with safe_open(file, "pt") as tensors:
@@ -80,7 +84,7 @@ def timm_model(file):
 
 def timm_outputs(file, image):
     model, arguments, torch = timm_model(file)
-    # VisionTransformer wants whole patches.
+    # VisionTransformer accepts only whole patches.
     height, width = arguments.get("img_size", image.shape[1:3])
     crop = np.ascontiguousarray(image[:, :height, :width].transpose(0, 3, 1, 2))
     with torch.inference_mode():
@@ -92,7 +96,7 @@ def onnx_outputs(file, image):
 
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     whole = session.run(None, {"image": image})[0]
-    # The batch's size is free.
+    # The exported graph must accept any batch size.
     single = session.run(None, {"image": image[:1]})[0]
     assert difference(single, whole[:1]) <= TOLERANCE, "a batch of one differs"
     return whole
@@ -125,7 +129,7 @@ def predict(binary, weights, image, folder):
 
 
 def has_timm(model_name, model, image):
-    """What `--format timm` holds; the rest must be refused."""
+    """Returns whether `--format timm` can hold the model; bvtrain must refuse the others."""
     if model_name == "mlp_mixer":
         patch = model.get("patch_size") or [int(model["variant"].split("/")[1])] * 2
         return all(side % size == 0 for side, size in zip(image.shape[1:3], patch))
@@ -135,7 +139,10 @@ def has_timm(model_name, model, image):
 
 
 def check_exports(binary, name, case, weights, image, logits, folder):
-    """ONNX and timm give the logits of bvtrain. `weights`: the options that say which weights."""
+    """Exports to ONNX and timm and compares their logits with bvtrain's.
+
+    `weights` are the options of bvtrain that choose the weights.
+    """
     good = True
     for kind, outputs in (("onnx", onnx_outputs), ("timm", timm_outputs)):
         file = f"{folder}/f.{kind}"
@@ -154,7 +161,7 @@ def random_images(height, width, channels, n=5):
 
 
 def check_golden(binary, golden):
-    """Each golden model: bvtrain's own logits, timm's and onnxruntime's, on its images and others."""
+    """Compares the logits of bvtrain, timm and onnxruntime for each golden model, on its images and others."""
     good = True
     with open(f"{golden}/models/models.json", encoding="utf-8") as file:
         cases = json.load(file)
@@ -188,7 +195,7 @@ def check_golden(binary, golden):
 
 
 def check_trained(binary):
-    """Models trained by the binary; running statistics, zero initialised layers have moved."""
+    """Checks models that the binary trains, so that running statistics and zero-initialised layers change."""
     with tempfile.TemporaryDirectory() as folder:
         digits = os.path.join(ROOT, "configs", "digits_cnn.yaml")
         run([binary, "--config", digits, "--workdir", f"{folder}/w", "--set", "precision=float32"])
@@ -220,7 +227,7 @@ def check_trained(binary):
 
 
 def foreign_models():
-    """name: (bvtrain's model_name and model, a model with random weights)."""
+    """Returns {name: (bvtrain's model_name, its model, a model of another program with random weights)}."""
     from timm.layers import GELUTanh, StdConv2d
     from timm.models.mlp_mixer import MlpMixer
     from timm.models.resnetv2 import ResNetV2
@@ -257,7 +264,7 @@ def foreign_models():
 
 
 def check_import(binary):
-    """Models of timm and Hugging Face with random weights, loaded by bvtrain."""
+    """Checks that bvtrain loads models of timm and Hugging Face with random weights."""
     import torch
     from safetensors.torch import save_file
 
@@ -265,7 +272,7 @@ def check_import(binary):
     image = torch.rand(3, 32, 32, 3) * 2 - 1
     good = True
     for name, (model_name, arguments, model) in foreign_models().items():
-        for parameter in model.parameters():  # no zero or one hides an error
+        for parameter in model.parameters():  # so that no zero or one hides an error
             parameter.data += 0.1 * torch.randn_like(parameter)
         model.eval()
         with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:

@@ -3,18 +3,18 @@
 
     flexi_vit.py BIG_VISION OUTPUT.npz      BIG_VISION: a checkout (tested: 0127fb6b)
 
-Needs jax, flax and numpy (tested: 0.6.0, 0.10.6, 2.x). Where TensorFlow is missing, the one function that the
-model takes from it, tf.image.resize(method="bilinear"), is replaced by its documented formula.
+Needs jax, flax and numpy (tested: 0.6.0, 0.10.6, 2.x). The model uses one function of TensorFlow,
+tf.image.resize(method="bilinear"). Without TensorFlow, its documented formula is used instead.
 """
 import importlib
 import sys
 import types
 
-import flax.training.checkpoints  # before a stand-in for TensorFlow
+import flax.training.checkpoints  # imported before TensorFlow is replaced below
 import jax
 import numpy as np
 
-# The sides of a patch grow both or shrink both: else the reference inverts a singular matrix in float32.
+# Both sides of a patch grow, or both shrink: otherwise big_vision inverts a singular matrix in float32.
 CASES = {
     "tok": ((32, 35), dict(patch_size=(8, 8), posemb_size=(4, 4), pool_type="tok", seqhw=5)),
     "gap": ((48, 40), dict(patch_size=(6, 9), posemb_size=(7, 6), pool_type="gap", seqhw=4)),
@@ -25,7 +25,7 @@ KEPT = ("stem", "with_posemb", "pre_logits", "logits_2d")
 
 
 def bilinear(size, new):
-    """Half-pixel centres, clamped at the border, no antialiasing."""
+    """Returns the (new, size) matrix of a bilinear resize: half-pixel centres, clamped, no antialiasing."""
     at = np.clip((np.arange(new) + 0.5) * size / new - 0.5, 0, size - 1)
     low = np.floor(at).astype(int)
     matrix = np.zeros((new, size))
@@ -54,7 +54,7 @@ def load_model(checkout):
         tensorflow.constant = np.asarray
         tensorflow.image = types.SimpleNamespace(resize=resize)
         sys.modules["tensorflow"] = tensorflow
-    # Packages without their __init__, and without what only loading of weights needs.
+    # Packages without their __init__, so that modules which only loading of weights needs are not imported.
     for name in ("big_vision", "big_vision.utils", "big_vision.models", "big_vision.models.common"):
         module = types.ModuleType(name)
         module.__path__ = [f"{checkout}/{name.replace('.', '/')}"]

@@ -1,4 +1,4 @@
-// Predicted times, by hand.
+// Predicted times against values computed by hand.
 #include "lib/bench/cost.h"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 #include "lib/util/rng.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 // 1 GB/s and 1 ms inside a host, 0.1 GB/s and 10 ms between hosts.
 Machine machine(int per_host) { return {{1e9, 1e-3}, {1e8, 1e-2}, per_host}; }
 
-// One part of 30 s, 10 forward and 20 backward, without units.
+// One micro-batch of 30 s, 10 forward and 20 backward, without units.
 StepWork plain(std::vector<StepWork::Gradients> gradients) {
   StepWork work;
   work.after = 10;
@@ -20,14 +20,14 @@ StepWork plain(std::vector<StepWork::Gradients> gradients) {
   return work;
 }
 
-// Bandwidth alone, so that a sum of S bytes on 2 ranks takes S / 1e9 s and half of that the rest.
+// No latency: on 2 ranks an all-reduce of S bytes takes S / 1e9 s, other collectives half of that.
 Machine fast() { return {{1e9, 0}, {}, 64}; }
-// The control word: 40 bytes on the wire at the beginning of backward.
+// The control word: 40 bytes that are sent at the start of backward.
 constexpr double kWord = 40e-9;
 
 }  // namespace
 
-TEST_CASE("rings on one host: 2 (N-1) messages of 1/N for a sum on all, half of that else") {
+TEST_CASE("rings on one host: 2 (N-1) messages of 1/N for an all-reduce, half as many otherwise") {
   // 4 ranks, 8 MB: 2 * 3 * (1 ms + 2 MB / 1 GB/s).
   CHECK(all_reduce_seconds(8e6, 4, machine(8)) == Approx(6 * (1e-3 + 2e-3)));
   CHECK(reduce_scatter_seconds(8e6, 4, machine(8)) == Approx(3 * (1e-3 + 2e-3)));
@@ -36,17 +36,18 @@ TEST_CASE("rings on one host: 2 (N-1) messages of 1/N for a sum on all, half of 
   CHECK(all_gather_seconds(8e6, 1, machine(1)) == 0);
 }
 
-TEST_CASE("several hosts: within, between the ranks of a place, within again") {
+TEST_CASE(
+    "several hosts: a ring within, one between ranks of the same position, one within again") {
   // 2 hosts of 4, 8 MB: within as above; between: 2 MB over 2 hosts, 2 * (10 ms + 1 MB / 0.1 GB/s).
   const double within = 3 * (1e-3 + 2e-3);
   CHECK(all_reduce_seconds(8e6, 8, machine(4)) == Approx(2 * within + 2 * (1e-2 + 1e-2)));
   CHECK(all_gather_seconds(8e6, 8, machine(4)) == Approx(within + 1e-2 + 1e-2));
-  // A rank a host: the network alone.
+  // One rank per host: the network only.
   CHECK(all_gather_seconds(8e6, 4, machine(1)) == Approx(3 * (1e-2 + 2e-2)));
 }
 
-TEST_CASE("sums between many hosts go along a tree where its latency is less") {
-  // 64 hosts of one rank, 8 bytes: a ring passes on 126 times, a tree 2 * 6 times.
+TEST_CASE("all-reduces between many hosts use a tree if its latency is lower") {
+  // 64 hosts of one rank, 8 bytes: a ring has 126 hops, a tree 2 * 6.
   CHECK(all_reduce_seconds(8, 64, machine(1)) == Approx(2 * (6 * 1e-2 + 8 / 1e8)));
   // 1 GB: 2 * (63 * 10 ms + 63/64 * 10 s) and 2 * (60 ms + 10 s).
   CHECK(all_reduce_seconds(1e9, 64, machine(1)) == Approx(2 * (0.06 + 10)));
@@ -69,30 +70,30 @@ TEST_CASE("perfect overlap, none, and the last bucket's tail") {
   CHECK(time.seconds == Approx(30));
   CHECK(time.exposed == Approx(0).margin(1e-9));
   CHECK(time.sent == Approx(5e9 + 40));
-  // Ready at the end only: all of it is waited for.
+  // Ready at the end of backward: all of it is waited for.
   time = predict_step(plain({{5e9, 20, false}}), 2, fast());
   CHECK(time.seconds == Approx(35));
   CHECK(time.exposed == Approx(5));
   // Two buckets, one wire: the first from 10 + 15 to 32, the second waits for it and ends at 35.
   time = predict_step(plain({{7e9, 15, false}, {3e9, 18, false}}), 2, fast());
   CHECK(time.seconds == Approx(35));
-  // The optimizer begins when all gradients are there.
+  // The optimizer starts when all gradients are reduced.
   StepWork work = plain({{5e9, 20, false}});
   work.update = 2;
   CHECK(predict_step(work, 2, fast()).seconds == Approx(37));
 }
 
-TEST_CASE("norms and what is gathered behind the update are waited for") {
+TEST_CASE("norms and the all-gathers after the update are waited for") {
   StepWork work = plain({});
-  work.words = 2;
-  work.spread = {2e9, 4e9};  // 1 s and 2 s on two ranks
+  work.norm_reduces = 2;
+  work.parameter_gathers = {2e9, 4e9};  // 1 s and 2 s on two ranks
   const StepTime time = predict_step(work, 2, fast());
   CHECK(time.seconds == Approx(33 + 2 * kWord));
   CHECK(time.sent == Approx(3e9 + 3 * 40));
 }
 
-// Two units of 3 s, 4 GB each (2 s to gather or to scatter on two ranks), 1 s before and behind.
-TEST_CASE("fsdp: units are gathered while the one before computes") {
+// Two units of 3 s, 4 GB each (2 s to gather or reduce-scatter on two ranks), 1 s before and after.
+TEST_CASE("fsdp: a unit is gathered while the previous one computes") {
   StepWork work;
   work.units = {{3, 4e9}, {3, 4e9}};
   work.before = work.after = 1;
@@ -113,39 +114,39 @@ TEST_CASE("fsdp: units are gathered while the one before computes") {
   work.units = {{3, 8e9}, {3, 8e9}};
   work.gradients.clear();
   CHECK(predict_step(work, 2, fast()).seconds == Approx(28));
-  // Parameters of no unit come first, and all wait for them.
-  work.rest_bytes = 2e9;
+  // Parameters outside all units are gathered first, and everything waits for them.
+  work.root_bytes = 2e9;
   CHECK(predict_step(work, 2, fast()).seconds == Approx(29));
 }
 
-TEST_CASE("parts of a batch: sums on all go with the last, what is sharded goes with each") {
+TEST_CASE("micro-batches: all-reduces run in the last one, sharded collectives in each") {
   // 30 s as 2 * (5 + 10). The sum is ready after 6 s of the last backward, at 26: until 31.
   StepWork work = plain({{5e9, 12, false}});
-  work.parts = 2;
+  work.micro_batches = 2;
   StepTime time = predict_step(work, 2, fast());
   CHECK(time.seconds == Approx(31));
   CHECK(time.sent == Approx(5e9 + 40));
   // A unit of 4 GB alone, gathered in each part for 2 s, its sum of 2 s ready at the end of each
   // backward, the first of which the next part waits for: 2 + 15 + 2, twice.
   work = plain({{4e9, 20, true}});
-  work.parts = 2;
+  work.micro_batches = 2;
   work.after = 0;
   work.units = {{10, 4e9}};
   time = predict_step(work, 2, fast());
   CHECK(time.seconds == Approx(38));
   CHECK(time.sent == Approx(2 * (2e9 + 2e9) + 40));
-  // What belongs to no unit is gathered once.
-  work.rest_bytes = 2e9;
+  // Parameters outside all units are gathered once.
+  work.root_bytes = 2e9;
   CHECK(predict_step(work, 2, fast()).sent == Approx(1e9 + 2 * (2e9 + 2e9) + 40));
 }
 
-TEST_CASE("fsdp: at most one sum is under way when the next begins") {
+TEST_CASE("fsdp: at most one reduce-scatter is running when the next one starts") {
   // 10 s on the wire each, ready at 1, 2 and 3 of backward: the third begins when the first is
   // done, at 10 + 11, and computing waits that long.
   const StepWork work = plain({{20e9, 1, true}, {20e9, 2, true}, {20e9, 3, true}});
   // 10 + 3 (until the third is ready) -> 21, then 17 s of backward until 38; sums until 41.
   CHECK(predict_step(work, 2, fast()).seconds == Approx(41).margin(1e-6));
-  // Sums on all do not hold backward up.
+  // All-reduces do not delay backward.
   const StepWork all = plain({{10e9, 1, false}, {10e9, 2, false}, {1e9, 3, false}});
   CHECK(predict_step(all, 2, fast()).seconds == Approx(32).margin(1e-6));
 }
@@ -164,7 +165,7 @@ TEST_CASE("shared cores: computing takes longer, and nothing overlaps") {
   CHECK(predict_step(work, 4, shared).exposed == Approx(7.5));
 }
 
-TEST_CASE("between all hidden and none hidden, and never slower on quicker links") {
+TEST_CASE("times are between full overlap and none, and faster links are never slower") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Rng rng(seed, Purpose::synthetic, 0);
     StepWork work;
@@ -172,9 +173,9 @@ TEST_CASE("between all hidden and none hidden, and never slower on quicker links
       work.units.push_back({rng.uniform(0, 1), rng.uniform(0, 1e9)});
     work.before = rng.uniform(0, 1);
     work.after = rng.uniform(0, 1);
-    work.rest_bytes = rng.uniform(0, 1e9);
+    work.root_bytes = rng.uniform(0, 1e9);
     work.update = rng.uniform(0, 1);
-    work.words = static_cast<int>(rng.below(3));
+    work.norm_reduces = static_cast<int>(rng.below(3));
     for (uint64_t g = rng.below(6); g > 0; --g)
       work.gradients.push_back(
           {rng.uniform(0, 1e9), rng.uniform(0, 2 * work.forward_seconds()), rng.below(2) == 0});
@@ -184,7 +185,7 @@ TEST_CASE("between all hidden and none hidden, and never slower on quicker links
     Machine slow = machine(8), quick = slow, serial = slow;
     quick.inside.bandwidth *= 2;
     quick.between.latency /= 2;
-    serial.cores = ranks;  // enough for all: only nothing overlaps
+    serial.cores = ranks;  // enough cores for all ranks, but nothing overlaps
     const double seconds = predict_step(work, ranks, slow).seconds;
     INFO(seed);
     CHECK(seconds >= work.compute_seconds() * (1 - 1e-12));
@@ -193,4 +194,4 @@ TEST_CASE("between all hidden and none hidden, and never slower on quicker links
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

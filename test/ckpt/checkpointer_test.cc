@@ -1,4 +1,4 @@
-// Checkpoints that are written, damaged, pruned against a model of the promise, and can't be
+// Checkpoints: saved and loaded, damaged, pruned as a model of the promise says, and failing to be
 // written.
 #include "lib/ckpt/checkpointer.h"
 
@@ -17,14 +17,15 @@
 #include "lib/ckpt/manifest.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/clock.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
 
 namespace fs = std::filesystem;
 
-// A state all of whose numbers are its step.
+// Returns a state whose numbers all equal its step.
 Snapshot state_of(int64_t step, int64_t floats = 100) {
   Snapshot snapshot;
   snapshot.step = step;
@@ -68,7 +69,7 @@ std::set<std::string> names_in(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("checkpointer: what is saved comes back, from each of its names") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   CHECK(Checkpointer::latest(workdir) == std::nullopt);
   {
@@ -79,33 +80,35 @@ TEST_CASE("checkpointer: what is saved comes back, from each of its names") {
     CHECK(checkpointer.committed_step() == 7);
     checkpointer.save(state_of(12), true);
   }  // waits
-  CHECK(names_in(workdir.ckpt_root()) == std::set<std::string>{"LAST", "step-7", "step-12"});
-  CHECK(names_in(workdir.ckpt(12)) ==
+  CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-7", "step-12"});
+  CHECK(names_in(workdir.ckpt().step(12)) ==
         std::set<std::string>{"manifest.json", "state-00000-of-00001.safetensors"});
-  CHECK(read_file(workdir.ckpt_root() + "/LAST") == "step-12\n");
+  CHECK(read_file(workdir.ckpt().path() + "/LAST") == "step-12\n");
   check_state(Checkpointer::latest(workdir).value(), 12);
   check_state(Checkpointer::load(workdir.dir()), 12);
-  check_state(Checkpointer::load(workdir.ckpt_root()), 12);
-  check_state(Checkpointer::load(workdir.ckpt(7)), 7);
-  CHECK(Checkpointer::load(workdir.ckpt(7)).folder == workdir.ckpt(7));
-  fs::rename(workdir.ckpt(7), folder / "elsewhere");
+  check_state(Checkpointer::load(workdir.ckpt().path()), 12);
+  check_state(Checkpointer::load(workdir.ckpt().step(7)), 7);
+  CHECK(Checkpointer::load(workdir.ckpt().step(7)).folder == workdir.ckpt().step(7));
+  fs::rename(workdir.ckpt().step(7), folder / "elsewhere");
   check_state(Checkpointer::load(folder / "elsewhere"), 7);
 
-  const auto manifest = nlohmann::json::parse(read_file(workdir.ckpt(12) + "/manifest.json"));
+  const auto manifest =
+      nlohmann::json::parse(read_file(workdir.ckpt().step(12) + "/manifest.json"));
   CHECK(manifest.at("format") == 1);
   CHECK(manifest.at("step") == 12);
   CHECK(manifest.at("world_size") == 1);
   CHECK(manifest.at("keep") == true);
   CHECK(manifest.at("files").size() == 1);
   CHECK(manifest.at("files")[0].at("bytes") ==
-        fs::file_size(workdir.ckpt(12) + "/state-00000-of-00001.safetensors"));
+        fs::file_size(workdir.ckpt().step(12) + "/state-00000-of-00001.safetensors"));
 }
 
-TEST_CASE("checkpointer: LAST and leftovers do not mislead, and the first save removes leftovers") {
-  const TempFolder folder;
+TEST_CASE(
+    "checkpointer: a wrong LAST and leftovers do no harm, and the first save removes leftovers") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {5});
-  const std::string root = workdir.ckpt_root();
+  const std::string root = workdir.ckpt().path();
   std::ofstream(root + "/LAST") << "step-999\n";
   fs::copy(root + "/step-5", root + "/step-6.tmp");
   fs::copy(root + "/step-5", root + "/.trash-step-4");
@@ -116,8 +119,8 @@ TEST_CASE("checkpointer: LAST and leftovers do not mislead, and the first save r
   CHECK(names_in(root) == std::set<std::string>{"LAST", "step-5", "step-8", "notes.tmp"});
 }
 
-TEST_CASE("checkpointer: load refuses by name") {
-  const TempFolder folder;
+TEST_CASE("checkpointer: load names what it refuses") {
+  const MemoryFolder folder;
   std::ofstream(folder / "file") << "x";
   const auto line = [](const std::string& path) {
     return error_of([&] { Checkpointer::load(path); });
@@ -134,55 +137,55 @@ TEST_CASE("checkpointer: load refuses by name") {
         "gcsfuse) or copy, and give a local path");
   const Workdir workdir(folder.path());
   save_all(workdir, {5});
-  const std::string shard = workdir.ckpt(5) + "/state-00000-of-00001.safetensors";
+  const std::string shard = workdir.ckpt().step(5) + "/state-00000-of-00001.safetensors";
   flip(shard, 20);
-  CHECK(line(workdir.ckpt(5)) ==
-        workdir.ckpt(5) +
+  CHECK(line(workdir.ckpt().step(5)) ==
+        workdir.ckpt().step(5) +
             ": error: state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
   CHECK(line(workdir.dir()) ==
-        workdir.ckpt_root() +
+        workdir.ckpt().path() +
             ": error: none of the 1 checkpoints here is whole; the newest, step-5: "
             "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
   CHECK(error_of([&] { Checkpointer::latest(workdir); }) == line(workdir.dir()));
   const uint64_t bytes = fs::file_size(shard);
   fs::resize_file(shard, 100);
-  CHECK(line(workdir.ckpt(5))
+  CHECK(line(workdir.ckpt().step(5))
             .ends_with(fmt::format(".safetensors: has 100 bytes, the manifest says {}", bytes)));
   fs::remove(shard);
-  CHECK(line(workdir.ckpt(5)) ==
-        workdir.ckpt(5) + ": error: state-00000-of-00001.safetensors: is missing");
+  CHECK(line(workdir.ckpt().step(5)) ==
+        workdir.ckpt().step(5) + ": error: state-00000-of-00001.safetensors: is missing");
 }
 
-TEST_CASE("checkpointer: a damaged chunk is named by its place") {
-  const TempFolder folder;
+TEST_CASE("checkpointer: a damaged chunk is reported with its place") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   checkpointer.save(state_of(10, 10), false);
   checkpointer.save(state_of(20, int64_t{40} << 18), false);  // 40 chunks of 1 MiB and a bit
   checkpointer.wait();
-  const std::string shard = workdir.ckpt(20) + "/state-00000-of-00001.safetensors";
+  const std::string shard = workdir.ckpt().step(20) + "/state-00000-of-00001.safetensors";
   check_state(Checkpointer::latest(workdir).value(), 20);
   for (const size_t chunk : {40, 33, 3}) {
     flip(shard, (chunk << 20) + 17);
     CHECK(
-        error_of([&] { Checkpointer::load(workdir.ckpt(20)); }) ==
+        error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); }) ==
         fmt::format("{}: error: state-00000-of-00001.safetensors: checksum of chunk {} (offset {}) "
                     "differs",
-                    workdir.ckpt(20), chunk, chunk << 20));
+                    workdir.ckpt().step(20), chunk, chunk << 20));
   }
   check_state(Checkpointer::latest(workdir).value(), 10);
 }
 
 TEST_CASE("checkpointer: every flipped byte of a checkpoint is noticed") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {10, 20});
   for (const char* name : {"manifest.json", "state-00000-of-00001.safetensors"}) {
-    const std::string file = workdir.ckpt(20) + "/" + name;
+    const std::string file = workdir.ckpt().step(20) + "/" + name;
     const std::string whole = read_file(file);
     for (size_t at = 0; at < whole.size(); ++at) {
       flip(file, at, static_cast<int>(at % 8));
-      if (error_of([&] { Checkpointer::load(workdir.ckpt(20)); }) == "")
+      if (error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); }) == "")
         FAIL(name << ": byte " << at);
       if (at % 100 == 0) CHECK(Checkpointer::latest(workdir)->step == 10);
       flip(file, at, static_cast<int>(at % 8));
@@ -197,17 +200,17 @@ TEST_CASE("checkpointer: every flipped byte of a checkpoint is noticed") {
 }
 
 TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {10, 20});
-  const Manifest good = read_manifest(workdir.ckpt(20));
+  const Manifest good = read_manifest(workdir.ckpt().step(20));
   const auto line = [&](const std::function<void(Manifest&)>& change) {
     Manifest manifest = good;
     change(manifest);
-    std::ofstream(workdir.ckpt(20) + "/manifest.json") << manifest.text();
-    return error_of([&] { Checkpointer::load(workdir.ckpt(20)); });
+    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
+    return error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); });
   };
-  const std::string place = workdir.ckpt(20) + ": error: manifest.json: ";
+  const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: ";
   CHECK(line([](Manifest& m) { m.files[0].name = "../step-10/x"; }) ==
         place + "refused file name '../step-10/x'");
   CHECK(line([](Manifest& m) {
@@ -220,9 +223,10 @@ TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
   CHECK(Checkpointer::latest(workdir)->step == 10);
 }
 
-// The promise: of the committed checkpoints those to keep and the two newest stay, all others go.
+// The promise: of the committed checkpoints the two newest and those to keep stay, all others are
+// removed.
 TEST_CASE("checkpointer: pruning agrees with a model of it") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const Workdir workdir(folder / std::to_string(seed));
     std::mt19937 random(seed);
@@ -247,67 +251,73 @@ TEST_CASE("checkpointer: pruning agrees with a model of it") {
           it = std::make_reverse_iterator(model.erase(std::prev(it.base())));
         }
       }
-      CHECK(workdir.ckpt_steps() == expected);
+      CHECK(workdir.ckpt().steps() == expected);
       check_state(Checkpointer::latest(workdir).value(), step);
     }
-    CHECK(names_in(workdir.ckpt_root()).size() == model.size() + 1);
+    CHECK(names_in(workdir.ckpt().path()).size() == model.size() + 1);
   }
 }
 
-TEST_CASE("checkpointer: a broken checkpoint never pushes out a whole one") {
-  const TempFolder folder;
+TEST_CASE("checkpointer: a broken checkpoint never replaces a whole one") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {10, 20});
-  flip(workdir.ckpt(20) + "/state-00000-of-00001.safetensors", 300);
+  flip(workdir.ckpt().step(20) + "/state-00000-of-00001.safetensors", 300);
   check_state(Checkpointer::latest(workdir).value(), 10);
   {
     Checkpointer resumed(workdir);
     resumed.save(state_of(15), false);
     resumed.wait();
-    CHECK(workdir.ckpt_steps() == std::vector<int64_t>{10, 15, 20});
+    CHECK(workdir.ckpt().steps() == std::vector<int64_t>{10, 15, 20});
     resumed.save(state_of(21), false);
     resumed.wait();
-    CHECK(workdir.ckpt_steps() == std::vector<int64_t>{15, 20, 21});
+    CHECK(workdir.ckpt().steps() == std::vector<int64_t>{15, 20, 21});
     resumed.save(state_of(22), false);
   }
-  CHECK(workdir.ckpt_steps() == std::vector<int64_t>{21, 22});
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{21, 22});
   check_state(Checkpointer::latest(workdir).value(), 22);
-  // The step that was broken is saved again by the resumed run: it takes its place.
-  flip(workdir.ckpt(22) + "/manifest.json", 5);
+  // The resumed run saves the broken step again, which replaces it.
+  flip(workdir.ckpt().step(22) + "/manifest.json", 5);
   save_all(workdir, {22});
   check_state(Checkpointer::latest(workdir).value(), 22);
-  CHECK(names_in(workdir.ckpt_root()) == std::set<std::string>{"LAST", "step-21", "step-22"});
+  CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-21", "step-22"});
 }
 
-TEST_CASE("checkpointer: what belongs to others is not deleted") {
-  const TempFolder folder;
+TEST_CASE("checkpointer: files of others are not deleted") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {1});
-  fs::remove(workdir.ckpt(1) + "/manifest.json");  // nobody knows whether it was to be kept
-  fs::create_directories(workdir.best());
+  fs::remove(workdir.ckpt().step(1) +
+             "/manifest.json");  // so it is unknown whether it was to be kept
+  fs::create_directories(workdir.ckpt().path() + "/best");
   save_all(workdir, {2, 3, 4});
-  CHECK(names_in(workdir.ckpt_root()) ==
+  CHECK(names_in(workdir.ckpt().path()) ==
         std::set<std::string>{"LAST", "best", "step-1", "step-3", "step-4"});
 }
 
-TEST_CASE("checkpointer: save returns before the file is written and lets the tensors go after") {
-  const TempFolder folder;
+TEST_CASE(
+    "checkpointer: save returns before the file is written, and the tensors are released "
+    "afterwards") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  Checkpointer checkpointer(workdir);
-  Snapshot snapshot = state_of(1, int64_t{8} << 20);
-  const at::Tensor watched = snapshot.tensors.at("params/head/kernel");
-  const auto begin = std::chrono::steady_clock::now();
-  checkpointer.save(std::move(snapshot), false);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(10));
-  while (checkpointer.committed_step() != 1) ::usleep(1000);
-  for (int i = 0; i < 5000 && watched.use_count() > 1; ++i) ::usleep(1000);
-  CHECK(watched.use_count() == 1);
+  // Writing takes another second: time enough to see that save() does not wait for it.
+  ::setenv("BVTRAIN_SLEEP_AT", "ckpt.shard_written:1+:1", 1);
+  {
+    Checkpointer checkpointer(workdir);
+    Snapshot snapshot = state_of(1, int64_t{8} << 20);
+    const at::Tensor watched = snapshot.tensors.at("params/head/kernel");
+    checkpointer.save(std::move(snapshot), false);
+    CHECK(checkpointer.committed_step() != 1);
+    CHECK(wait_until([&] { return checkpointer.committed_step() == 1; }));
+    CHECK(wait_until([&] { return watched.use_count() == 1; }));
+  }
+  ::unsetenv("BVTRAIN_SLEEP_AT");
 }
 
-TEST_CASE("checkpointer: a failed write comes out at the next call, the old ones stay") {
-  const TempFolder folder;
+TEST_CASE("checkpointer: a failed write is reported at the next call, and older checkpoints stay") {
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  // In a child, because a limit of the size of files holds for the whole process.
+  // In a child, because the limit on file sizes applies to the whole process.
   const int status = run_in_child([&] {
     Checkpointer checkpointer(workdir);
     checkpointer.save(state_of(1), false);
@@ -320,20 +330,20 @@ TEST_CASE("checkpointer: a failed write comes out at the next call, the old ones
         call();
       } catch (const Error& error) {
         const std::string line =
-            workdir.ckpt(2) +
+            workdir.ckpt().step(2) +
             ".tmp/state-00000-of-00001.safetensors: error: cannot write: File too large";
         if (error.code() == Exit::storage && error.what() == line) return;
       }
       ::_exit(50);
     };
-    // Small enough to be filled without OpenMP, whose threads a forked child lacks.
+    // Small enough to be filled without OpenMP: a forked child lacks its threads.
     checkpointer.save(state_of(2, 20000), false);
     expect_failure([&] { checkpointer.wait(); });
     checkpointer.wait();  // reported once
     checkpointer.save(state_of(2, 20000), false);
     expect_failure([&] { checkpointer.save(state_of(3), false); });
-    if (workdir.ckpt_steps() != std::vector<int64_t>{1}) ::_exit(51);
-    if (file_exists(workdir.ckpt(2) + ".tmp")) ::_exit(52);
+    if (workdir.ckpt().steps() != std::vector<int64_t>{1}) ::_exit(51);
+    if (file_exists(workdir.ckpt().step(2) + ".tmp")) ::_exit(52);
     checkpointer.save(state_of(3), false);  // small enough again
     checkpointer.wait();
     if (checkpointer.committed_step() != 3) ::_exit(53);
@@ -343,7 +353,7 @@ TEST_CASE("checkpointer: a failed write comes out at the next call, the old ones
 }
 
 TEST_CASE("checkpointer: a full disk") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   if (::geteuid() != 0 || ::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
     WARN("skipped: only root may mount");
     return;
@@ -356,14 +366,14 @@ TEST_CASE("checkpointer: a full disk") {
     checkpointer.save(state_of(2, 1 << 20), false);
     CHECK(
         error_of([&] { checkpointer.wait(); }, Exit::storage) ==
-        workdir.ckpt(2) +
+        workdir.ckpt().step(2) +
             ".tmp/state-00000-of-00001.safetensors: error: cannot write: No space left on device");
     check_state(Checkpointer::latest(workdir).value(), 1);
-    checkpointer.save(state_of(3), false);  // the failed one left its room
+    checkpointer.save(state_of(3), false);  // the space of the failed one is free again
     checkpointer.wait();
     check_state(Checkpointer::latest(workdir).value(), 3);
   }
   ::umount(folder.path().c_str());
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,4 @@
-// Checkpoints of processes that die: at every named point, and at random moments.
+// Checkpoints of processes that die, at every named point and at random moments.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "test/ckpt/support.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
 
@@ -22,7 +22,8 @@ Snapshot state_of(int64_t step) {
   return snapshot;
 }
 
-// The step of the newest whole checkpoint, after checking that all of it is of that step. 0: none.
+// Returns the step of the newest whole checkpoint, 0 if there is none. Checks that all of it
+// belongs to that step.
 int64_t recovered(const Workdir& workdir) {
   const auto restored = Checkpointer::latest(workdir);
   if (!restored) return 0;
@@ -36,12 +37,12 @@ int64_t recovered(const Workdir& workdir) {
 
 }  // namespace
 
-TEST_CASE("crash: at every point of a save the last or the one before it is there") {
-  const TempFolder folder;
+TEST_CASE("crash: at every point of a save this checkpoint or the one before it survives") {
+  const MemoryFolder folder;
   struct Point {
     const char* name;
-    bool committed;  // whether the save it interrupts counts
-    int first;       // the save that reaches it first
+    bool committed;  // whether the interrupted save is committed
+    int first;       // the first save that reaches the point
   };
   for (const Point& point :
        {Point{"shard_written", false, 1}, Point{"manifest_written", false, 1},
@@ -61,20 +62,20 @@ TEST_CASE("crash: at every point of a save the last or the one before it is ther
       const int64_t interrupted = point.first + n - 1;
       CHECK(recovered(workdir) == interrupted - (point.committed ? 0 : 1));
 
-      // The next run goes on, and nothing of the dead one is left.
+      // The next run continues, and nothing of the dead one is left.
       Checkpointer checkpointer(workdir);
       checkpointer.save(state_of(100), false);
       checkpointer.save(state_of(101), false);
       checkpointer.wait();
       CHECK(recovered(workdir) == 101);
-      CHECK(std::distance(std::filesystem::directory_iterator(workdir.ckpt_root()),
+      CHECK(std::distance(std::filesystem::directory_iterator(workdir.ckpt().path()),
                           std::filesystem::directory_iterator()) == 3);
     }
   }
 }
 
 TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
   std::mt19937 random(20261121);
   int64_t newest = 0;
@@ -112,4 +113,4 @@ TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
   CHECK(newest > 0);
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,5 @@
-// Names and layouts of other programs: against the reference's arrays, and there and back.
+// Names and layouts of other programs, compared with the reference's arrays, and converted to and
+// fro.
 #include "lib/ckpt/layouts/layouts.h"
 
 #include <ATen/ATen.h>
@@ -10,14 +11,14 @@
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/weights_file.h"
 #include "test/ckpt/support.h"
-#include "test/shared.h"
+#include "test/support/compare.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
 
-// "" (and a printed line) where there is no such file.
-std::string golden(const std::string& name) { return bv::shared_file("golden/" + name); }
+std::string golden(const std::string& name) { return golden_file(name); }
 
 Shapes shapes_of(const NamedTensors& tree) {
   Shapes shapes;
@@ -25,17 +26,9 @@ Shapes shapes_of(const NamedTensors& tree) {
   return shapes;
 }
 
-bool same(const NamedTensors& a, const NamedTensors& b) {
-  if (shapes_of(a) != shapes_of(b)) return false;
-  for (const auto& [name, value] : a) {
-    if (!value.equal(b.at(name))) return false;
-  }
-  return true;
-}
-
 constexpr int64_t kWidth = 8, kHeads = 2, kMlp = 12, kBlocks = 2, kTokens = 4;
 
-// A vit's parameters with all parts a map knows, each of its own values.
+// Returns the parameters of a vit with all parts that a map knows. All have different values.
 NamedTensors small_vit() {
   NamedTensors vit;
   float next = 0;
@@ -100,14 +93,14 @@ TEST_CASE("layouts: an old vit file becomes the reference's tree") {
   }
 }
 
-TEST_CASE("layouts: an old mixer file and TensorFlow's BiT have the new files' arrays") {
+TEST_CASE("layouts: an old mixer file and TensorFlow's BiT become the arrays of the new files") {
   const auto [old, current] =
       GENERATE(std::pair("models/mixer_oldformat.ckpt.npz", "models/mixer.ckpt.npz"),
                std::pair("models/bit_paper_tfformat.ckpt.npz", "models/bit_paper.ckpt.npz"));
   if (golden(old).empty()) return;
   const NamedTensors wanted = read_npz(golden(current), "params/");
-  CHECK(same(adapt_layout(read_weights(golden(old), 0), shapes_of(wanted), old), wanted));
-  CHECK(same(adapt_layout(wanted, shapes_of(wanted), current), wanted));
+  CHECK(same_bits(adapt_layout(read_weights(golden(old), 0), shapes_of(wanted), old), wanted));
+  CHECK(same_bits(adapt_layout(wanted, shapes_of(wanted), current), wanted));
 }
 
 TEST_CASE("layouts: bfloat16 as void, plain and with opt/target") {
@@ -125,19 +118,19 @@ TEST_CASE("layouts: every vit of the reference stays as it is, and stacks and un
     if (file.empty()) return;
     INFO(name);
     const NamedTensors tree = read_npz(file, "params/");
-    CHECK(same(adapt_layout(tree, shapes_of(tree), file), tree));
+    CHECK(same_bits(adapt_layout(tree, shapes_of(tree), file), tree));
     const NamedTensors apart = unstack_blocks(tree, file);
     CHECK(apart.count("Transformer/encoderblock_0/LayerNorm_0/scale") == 1);
     const NamedTensors stacked = stack_blocks(tree, file);
     CHECK(stacked.count("Transformer/encoderblock/LayerNorm_0/scale") == 1);
-    CHECK(same(unstack_blocks(stacked, file), apart));
-    CHECK(same(stack_blocks(apart, file), stacked));
-    CHECK(same(adapt_layout(apart, shapes_of(stacked), file), stacked));
-    CHECK(same(adapt_layout(stacked, shapes_of(apart), file), apart));
+    CHECK(same_bits(unstack_blocks(stacked, file), apart));
+    CHECK(same_bits(stack_blocks(apart, file), stacked));
+    CHECK(same_bits(adapt_layout(apart, shapes_of(stacked), file), stacked));
+    CHECK(same_bits(adapt_layout(stacked, shapes_of(apart), file), apart));
   }
 }
 
-TEST_CASE("layouts: stacking wants every block, of one shape") {
+TEST_CASE("layouts: stacking needs every block, all of one shape") {
   NamedTensors tree = unstack_blocks(small_vit(), "f");
   tree.erase("Transformer/encoderblock_0/LayerNorm_0/scale");
   CHECK(error_of([&] { stack_blocks(tree, "f"); }) ==
@@ -148,7 +141,7 @@ TEST_CASE("layouts: stacking wants every block, of one shape") {
   CHECK(error_of([&] { stack_blocks(tree, "f"); }) ==
         "f: error: Transformer/encoderblock_1/LayerNorm_0/scale has shape (9), but that of block 0 "
         "is (8): can't be stacked");
-  // Names for every row of a huge axis would fill the memory.
+  // One name for every row of a huge axis would fill the memory.
   CHECK(error_of([] {
           unstack_blocks({{"Transformer/encoderblock/x", at::empty({int64_t{1} << 40, 0})}}, "f");
         }) ==
@@ -175,7 +168,7 @@ TEST_CASE("layouts: children are renumbered in natural order at every level") {
                      "Transformer/encoderblock_1/LayerNorm_1/bias", "a-b", "a_b/c", "unit_/x"});
   old = {{"pos_embedding", one}, {"Transformer/pos_embedding", one}};
   CHECK(error_of([&] { repair_vit(old, "f"); }) ==
-        "f: error: two arrays of the file are both 'pos_embedding' by the name map");
+        "f: error: two arrays of the file map to the same name 'pos_embedding'");
 }
 
 TEST_CASE("layouts: the class token's position is added to it") {
@@ -190,13 +183,13 @@ TEST_CASE("layouts: the class token's position is added to it") {
   split_class_position(tree, 36, "f");  // without a cls it is dropped
   CHECK(tree.at("pos_embedding").size(1) == 16);
   tree = {{"pos_embedding", at::zeros({1, 7, 2})}};
-  split_class_position(tree, 9, "f");  // 6 is no square
+  split_class_position(tree, 9, "f");  // 6 is not a square
   CHECK(tree.at("pos_embedding").size(1) == 7);
-  split_class_position(tree, 6, "f");  // but the model's grid
+  split_class_position(tree, 6, "f");  // but it is the model's grid
   CHECK(tree.at("pos_embedding").size(1) == 6);
 }
 
-TEST_CASE("layouts: timm's names there and back, block numbers of two digits too") {
+TEST_CASE("layouts: timm's names to and fro, with block numbers of two digits") {
   NamedTensors vit = small_vit();
   for (const char* part : {"scale", "bias"}) {
     vit[std::string("Transformer/encoderblock_12/LayerNorm_1/") + part] = at::full({kWidth}, 5.0);
@@ -209,7 +202,7 @@ TEST_CASE("layouts: timm's names there and back, block numbers of two digits too
   CHECK(timm.at("blocks.12.norm2.weight").equal(at::full({kWidth}, 5.0)));
   CHECK(timm.at("pos_embed").size(1) == kTokens + 1);
   CHECK(timm.at("pos_embed").select(1, 0).abs().sum().item<float>() == 0);
-  // One element by hand: output feature h * D/H + j of the key, input i.
+  // One element, checked by hand: output feature h * D/H + j of the key, input i.
   const int64_t h = 1, j = 2, i = 3, row = kWidth + h * (kWidth / kHeads) + j;
   CHECK(timm.at("blocks.0.attn.qkv.weight")[row][i].item<float>() ==
         vit.at("Transformer/encoderblock_0/MultiHeadDotProductAttention_0/key/kernel")[i][h][j]
@@ -217,7 +210,7 @@ TEST_CASE("layouts: timm's names there and back, block numbers of two digits too
 
   NamedTensors back = from_timm(timm, kHeads, "f");
   split_class_position(back, kTokens, "f");
-  CHECK(same(back, vit));
+  CHECK(same_bits(back, vit));
 }
 
 TEST_CASE("layouts: Hugging Face's names, with and without the prefix") {
@@ -261,7 +254,7 @@ TEST_CASE("layouts: Hugging Face's names, with and without the prefix") {
   put("pooler.dense.bias", vit.at("pre_logits/bias"));
   put("classifier.weight", linear("head/kernel"));
   put("classifier.bias", vit.at("head/bias"));
-  put("embeddings.mask_token", at::zeros({1, 1, kWidth}));  // not known here
+  put("embeddings.mask_token", at::zeros({1, 1, kWidth}));  // not a name that the map knows
 
   REQUIRE(is_hugging_face(theirs));
   NamedTensors wanted = vit;
@@ -270,10 +263,10 @@ TEST_CASE("layouts: Hugging Face's names, with and without the prefix") {
   }
   NamedTensors ours = adapt_layout(theirs, shapes_of(wanted), "f");
   CHECK(ours.erase("embeddings.mask_token") == 1);
-  CHECK(same(ours, wanted));
+  CHECK(same_bits(ours, wanted));
 }
 
-TEST_CASE("layouts: shapes a map can't take are named") {
+TEST_CASE("layouts: shapes that a map cannot take are named") {
   const NamedTensors timm = to_timm(small_vit());
   const auto with = [&](const std::string& name, const at::Tensor& value) {
     return error_of([&] {
@@ -303,7 +296,7 @@ TEST_CASE("layouts: shapes a map can't take are named") {
         "f: error: a name has more than 32 levels: Transformer" + std::string(29, '/') + "...");
 }
 
-TEST_CASE("layouts: positions resampled as the reference does, without its zeros") {
+TEST_CASE("layouts: positions are resampled as the reference does, but without its zeros") {
   const std::string file = golden("posemb.npz");
   if (file.empty()) return;
   const NamedTensors arrays = read_npz(file);
@@ -317,7 +310,7 @@ TEST_CASE("layouts: positions resampled as the reference does, without its zeros
     ++cases;
   }
   CHECK(cases == 6);
-  // The pairs for which the reference gives zeros: corners keep their values here.
+  // For these pairs the reference gives zeros. Here the corners keep their values.
   const at::Tensor pairs = arrays.at("zoom_zero_pairs");
   for (int64_t i = 0; i < pairs.size(0); ++i) {
     const auto from = pairs[i][0].item<int64_t>(), to = pairs[i][1].item<int64_t>();
@@ -347,7 +340,7 @@ TEST_CASE("layouts: resampling keeps a linear ramp, also on grids that are not s
           resample_positions(at::ones({1, 6, 4}), {1, 9, 4}, "f");
         }) ==
         "f: error: pos_embedding has shape (1, 6, 4) in the file but (1, 9, 4) in the model; 6 "
-        "positions are no square to resample");
+        "positions do not form a square");
   CHECK(error_of([] {
           resample_positions(at::ones({1, 4, 4}), {1, 9, 5}, "f");
         }) == "f: error: pos_embedding has shape (1, 4, 4) in the file but (1, 9, 5) in the model");
@@ -356,4 +349,4 @@ TEST_CASE("layouts: resampling keeps a linear ramp, also on grids that are not s
         }) == "f: error: pos_embedding has shape (1, 0, 4) in the file but (1, 9, 4) in the model");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,4 @@
-// npz files: our own, numpy's (test/ckpt/numpy/make.py), the golden ones, and bad ones.
+// npz files: our own, those of NumPy (test/ckpt/numpy/make.py), the golden ones, and bad ones.
 #include "lib/ckpt/npz.h"
 
 #include <ATen/ATen.h>
@@ -14,23 +14,14 @@
 #include "lib/ckpt/zip.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
-#include "test/shared.h"
+#include "test/support/compare.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
 
-void put(const std::string& file, std::string_view content) {
-  std::ofstream(file, std::ios::binary) << content;
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(),
-                     a.nbytes()) == 0;
-}
-
-// An archive of entries with any content.
+// Writes an archive whose entries have any content.
 void write_zip(const std::string& file, const std::map<std::string, std::string>& entries,
                uint64_t zip64_from = 0xffffffff) {
   FileWriter out(file);
@@ -42,7 +33,7 @@ void write_zip(const std::string& file, const std::map<std::string, std::string>
   out.finish();
 }
 
-// An npy array with this dictionary and `data` bytes of ones.
+// Returns an npy array with this dictionary and `data` bytes of ones.
 std::string npy(const std::string& dictionary, size_t data, char major = 1) {
   std::string content = "\x93NUMPY";
   content += {major, 0, static_cast<char>(dictionary.size() & 0xff),
@@ -65,8 +56,10 @@ void patch(std::string& content, size_t at, T value) {
 
 }  // namespace
 
-TEST_CASE("npz: every type and shape comes back to the bit, and the same bytes are written again") {
-  const TempFolder folder;
+TEST_CASE(
+    "npz: every type and shape comes back with the same bits, and is written as the same bytes "
+    "again") {
+  const MemoryFolder folder;
   NamedTensors written;
   for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
                           at::kShort, at::kChar, at::kByte, at::kBool}) {
@@ -91,8 +84,8 @@ TEST_CASE("npz: every type and shape comes back to the bit, and the same bytes a
                       std::filesystem::directory_iterator()) == 2);
 }
 
-// The files and what is in them: test/ckpt/numpy/make.py.
-TEST_CASE("npz: what numpy writes, stored, deflated and through a pipe") {
+// test/ckpt/numpy/make.py tells what the files contain.
+TEST_CASE("npz: files of NumPy, stored, deflated and written through a pipe") {
   for (const char* name : {"stored", "deflated", "piped"}) {
     INFO(name);
     const std::string file = fmt::format("{}/ckpt/numpy/{}.npz", BV_TEST_DIR, name);
@@ -117,7 +110,7 @@ TEST_CASE("npz: what numpy writes, stored, deflated and through a pipe") {
     is("bool", at::tensor({1, 0, 1}).to(at::kBool));
     is("scalar", at::scalar_tensor(7.5, at::kFloat));
     is("empty", at::empty({0, 3}, at::kFloat));
-    CHECK(read.size() == 16);  // texts are left out
+    CHECK(read.size() == 16);  // arrays of text are left out
 
     CHECK(read_npz(file, "params/").size() == 6);
     CHECK(same_bits(read_npz(file, "params/").at("f4"), read.at("params/f4")));
@@ -131,7 +124,7 @@ TEST_CASE("npz: what numpy writes, stored, deflated and through a pipe") {
 }
 
 TEST_CASE("npz: all golden files are read") {
-  const std::string root = bv::shared_file("golden");
+  const std::string root = shared_file("golden");
   if (root.empty()) return;
   int files = 0;
   for (const auto& item : std::filesystem::recursive_directory_iterator(root)) {
@@ -144,13 +137,13 @@ TEST_CASE("npz: all golden files are read") {
 }
 
 TEST_CASE("npz: zip64 records are written and read") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string array = npy_header("<f4", {2}) + std::string(8, '\0');
   for (const uint64_t from : {0, 1, 100, 300}) {
     write_zip(folder / "a.npz", {{"x.npy", array}, {"y.npy", array}, {"z.npy", array}}, from);
     CHECK(read_npz(folder / "a.npz").size() == 3);
   }
-  // Most of a zip64 archive's new fields, destroyed one by one.
+  // Destroys most of the fields that zip64 adds, one by one.
   write_zip(folder / "a.npz", {{"x.npy", array}}, 0);
   const std::string whole = read_file(folder / "a.npz");
   const size_t end = whole.size() - 22, locator = end - 20, end64 = locator - 56;
@@ -161,13 +154,13 @@ TEST_CASE("npz: zip64 records are written and read") {
     INFO(at);
     std::string content = whole;
     content[at] = static_cast<char>(content[at] ^ 0x55);
-    put(folder / "b.npz", content);
+    write(folder / "b.npz", content);
     CHECK(error_of([&] { read_npz(folder / "b.npz"); }) != "");
   }
 }
 
 TEST_CASE("npz: bad npy headers are refused, each with its line") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   struct Case {
     std::string content, byte, message;
@@ -216,7 +209,7 @@ TEST_CASE("npz: bad npy headers are refused, each with its line") {
   };
   for (const Case& c : cases) {
     write_zip(file, {{"x.npy", c.content}});
-    // 35 = local header and name.
+    // 35 is the size of the local header and the name.
     CHECK(error_of([&] { read_npz(file); }) ==
           fmt::format("{} @ offset 35: error: 'x', byte {}: {}", file, c.byte, c.message));
   }
@@ -228,7 +221,7 @@ TEST_CASE("npz: bad npy headers are refused, each with its line") {
 }
 
 TEST_CASE("npz: bad archives are refused, each with its line") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   const std::string array = npy_header("<f4", {2}) + std::string(8, '\0');
   write_zip(file, {{"x.npy", array}, {"y.npy", array}});
@@ -238,7 +231,7 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   const auto line = [&](const std::function<void(std::string&)>& change) {
     std::string content = whole;
     change(content);
-    put(file, content);
+    write(file, content);
     std::string text = error_of([&] { read_npz(file); });
     if (text.starts_with(file + " @ offset ")) text.erase(0, file.size() + 10);
     return text;
@@ -254,13 +247,14 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
         at(end, "archives in several parts are not supported"));
   CHECK(line([&](std::string& c) {
           patch<uint16_t>(c, end + 8, 1), patch<uint16_t>(c, end + 10, 1);
-        }) == at(entry_y, fmt::format("the directory ends here, but {} was announced", end)));
+        }) ==
+        at(entry_y, fmt::format("the directory ends here, but should end at offset {}", end)));
   CHECK(line([&](std::string& c) {
           patch<uint16_t>(c, end + 8, 60000), patch<uint16_t>(c, end + 10, 60000);
         }) == at(entry_x, "60000 entries do not fit in a directory of 102 bytes"));
   CHECK(
       line([&](std::string& c) { patch<uint32_t>(c, end + 16, entry_y); }) ==
-      at(end, fmt::format("the directory is said to be 102 bytes at offset {}, which does not end "
+      at(end, fmt::format("the directory claims to have 102 bytes at offset {}, which does not end "
                           "at its end record (offset {})",
                           entry_y, end)));
   CHECK(line([&](std::string& c) {
@@ -277,7 +271,7 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
         at(entry_x, "'x.npy': its zip64 field is missing or too short"));
   CHECK(line([&](std::string& c) { patch<uint32_t>(c, entry_x + 20, 100000); }) ==
         at(entry_x,
-           fmt::format("'x.npy' is said to take 100000 bytes of a file of {}", whole.size())));
+           fmt::format("'x.npy' claims to take 100000 bytes of a file of {}", whole.size())));
   CHECK(line([&](std::string& c) {
           patch<uint16_t>(c, entry_x + 10, 0);
         }).find("'x.npy' is stored, but has sizes ") != std::string::npos);
@@ -299,7 +293,7 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   CHECK(line([&](std::string& c) {
           patch<uint16_t>(c, local_y + 26, 5), c[local_y + 30] = 'x', c[entry_y + 46] = 'x';
         }) == at(entry_y, "'x.npy' appears twice"));
-  // An entry whose extra field is stretched so that its data begins in the next one.
+  // The extra field of an entry is so long that its data would begin within the next entry.
   CHECK(line([&](std::string& c) { patch<uint16_t>(c, 28, 20); }) ==
         at(local_y, "'y.npy' overlaps 'x.npy'"));
 
@@ -323,25 +317,25 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   CHECK(read_npz(file).size() == 1);
 }
 
-TEST_CASE("npz: cut off at any length, it is refused") {
-  const TempFolder folder;
+TEST_CASE("npz: a file cut off at any length is refused") {
+  const MemoryFolder folder;
   write_npz(folder / "a.npz", small());
   const std::string whole = read_file(folder / "a.npz");
   for (size_t length = 0; length < whole.size(); ++length) {
-    put(folder / "b.npz", whole.substr(0, length));
+    write(folder / "b.npz", whole.substr(0, length));
     CHECK(error_of([&] { read_npz(folder / "b.npz"); }) != "");
   }
 }
 
 TEST_CASE("npz: random damage throws bv::Error or nothing") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   std::mt19937 random(20261121);
   int refused = 0;
   for (const char* source : {"stored", "deflated", "piped"}) {
     const std::string whole = read_file(fmt::format("{}/ckpt/numpy/{}.npz", BV_TEST_DIR, source));
     for (int i = 0; i < 1500; ++i) {
-      put(file, mutated(whole, random));
+      write(file, mutated(whole, random));
       // Any other exception ends the test.
       if (error_of([&] {
             for (const auto& [name, tensor] : read_npz(file)) tensor.to(at::kDouble).sum();
@@ -354,8 +348,8 @@ TEST_CASE("npz: random damage throws bv::Error or nothing") {
 }
 
 TEST_CASE("npz: a failed write leaves the old file and no temporary") {
-  const TempFolder folder;
-  std::filesystem::create_directory(folder / "a.npz");  // can't be replaced by a file
+  const MemoryFolder folder;
+  std::filesystem::create_directory(folder / "a.npz");  // a folder cannot be replaced by a file
   const std::string line = error_of([&] { write_npz(folder / "a.npz", small()); }, Exit::storage);
   CHECK(line.ends_with(
       fmt::format(": error: cannot rename to {}: Is a directory", folder / "a.npz")));
@@ -363,4 +357,4 @@ TEST_CASE("npz: a failed write leaves the old file and no temporary") {
                       std::filesystem::directory_iterator()) == 1);
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -15,8 +15,8 @@
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 
-// Called behind every rename(2) of this program, with the new name: what another process may do
-// before the caller goes on.
+// Called after every rename(2) of this program with the new name. It plays another process that
+// acts before the caller continues.
 static std::function<void(const std::string&)> after_rename;
 
 extern "C" int rename(const char* from, const char* to) noexcept {
@@ -25,12 +25,13 @@ extern "C" int rename(const char* from, const char* to) noexcept {
   return static_cast<int>(result);
 }
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-// (3, 4, 5) whose elements are their places in memory, which lies as (5, 3, 4).
+// Returns a tensor (3, 4, 5) whose memory has the order (5, 3, 4). Each element is its place in
+// memory.
 at::Tensor permuted() { return at::arange(60, at::kFloat).view({5, 3, 4}).permute({1, 2, 0}); }
 
 PiecedTensor cut(const at::Tensor& whole, const std::vector<int64_t>& bounds) {
@@ -41,7 +42,7 @@ PiecedTensor cut(const at::Tensor& whole, const std::vector<int64_t>& bounds) {
   return tensor;
 }
 
-// What rank r of 2 saves at `step`: the first 20 elements lie with rank 0.
+// Returns what rank r of 2 saves at `step`. Rank 0 has the first 20 elements.
 Snapshot state_of(int rank, int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
@@ -53,7 +54,7 @@ Snapshot state_of(int rank, int64_t step) {
   all.pieces = {all.pieces.at(rank)};
   snapshot.pieced["params/kernel"] = all;
   PiecedTensor there = cut(at::ones({7}, at::kBFloat16), {0, 7});
-  if (rank == 0) there.pieces.clear();  // rank 0 has none of it
+  if (rank == 0) there.pieces.clear();  // rank 0 has nothing of this tensor
   snapshot.pieced["opt/mu/bias"] = there;
   return snapshot;
 }
@@ -77,14 +78,14 @@ std::vector<std::string> names_in(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("pieces: names, and strides that lie densely") {
+TEST_CASE("pieces: names, and strides without gaps") {
   CHECK(piece_name("params/a", 640) == "params/a@640");
   CHECK(parse_piece_name("params/a@640") == std::pair<std::string, int64_t>("params/a", 640));
   for (const char* none : {"params/a", "params/a@", "params/a@-1", "params/a@1x", "@"})
     CHECK(parse_piece_name(none).first.empty());
   CHECK(dense_strides({3, 4, 5}, {4, 1, 12}));
   CHECK(dense_strides({}, {}));
-  CHECK(dense_strides({2, 1, 3}, {3, 77, 1}));  // one index: any stride
+  CHECK(dense_strides({2, 1, 3}, {3, 77, 1}));  // an axis of length 1 may have any stride
   CHECK_FALSE(dense_strides({3, 4, 5}, {4, 1, 13}));
   CHECK_FALSE(dense_strides({3, 4}, {1, 1}));
   CHECK_FALSE(dense_strides({3, 4}, {4}));
@@ -93,7 +94,7 @@ TEST_CASE("pieces: names, and strides that lie densely") {
   CHECK_FALSE(dense_strides({int64_t{1} << 40, int64_t{1} << 40}, {1, int64_t{1} << 40}));
 }
 
-TEST_CASE("pieces: any stretch of any cut, of whatever strides") {
+TEST_CASE("pieces: any range of any cut, with any strides") {
   std::mt19937 random(4);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
   const at::Tensor whole = permuted();
@@ -108,20 +109,20 @@ TEST_CASE("pieces: any stretch of any cut, of whatever strides") {
     const int64_t first = below(60), count = 1 + below(60 - first);
     const at::Tensor expected = flat.narrow(0, first, count);
     at::Tensor out = at::zeros({count});
-    copy_stretch(out, first, strides, tensor);
+    copy_range(out, first, strides, tensor);
     CHECK(out.equal(expected));
-    copy_stretch(out.zero_(), first, strides, whole.contiguous());
+    copy_range(out.zero_(), first, strides, whole.contiguous());
     CHECK(out.equal(expected));
-    // A file of another build, whose memory has another order.
-    copy_stretch(out.zero_(), first, strides, cut(whole.contiguous(), bounds));
+    // As in a file of another build, which orders the memory differently.
+    copy_range(out.zero_(), first, strides, cut(whole.contiguous(), bounds));
     CHECK(out.equal(expected));
   }
 }
 
-TEST_CASE("pieces: two writers, one checkpoint") {
-  const TempFolder folder;
+TEST_CASE("pieces: two writers make one checkpoint") {
+  const MemoryFolder folder;
   const Workdir workdir(folder / "run");
-  make_folders(folder / "run/ckpt/step-5.0b.tmp");  // of a killed save, of another start
+  make_folders(folder / "run/ckpt/step-5.0b.tmp");  // left by a killed save of another start
   save(workdir, 5);
   CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
   CHECK(names_in(folder / "run/ckpt/step-5") ==
@@ -142,11 +143,11 @@ TEST_CASE("pieces: two writers, one checkpoint") {
   }
 }
 
-TEST_CASE("pieces: the folder may go to its place as soon as the last part is there") {
-  const TempFolder folder;
+TEST_CASE("pieces: the folder may be renamed as soon as the last part is written") {
+  const MemoryFolder folder;
   const Workdir workdir(folder / "run");
   bool moved = false;
-  after_rename = [&](const std::string& to) {  // rank 0 is that fast
+  after_rename = [&](const std::string& to) {  // rank 0 renames the folder at once
     if (!to.ends_with("part-1.json")) return;
     const std::string from = fs::path(to).parent_path();
     moved = ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD,
@@ -160,7 +161,7 @@ TEST_CASE("pieces: the folder may go to its place as soon as the last part is th
 }
 
 TEST_CASE("pieces: a rank that does not write its part ends the save with its name") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder / "run");
   save(workdir, 5);
   Checkpointer alone(workdir, writers(0, /*patience=*/0.1));
@@ -173,8 +174,8 @@ TEST_CASE("pieces: a rank that does not write its part ends the save with its na
   CHECK(Checkpointer::latest(workdir)->step == 5);
 }
 
-TEST_CASE("pieces: what does not make a whole is refused") {
-  const TempFolder folder;
+TEST_CASE("pieces: pieces that do not cover a tensor exactly are refused") {
+  const MemoryFolder folder;
   const Workdir workdir(folder / "run");
   const auto with = [&](const std::function<void(Snapshot&)>& spoil) {
     Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
@@ -186,8 +187,8 @@ TEST_CASE("pieces: what does not make a whole is refused") {
     first.wait();
     return error_of([&] { Checkpointer::load(folder / "run/ckpt/step-5"); });
   };
-  const std::string line =
-      folder / "run/ckpt/step-5" + ": error: the pieces of 'params/kernel' do not make a whole";
+  const std::string line = folder / "run/ckpt/step-5" +
+                           ": error: the pieces of 'params/kernel' do not cover it exactly once";
   const auto piece = [](Snapshot& s) -> Piece& { return s.pieced["params/kernel"].pieces[0]; };
   CHECK(with([](Snapshot&) {}) == "");
   CHECK(with([&](Snapshot& s) { s.pieced["params/kernel"].pieces.clear(); }) == line);
@@ -198,7 +199,7 @@ TEST_CASE("pieces: what does not make a whole is refused") {
 }
 
 TEST_CASE("pieces: a manifest with strides that fit no shape is refused") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   make_folders(folder / "c");
   Manifest manifest;
   manifest.meta = nlohmann::json::object();
@@ -211,4 +212,4 @@ TEST_CASE("pieces: a manifest with strides that fit no shape is refused") {
         "manifest.json: 'params/a' has strides that do not fit its shape");
 }
 
-}  // namespace bv
+}  // namespace bv::test

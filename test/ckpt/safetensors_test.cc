@@ -12,25 +12,16 @@
 #include "lib/ckpt/safetensors_header.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/compare.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
 
-void put(const std::string& file, std::string_view content) {
-  std::ofstream(file, std::ios::binary) << content;
-}
-
-// A file of this JSON and `data` bytes of data.
+// Returns a file with this JSON header and `data` bytes of data.
 std::string file_of(const std::string& json, size_t data) {
   const uint64_t length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), 8) + json + std::string(data, '\1');
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(),
-                     a.nbytes()) == 0;
 }
 
 NamedTensors samples() {
@@ -49,8 +40,8 @@ NamedTensors samples() {
 
 }  // namespace
 
-TEST_CASE("safetensors: every type and shape comes back to the bit") {
-  const TempFolder folder;
+TEST_CASE("safetensors: every type and shape comes back with the same bits") {
+  const MemoryFolder folder;
   const std::string file = folder / "a.safetensors";
   const NamedTensors written = samples();
   write_safetensors(file, written, {{"format", "pt"}});
@@ -65,8 +56,10 @@ TEST_CASE("safetensors: every type and shape comes back to the bit") {
   CHECK(read_file(file) == read_file(folder / "b.safetensors"));
 }
 
-TEST_CASE("safetensors: data begins at a multiple of 64 bytes, tensors at one of their elements") {
-  const TempFolder folder;
+TEST_CASE(
+    "safetensors: data begin at a multiple of 64 bytes, tensors at a multiple of their element "
+    "size") {
+  const MemoryFolder folder;
   for (int length = 1; length < 70; ++length) {
     const std::string file = folder / "a.safetensors";
     write_safetensors(file, {{std::string(length, 'b'), at::ones({3}, at::kByte)},
@@ -82,8 +75,8 @@ TEST_CASE("safetensors: data begins at a multiple of 64 bytes, tensors at one of
   }
 }
 
-TEST_CASE("safetensors: tensors outlive the file and each other") {
-  const TempFolder folder;
+TEST_CASE("safetensors: tensors stay valid without the file and without each other") {
+  const MemoryFolder folder;
   at::Tensor kept;
   {
     write_safetensors(folder / "a", {{"x", at::arange(1000, at::kFloat)}, {"y", at::ones({9})}});
@@ -94,20 +87,20 @@ TEST_CASE("safetensors: tensors outlive the file and each other") {
 }
 
 TEST_CASE("safetensors: a misaligned tensor of another writer is copied") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string json = R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                            R"("f":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   std::string content = file_of(json, 9);
   const float values[] = {1.5f, -2.5f};
   std::memcpy(content.data() + content.size() - 8, values, 8);
-  put(folder / "a", content);
+  write(folder / "a", content);
   const at::Tensor f = read_safetensors(folder / "a").at("f");
   CHECK(reinterpret_cast<uintptr_t>(f.const_data_ptr()) % 4 == 0);
   CHECK(same_bits(f, at::tensor({1.5f, -2.5f})));
 }
 
 TEST_CASE("safetensors: bad files are refused, each with its line") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "x";
   const auto tensor = [](const char* dtype, const char* shape, const char* offsets) {
     return fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":{}}})", dtype, shape, offsets);
@@ -171,7 +164,7 @@ TEST_CASE("safetensors: bad files are refused, each with its line") {
       {json("{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}"), "32", "metadata 'a' appears twice"},
   };
   for (const Case& c : cases) {
-    put(file, c.content);
+    write(file, c.content);
     CHECK(error_of([&] { read_safetensors(file); }) ==
           fmt::format("{} @ offset {}: error: {}", file, c.offset, c.message));
   }
@@ -179,18 +172,18 @@ TEST_CASE("safetensors: bad files are refused, each with its line") {
         folder / "none" + ": error: no such file");
 }
 
-TEST_CASE("safetensors: cut off at any length, it is refused") {
-  const TempFolder folder;
+TEST_CASE("safetensors: a file cut off at any length is refused") {
+  const MemoryFolder folder;
   write_safetensors(folder / "a", {{"x", at::ones({5})}, {"flag", at::ones({3}, at::kBool)}});
   const std::string whole = read_file(folder / "a");
   for (size_t length = 0; length < whole.size(); ++length) {
-    put(folder / "b", whole.substr(0, length));
+    write(folder / "b", whole.substr(0, length));
     CHECK(error_of([&] { read_safetensors(folder / "b"); }) != "");
   }
 }
 
 TEST_CASE("safetensors: random damage throws bv::Error or nothing") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "a";
   write_safetensors(file,
                     {{"x", at::ones({5})},
@@ -201,7 +194,7 @@ TEST_CASE("safetensors: random damage throws bv::Error or nothing") {
   std::mt19937 random(20261121);
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
-    put(file, mutated(whole, random));
+    write(file, mutated(whole, random));
     // Any other exception ends the test.
     if (error_of([&] {
           for (const auto& [name, tensor] : read_safetensors(file)) tensor.to(at::kDouble).sum();
@@ -212,17 +205,16 @@ TEST_CASE("safetensors: random damage throws bv::Error or nothing") {
   CHECK(refused > 1000);
 }
 
-TEST_CASE("safetensors: what could not be read again is not written") {
-  const TempFolder folder;
+TEST_CASE("safetensors: a file that could not be read again is not written") {
+  const MemoryFolder folder;
   const std::string file = folder / "a";
-  // A name so long that the header has `bytes`; the header's end and its length are multiples
-  // of 64.
+  // A name that gives the header a size of `bytes`. The end of the header is a multiple of 64.
   const auto named = [](size_t bytes) {
     const size_t others =
         std::string(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})").size();
     return NamedTensors{{std::string(bytes - others, 'n'), at::ones({1}, at::kByte)}};
   };
-  constexpr size_t kLongest = kMaxSafetensorsHeader - 8;  // 8 bytes of length come before it
+  constexpr size_t kLongest = kMaxSafetensorsHeader - 8;  // the 8 bytes before it are its length
   const NamedTensors longest = named(kLongest);
   write_safetensors(file, longest);
   CHECK(read_file(file).size() == 8 + kLongest + 1);
@@ -239,7 +231,7 @@ TEST_CASE("safetensors: what could not be read again is not written") {
           Exit::storage) ==
       file +
           ": error: 0 tensors need a header of 8388664 bytes, which is above the limit of 8388608");
-  // A checkpoint of so many tensors fails at its save, and not when it is to be read.
+  // A checkpoint of so many tensors fails when it is saved, not when it is read.
   const Workdir workdir(folder / "run");
   Checkpointer checkpointer(workdir);
   Snapshot snapshot;
@@ -252,7 +244,7 @@ TEST_CASE("safetensors: what could not be read again is not written") {
 }
 
 TEST_CASE("safetensors: a failed write is Error(storage)") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "no/such/folder/a";
   CHECK(error_of(
             [&] {
@@ -261,4 +253,4 @@ TEST_CASE("safetensors: a failed write is Error(storage)") {
             Exit::storage) == file + ": error: cannot create: No such file or directory");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,57 +1,21 @@
-// What the tests of this room share: a folder that goes away, the text of an error, child
-// processes.
+// What the tests of checkpoints share besides test/support: forked children and damaged files.
 #pragma once
 
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <random>
 #include <string>
 
-#include "lib/util/error.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
-namespace bv {
+namespace bv::test {
 
-// In memory where there is such a file system: hundreds of fsyncs would take minutes on a busy
-// disk.
-class TempFolder {
- public:
-  TempFolder() {
-    const bool memory = ::access("/dev/shm", W_OK | X_OK) == 0;
-    const std::filesystem::path root = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string name = (root / "bvtrain-ckpt-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-// The line of the bv::Error that `call` throws with `code`; "" if it throws none.
-inline std::string error_of(const std::function<void()>& call, Exit code = Exit::usage) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  return "";
-}
-
-// Runs `body` in a forked child; its exit status as of waitpid(). 99: it threw.
+// Runs `body` in a forked child and returns its status as waitpid() gives it. The child exits with
+// 0, or with 99 if body threw.
 inline int run_in_child(const std::function<void()>& body) {
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
@@ -68,7 +32,8 @@ inline int run_in_child(const std::function<void()>& body) {
   return status;
 }
 
-// A random change of `content`: a byte set, a bit flipped, bytes cut, repeated or taken away.
+// Returns `content` with one to three random changes: a byte set, a bit flipped, the end cut off,
+// bytes repeated or removed.
 inline std::string mutated(std::string content, std::mt19937& random) {
   const auto below = [&](size_t n) {
     return std::uniform_int_distribution<size_t>(0, n - 1)(random);
@@ -100,4 +65,4 @@ inline std::string mutated(std::string content, std::mt19937& random) {
   return content;
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,11 +1,12 @@
-// timm's MlpMixer and ResNetV2: names, layouts, what is refused. That timm itself takes them proves
-// scripts/golden/check_export.py.
+// timm's MlpMixer and ResNetV2: names, layouts, and what is refused. scripts/golden/check_export.py
+// proves that timm itself can load them.
 #include <ATen/ATen.h>
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "test/ckpt/support.h"
+#include "test/support/compare.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 Shapes shapes_of(const NamedTensors& tree) {
@@ -14,15 +15,7 @@ Shapes shapes_of(const NamedTensors& tree) {
   return shapes;
 }
 
-bool same(const NamedTensors& a, const NamedTensors& b) {
-  if (shapes_of(a) != shapes_of(b)) return false;
-  for (const auto& [name, value] : a) {
-    if (!value.equal(b.at(name))) return false;
-  }
-  return true;
-}
-
-// Every parameter has its own values.
+// Returns parameters that all have different values.
 NamedTensors filled(const Shapes& shapes) {
   NamedTensors tree;
   float next = 0;
@@ -33,7 +26,7 @@ NamedTensors filled(const Shapes& shapes) {
   return tree;
 }
 
-// D 6, 4 tokens of 2x3 pixels, MLPs of 5 and 7.
+// Width 6, 4 tokens of 2x3 pixels, MLPs of 5 and 7.
 NamedTensors mixer() {
   Shapes shapes = {{"stem/kernel", {2, 3, 1, 6}},
                    {"stem/bias", {6}},
@@ -77,7 +70,7 @@ NamedTensors bit() {
 
 }  // namespace
 
-TEST_CASE("layouts: timm's MlpMixer there and back") {
+TEST_CASE("layouts: timm's MlpMixer to and fro") {
   const NamedTensors ours = mixer();
   const NamedTensors timm = to_timm_mixer(ours);
   REQUIRE(is_timm_mixer(timm));
@@ -89,11 +82,11 @@ TEST_CASE("layouts: timm's MlpMixer there and back") {
             .equal(ours.at("MixerBlock_0/token_mixing/Dense_0/kernel").t()));
   CHECK(timm.at("blocks.0.mlp_channels.fc2.bias")
             .equal(ours.at("MixerBlock_0/channel_mixing/Dense_1/bias")));
-  CHECK(same(from_timm_mixer(timm, "f"), ours));
-  CHECK(same(adapt_layout(timm, shapes_of(ours), "f"), ours));
+  CHECK(same_bits(from_timm_mixer(timm, "f"), ours));
+  CHECK(same_bits(adapt_layout(timm, shapes_of(ours), "f"), ours));
 }
 
-TEST_CASE("layouts: timm's ResNetV2 there and back") {
+TEST_CASE("layouts: timm's ResNetV2 to and fro") {
   const NamedTensors ours = bit();
   const NamedTensors timm = to_timm_bit(ours);
   REQUIRE(is_timm_bit(timm));
@@ -106,8 +99,8 @@ TEST_CASE("layouts: timm's ResNetV2 there and back") {
         ours.at("block2/unit12/conv_proj/kernel")[0][0][2][7].item<float>());
   CHECK(timm.at("stages.0.blocks.0.conv2.weight")[1][0][2][1].item<float>() ==
         ours.at("block1/unit01/conv2/kernel")[2][1][0][1].item<float>());
-  CHECK(same(from_timm_bit(timm, "f"), ours));
-  CHECK(same(adapt_layout(timm, shapes_of(ours), "f"), ours));
+  CHECK(same_bits(from_timm_bit(timm, "f"), ours));
+  CHECK(same_bits(adapt_layout(timm, shapes_of(ours), "f"), ours));
 }
 
 TEST_CASE("layouts: names and shapes of timm that no map takes") {
@@ -126,8 +119,9 @@ TEST_CASE("layouts: names and shapes of timm that no map takes") {
   CHECK(line("head.fc.weight", at::zeros({5, 8})) ==
         "f: error: head.fc.weight has shape (5, 8), expected 4 dimensions");
   CHECK(line("stages.00.blocks.0.norm1.bias", at::zeros({2})) ==
-        "f: error: two arrays of the file are both 'block1/unit01/gn1/bias' by the name map");
-  // No number, or one that no model has: as it is, and so listed as not in the model.
+        "f: error: two arrays of the file map to the same name 'block1/unit01/gn1/bias'");
+  // Not a block number, or one that no model has: the name stays, and is listed as not in the
+  // model.
   for (const std::string name :
        {"stages.0.blocks..norm1.bias", "stages.-1.blocks.0.norm1.bias",
         "stages.0.blocks.0.norm4.bias", "stages.99999999999999999999.blocks.0.norm1.bias",
@@ -135,7 +129,7 @@ TEST_CASE("layouts: names and shapes of timm that no map takes") {
     INFO(name);
     CHECK(with(name, at::zeros({2})).count(name) == 1);
   }
-  // A head that is no 1x1 convolution keeps its shape, so that both shapes are named later.
+  // A head that is not a 1x1 convolution keeps its shape, so that the error names both shapes.
   CHECK(with("head.fc.weight", at::zeros({5, 8, 2, 2})).at("head/kernel").dim() == 4);
   CHECK(error_of(
             [] {
@@ -144,4 +138,4 @@ TEST_CASE("layouts: names and shapes of timm that no map takes") {
             Exit::internal) != "");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,4 @@
-// Which format a weights file is, what lies where in it, and what is refused.
+// The format of a weights file, where its weights are, and what is refused.
 #include "lib/ckpt/weights_file.h"
 
 #include <ATen/ATen.h>
@@ -16,13 +16,9 @@
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace {
-
-void put(const std::string& file, std::string_view content) {
-  std::ofstream(file, std::ios::binary) << content;
-}
 
 std::string names(const NamedTensors& tree) {
   std::string all;
@@ -35,7 +31,7 @@ const at::Tensor kOne = at::ones({2});
 }  // namespace
 
 TEST_CASE("weights: the roots of an npz file, and a subtree of each") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "w.npz";
   const auto read = [&](const std::string& suffix = "") {
     return names(read_weights(file + suffix, 0));
@@ -52,37 +48,37 @@ TEST_CASE("weights: the roots of an npz file, and a subtree of each") {
   CHECK(read(":opt/target") == "x");
   const auto refused = [&](const std::string& suffix) {
     const std::string line = error_of([&] { read(suffix); });
-    REQUIRE(line.starts_with(file + ": error: nothing in the file lies below '"));
+    REQUIRE(line.starts_with(file + ": error: the file has nothing below '"));
     return line.substr(line.find("below ") + 6);
   };
-  CHECK(refused(":im") == "'im' (did you mean 'img'?); there are buffers, img, opt, params, txt");
+  CHECK(refused(":im") == "'im' (did you mean 'img'?); it has buffers, img, opt, params, txt");
   CHECK(refused(":img/bb") ==
-        "'img/bb' (did you mean 'img/b'?); there are buffers/img, img/b, opt/target, params/img, "
+        "'img/bb' (did you mean 'img/b'?); it has buffers/img, img/b, opt/target, params/img, "
         "params/txt");
-  CHECK(refused(":a/b/c/d") == "'a/b/c/d'; there are img, txt");
+  CHECK(refused(":a/b/c/d") == "'a/b/c/d'; it has img, txt");
   CHECK(error_of([&] { read(":"); }) == file + ":: error: a name must follow the ':'");
   write_npz(file, {{"opt/target/x/y", kOne}, {"opt/state", kOne}});
   CHECK(read() == "x/y");
   CHECK(read(":x") == "y");
   write_npz(file, {{"embedding/kernel", kOne}, {"head/bias", kOne}});
   CHECK(read() == "embedding/kernel head/bias");
-  CHECK(refused(":Head") == "'Head' (did you mean 'head'?); there are embedding, head");
+  CHECK(refused(":Head") == "'Head' (did you mean 'head'?); it has embedding, head");
   write_npz(file, {{"params", kOne}});
   CHECK(refused(":x") == "'x'; it has no subtrees");
   NamedTensors many;
   for (int i = 0; i < 30; ++i) many[fmt::format("block{:02}/x", i)] = kOne;
   write_npz(file, many);
   CHECK(refused(":elsewhere") ==
-        "'elsewhere'; there are block00, block01, block02, block03, block04, block05, block06, "
+        "'elsewhere'; it has block00, block01, block02, block03, block04, block05, block06, "
         "block07, block08, block09, block10, block11 and 18 more");
 }
 
 TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   write_safetensors(folder / "a.safetensors", {{"vit.x.weight", kOne}, {"head.bias", kOne}});
   CHECK(names(read_weights(folder / "a.safetensors", 0)) == "head.bias vit.x.weight");
   CHECK(names(read_weights((folder / "a.safetensors") + ":vit", 0)) == "x.weight");
-  // The content decides, not the name.
+  // The content tells the format, not the name.
   std::filesystem::copy(folder / "a.safetensors", folder / "weights");
   CHECK(names(read_weights(folder / "weights", 0)) == "head.bias vit.x.weight");
   CHECK_FALSE(is_checkpoint(folder / "weights"));
@@ -107,21 +103,21 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   checkpointer.wait();
   CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean");
   CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean");
-  CHECK(names(read_weights(workdir.ckpt(3), 0)) == "a buffers/mean");
+  CHECK(names(read_weights(workdir.ckpt().step(3), 0)) == "a buffers/mean");
 }
 
-TEST_CASE("weights: pickles are refused by name and by content, with what to do") {
-  const TempFolder folder;
+TEST_CASE("weights: pickles are refused by name and by content, with advice") {
+  const MemoryFolder folder;
   const std::string advice =
       ": error: pickled weights can run code and are never loaded; convert them once in Python: "
       "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')";
   for (const char* name : {"a.pth", "a.pt", "a.bin", "a.ckpt", "a.pkl"}) {
-    put(folder / name, "anything");
+    write(folder / name, "anything");
     CHECK(error_of([&] { read_weights(folder / name, 0); }) == (folder / name) + advice);
   }
-  put(folder / "pickle", "\x80\x02}q\x01.");
+  write(folder / "pickle", "\x80\x02}q\x01.");
   CHECK(error_of([&] { read_weights(folder / "pickle", 0); }) == (folder / "pickle") + advice);
-  write_through(folder / "zip", [](FileWriter& out) {  // as torch.save writes it
+  replace_file(folder / "zip", [](FileWriter& out) {  // as torch.save writes it
     ZipWriter zip(out);
     const std::string pickle = "\x80\x02}q\x01.";
     zip.add("archive/data.pkl", {reinterpret_cast<const uint8_t*>(pickle.data()), pickle.size()});
@@ -130,19 +126,19 @@ TEST_CASE("weights: pickles are refused by name and by content, with what to do"
   CHECK(error_of([&] { read_weights(folder / "zip", 0); }) == (folder / "zip") + advice);
 }
 
-TEST_CASE("weights: what is no weights file is said") {
-  const TempFolder folder;
+TEST_CASE("weights: what is not a weights file is refused") {
+  const MemoryFolder folder;
   CHECK(error_of([&] { read_weights(folder / "none.npz", 0); }) ==
         (folder / "none.npz") + ": error: no such weights file or checkpoint");
   CHECK(error_of([] { read_weights("howto-i21k-B/16", 0); }) ==
         "howto-i21k-B/16: error: no such weights file or checkpoint (big_vision's short names of "
         "published files are not looked up: download the file and give its path)");
   CHECK(error_of([] { read_weights("gs://vit_models/a.npz", 0); }).find("gs://") == 0);
-  put(folder / "text", "hello, world");
+  write(folder / "text", "hello, world");
   CHECK(error_of([&] { read_weights(folder / "text", 0); }) ==
         (folder / "text") +
             ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
-  put(folder / "empty", "");
+  write(folder / "empty", "");
   CHECK(error_of([&] { read_weights(folder / "empty", 0); }) ==
         (folder / "empty") +
             ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
@@ -151,12 +147,12 @@ TEST_CASE("weights: what is no weights file is said") {
 }
 
 TEST_CASE("weights: a zip bomb is refused before it is unpacked") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string file = folder / "bomb.npz";
   const std::string header = npy_header("<f4", {65 << 20});
   std::string content = header;
   content.resize(header.size() + (size_t{260} << 20));
-  write_through(file, [&](FileWriter& out) {
+  replace_file(file, [&](FileWriter& out) {
     ZipWriter zip(out);
     zip.add("params/a.npy", {reinterpret_cast<const uint8_t*>(content.data()), content.size()});
     zip.add("opt/b.npy", {reinterpret_cast<const uint8_t*>(content.data()), content.size()});
@@ -171,8 +167,8 @@ TEST_CASE("weights: a zip bomb is refused before it is unpacked") {
   CHECK(names(read_weights(file, uint64_t{260} << 20)) == "a");
 }
 
-TEST_CASE("weights: damaged files are errors, never anything else") {
-  const TempFolder folder;
+TEST_CASE("weights: damaged files give an Error, and nothing worse") {
+  const MemoryFolder folder;
   const NamedTensors tree = {{"params/Transformer/encoderblock_0/a", at::arange(30, at::kFloat)},
                              {"params/head/kernel", at::ones({3, 4})},
                              {"opt/b", at::ones({5}, at::kHalf)}};
@@ -184,15 +180,16 @@ TEST_CASE("weights: damaged files are errors, never anything else") {
   for (const char* name : {"a.npz", "a.safetensors"}) {
     const std::string whole = read_file(folder / name);
     for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {
-      put(file, whole.substr(0, bytes));
+      write(file, whole.substr(0, bytes));
       CHECK(error_of([&] { read_weights(file, 1000); }) != "");
     }
     for (int i = 0; i < 1500; ++i) {
-      put(file, mutated(whole, random));
-      refused += error_of([&] { read_weights(file, 1000); }) != "";  // others end the test
+      write(file, mutated(whole, random));
+      refused +=
+          error_of([&] { read_weights(file, 1000); }) != "";  // any other exception ends the test
     }
   }
   CHECK(refused > 1000);
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,4 @@
-// Workdirs: what is refused before anything is made, the lock, DONE and --cleanup.
+// Workdirs: what is refused before anything is created, the lock, DONE and --cleanup.
 #include "lib/ckpt/workdir.h"
 
 #include <sys/mount.h>
@@ -11,13 +11,14 @@
 
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/clock.h"
 
-namespace bv {
+namespace bv::test {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("workdir: check_writable accepts what can be made, and makes nothing") {
-  const TempFolder folder;
+TEST_CASE("workdir: check_writable accepts what can be created, and creates nothing") {
+  const MemoryFolder folder;
   for (const std::string& dir : {folder.path(), folder / "new", folder / "a/b/c", folder / "d/"}) {
     CHECK(error_of([&] { Workdir(dir).check_writable(); }) == "");
   }
@@ -29,8 +30,8 @@ TEST_CASE("workdir: check_writable accepts what can be made, and makes nothing")
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("workdir: check_writable refuses what can't be, by name") {
-  const TempFolder folder;
+TEST_CASE("workdir: check_writable refuses by name what cannot be created") {
+  const MemoryFolder folder;
   std::ofstream(folder / "file") << "x";
   fs::create_symlink(folder / "nowhere", folder / "link");
   const auto line = [&](const std::string& dir) {
@@ -60,7 +61,7 @@ TEST_CASE("workdir: check_writable refuses what can't be, by name") {
 }
 
 TEST_CASE("workdir: a folder without write permission, and a read-only file system") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   fs::create_directory(folder / "a");
   const std::string line =
       fmt::format("{0}/x: error: cannot be the workdir: {0} cannot be written: ", folder / "a");
@@ -80,7 +81,7 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
 }
 
 TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const std::string dir = folder / "run/1";
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
@@ -99,13 +100,13 @@ TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
 
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = now();
   Workdir second(dir);
   CHECK(error_of([&] { second.claim(); }) ==
         fmt::format("{}: error: the workdir is in use by process {} on host {}; wait for it or "
                     "choose another --workdir",
                     dir, holder, host));
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500));
+  CHECK(now() - begin < kWatchdog);  // it does not wait for the other run
 
   ::kill(holder, SIGKILL);
   ::waitpid(holder, nullptr, 0);
@@ -116,8 +117,8 @@ TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
   ::close(ready[1]);
 }
 
-TEST_CASE("workdir: claim takes over a lock file with nonsense, refuses what is no file") {
-  const TempFolder folder;
+TEST_CASE("workdir: claim takes over a lock file with nonsense, and refuses what is not a file") {
+  const MemoryFolder folder;
   std::ofstream(folder / ".lock") << std::string(5000, '\xff');
   {
     Workdir workdir(folder.path());
@@ -135,16 +136,16 @@ TEST_CASE("workdir: claim takes over a lock file with nonsense, refuses what is 
 }
 
 TEST_CASE("workdir: committed steps and DONE") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  CHECK(workdir.ckpt_steps().empty());
+  CHECK(workdir.ckpt().steps().empty());
   for (const char* name : {"step-10", "step-2", "step-0", "step-9223372036854775807", "step-3.tmp",
                            "step-", "step-007", "step--1", "step-+4", "step-5x", "STEP-6", "best",
                            ".trash-step-8", "step-9223372036854775808"}) {
     fs::create_directories(folder / "ckpt/" + name);
   }
   std::ofstream(folder / "ckpt/step-77") << "a file";
-  CHECK(workdir.ckpt_steps() == std::vector<int64_t>{0, 2, 10, INT64_MAX});
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{0, 2, 10, INT64_MAX});
 
   CHECK(workdir.finished() == std::nullopt);
   workdir.write_done(1234);
@@ -157,12 +158,12 @@ TEST_CASE("workdir: committed steps and DONE") {
   CHECK(workdir.finished() == std::nullopt);
 }
 
-TEST_CASE("workdir: remove takes a run's files and leaves those of others") {
-  const TempFolder folder;
+TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
+  const MemoryFolder folder;
   const auto fill = [](const Workdir& workdir) {
     for (const auto& file : {workdir.config(), workdir.run_json(), workdir.metrics(),
                              workdir.report(), workdir.tensorboard() + "/events", workdir.log(0),
-                             workdir.ckpt(3) + "/manifest.json", workdir.done()}) {
+                             workdir.ckpt().step(3) + "/manifest.json", workdir.done()}) {
       fs::create_directories(fs::path(file).parent_path());
       std::ofstream(file) << "x";
     }
@@ -179,10 +180,10 @@ TEST_CASE("workdir: remove takes a run's files and leaves those of others") {
   std::ofstream(mixed.dir() + "/thesis.tex") << "x";
   CHECK(mixed.remove() == std::vector<std::string>{"thesis.tex"});
   CHECK(std::distance(fs::directory_iterator(mixed.dir()), fs::directory_iterator()) == 1);
-  // Its .lock is gone, and so the next run can claim it although `mixed` still lives.
+  // Its .lock is deleted, so the next run can claim the folder although `mixed` still exists.
   Workdir next(mixed.dir());
   next.claim();
   CHECK(fs::exists(next.lock()));
 }
 
-}  // namespace bv
+}  // namespace bv::test

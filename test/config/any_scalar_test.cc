@@ -1,9 +1,11 @@
 // Values of any kind: numbers, strings and booleans keep what they were written as.
 #include <variant>
 
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 using AnyScalar = std::variant<bool, int64_t, double, std::string>;
 
 TEST_CASE("a value of any kind keeps its kind") {
@@ -23,7 +25,7 @@ TEST_CASE("a value of any kind keeps its kind") {
   throw_problems(config);
 }
 
-TEST_CASE("a list is no value of any kind") {
+TEST_CASE("a list is not a scalar") {
   const Config config = parse_config("a: [1]\nb: {c: 1}\nd: 1_0\n", "x.yaml");
   for (const char* key : {"a", "b"}) config.get<AnyScalar>(key, false);
   CHECK(config.get<AnyScalar>("d") == AnyScalar(std::string("1_0")));

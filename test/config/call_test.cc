@@ -1,10 +1,13 @@
 // The pp mini-language: Python literals, places of errors, reading the arguments.
 #include <catch2/catch.hpp>
 
+#include "lib/config/call.h"
 #include "lib/config/config.h"
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -12,7 +15,7 @@ namespace {
 std::vector<Call> calls(const std::string& text) { return parse_calls(text, Place{}); }
 
 std::string refused(const std::string& text) {
-  return error_line([&] { parse_calls(text, Place{"--pp", 0, 0}); });
+  return error_of([&] { parse_calls(text, Place{"--pp", 0, 0}); });
 }
 
 }  // namespace
@@ -62,7 +65,7 @@ TEST_CASE("arguments are Python literals") {
 
 TEST_CASE("positional arguments go to the names in order") {
   const Config c = calls("resize(224, 'area')")[0].args;
-  CHECK_FALSE(c.has("size"));  // asking takes none
+  CHECK_FALSE(c.has("size"));  // has() consumes no argument
   CHECK(c.get<int64_t>("size") == 224);
   CHECK(c.get<int64_t>("size") == 224);
   CHECK(c.get("method", "bilinear") == "area");
@@ -77,7 +80,7 @@ TEST_CASE("wrong calls point into the value") {
   const auto refused_at = [](const std::string& value, int64_t expected_size) {
     const Config c = parse_config("input:\n  pp: " + value + "\n", "x.yaml").section("input");
     const auto all = parse_calls(c.get<std::string>("pp"), c, "pp");
-    return error_line([&] {
+    return error_of([&] {
       const Config& args = all.back().args;
       const auto size = args.get("size", expected_size);
       args.get("method", "area");
@@ -94,7 +97,7 @@ TEST_CASE("wrong calls point into the value") {
         "x.yaml:2:28: error: resize_small: size must be positive, got -3");
   CHECK(refused_at("'keep(\"ä\")|resize_small(-3)'", 1) ==
         "x.yaml:2:31: error: resize_small: size must be positive, got -3");
-  // Escapes and folded lines shift the columns: the value's place.
+  // Escapes and folded lines shift the columns, so the place of the whole value is given.
   CHECK(refused_at("\"decode\\x7cresize_small(-3)\"", 1) ==
         "x.yaml:2:7: error: resize_small: size must be positive, got -3");
   CHECK(refused_at("decode|\n    resize_small(-3)", 1) ==
@@ -112,24 +115,24 @@ TEST_CASE("wrong calls point into the value") {
         "x.yaml:2:14: error: resize: unknown argument 'q'; the op is resize(size=1, "
         "method='area')");
   CHECK(refused_at("resize(3, 'area', 5)", 1) ==
-        "x.yaml:2:25: error: resize: too many arguments: 3 without a name, 2 can be used; the op "
+        "x.yaml:2:25: error: resize: too many positional arguments: 3 given, 2 can be used; the op "
         "is resize(size=1, method='area')");
   CHECK(refused_at("resize(3)|resize(4, 'area', 5)", 1) ==
-        "x.yaml:2:35: error: resize: too many arguments: 3 without a name, 2 can be used; the op "
+        "x.yaml:2:35: error: resize: too many positional arguments: 3 given, 2 can be used; the op "
         "is resize(size=1, method='area')");
 }
 
-TEST_CASE("texts that are no calls") {
+TEST_CASE("texts that are not calls") {
   const auto at = [](const std::string& why, int character) {
     return fmt::format("--pp: error: {} (at character {} of it)", why, character);
   };
-  CHECK(refused("resize(1+1)") == at("an expression: write its value", 9));
+  CHECK(refused("resize(1+1)") == at("expressions are not evaluated: write the value", 9));
   CHECK(refused("resize(224") == at("expected ',' or ')', got the end", 11));
   CHECK(refused("resize(224)x") == at("expected '|' or the end after resize, got 'x'", 12));
   CHECK(refused("a|3") == at("expected the name of an op, got '3'", 3));
   CHECK(refused("a.") == at("expected a name after '.', got the end", 3));
   CHECK(refused("a(x=1, x=2)") == at("argument 'x' is given twice", 8));
-  CHECK(refused("a(x=1, 2)") == at("an argument without a name after one with a name", 8));
+  CHECK(refused("a(x=1, 2)") == at("a positional argument after a keyword argument", 8));
   CHECK(refused("a(true)") == at("expected a value, got the name 'true' (write True)", 3));
   CHECK(refused("a(null)") == at("expected a value, got the name 'null' (write None)", 3));
   CHECK(refused("a(method=area)") ==
@@ -142,31 +145,29 @@ TEST_CASE("texts that are no calls") {
   CHECK(refused("a(0x10)") == at("expected a number, got 0x10", 3));
   CHECK(refused("a(1j)") == at("expected a number, got 1j", 3));
   CHECK(refused("a(-)") == at("expected a number, got -", 3));
-  CHECK(refused("a('x|y')") ==
-        at("a string that is never closed ('|' cannot stand in a string)", 3) + "\n" +
-            at("expected '|' or the end after y, got '''", 7));
-  CHECK(refused("a('\\x41')") ==
-        at("this escape is not known here: write the character itself", 4));
+  CHECK(refused("a('x|y')") == at("a string that is never closed (a string cannot hold '|')", 3) +
+                                   "\n" + at("expected '|' or the end after y, got '''", 7));
+  CHECK(refused("a('\\x41')") == at("this escape is not supported: write the character itself", 4));
   CHECK(refused("a({'x' 1})") == at("expected ':', got '1'", 8));
   CHECK(refused("a({'x': 1, 'x': 2})") == at("key 'x' is given twice", 12));
   CHECK(refused("a([1 2])") == at("expected ',' or ']', got '2'", 6));
   CHECK(refused("a(,)") == at("expected a value, got ','", 3));
-  CHECK(refused("a(x==1)") == at("an expression: write its value", 4));
+  CHECK(refused("a(x==1)") == at("expressions are not evaluated: write the value", 4));
   CHECK(refused("a(" + std::string(40, '[')) == at("nested more than 32 levels deep", 36));
   CHECK(refused(std::string(70000, 'a')) == "--pp: error: longer than 65536 bytes");
 }
 
-TEST_CASE("a text that is no call is a problem of its config") {
+TEST_CASE("a text that is not a call is a problem of its config") {
   const Config c = parse_config("pp: decode|resize(1+1)|flip(\n", "x.yaml");
   const std::string lines =
-      "x.yaml:1:20: error: pp: an expression: write its value\n"
+      "x.yaml:1:20: error: pp: expressions are not evaluated: write the value\n"
       "x.yaml:1:29: error: pp: expected a value, got the end";
-  CHECK(error_line([&] { parse_calls(c.get<std::string>("pp"), c, "pp"); }) == lines);
-  CHECK(error_line([&] { throw_problems(c); }) == lines);
+  CHECK(error_of([&] { parse_calls(c.get<std::string>("pp"), c, "pp"); }) == lines);
+  CHECK(error_of([&] { throw_problems(c); }) == lines);
 }
 
 TEST_CASE("a missing argument") {
   const Config c = calls("resize()")[0].args;
-  CHECK(error_line([&] { c.get<int64_t>("size"); }) ==
+  CHECK(error_of([&] { c.get<int64_t>("size"); }) ==
         "error: resize: size: missing: an integer is required");
 }

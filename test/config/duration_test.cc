@@ -1,4 +1,5 @@
-// Durations, itstime, hms against numbers of the reference code; seconds by JAXline's rule.
+// Durations, itstime and hms are compared with numbers of the reference code, seconds with those of
+// JAXline.
 #include "lib/config/duration.h"
 
 #include <catch2/catch.hpp>
@@ -6,21 +7,23 @@
 #include <cstdlib>
 #include <regex>
 
+#include "lib/config/load_config.h"
 #include "lib/util/file.h"
-#include "test/config/support.h"
-#include "test/shared.h"
+#include "test/support/error.h"
+#include "test/support/golden.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
-// A golden file's text, "[]" where it is missing.
+// Returns the text of a golden file, "[]" if it is missing.
 std::string golden_text(const std::string& name) {
-  const std::string file = shared_file("golden/" + name);
+  const std::string file = golden_file(name);
   return file.empty() ? "[]" : read_file(file);
 }
 
-// Its items as configs: JSON is YAML.
+// Returns the items of a golden file as configs: JSON is YAML.
 std::vector<Config> golden(const std::string& name) {
   return parse_config("{cases: " + golden_text(name) + "}", name).sections("cases");
 }
@@ -43,11 +46,11 @@ TEST_CASE("durations as the reference converts them") {
     INFO(c.json());
     std::string result = c.get("result", "null");
     std::optional<double> got;
-    const std::string line = error_line([&] { got = duration_real(config, name, length); });
+    const std::string line = error_of([&] { got = duration_real(config, name, length); });
     if (result == "AssertionError") {
       CHECK_FALSE(line.empty());
     } else if (result == "ValueError" || result == "null") {
-      // The reference takes a unit that it cannot convert for absent; here that is said.
+      // The reference ignores a unit that it cannot convert. Here that is an error.
       CHECK(line.empty() == config.keys().empty());
       CHECK_FALSE(got);
     } else {
@@ -72,15 +75,15 @@ TEST_CASE("round half to even, but never to nothing") {
   CHECK(round_steps(3.5) == 4);
 }
 
-TEST_CASE("a duration that is wrong has its line") {
+TEST_CASE("a wrong duration gives one line") {
   const auto line = [](const std::string& text, RunLength length = kLength) {
     const Config c = duration(text);
-    return error_line([&] { duration_steps(c, "log", length); });
+    return error_of([&] { duration_steps(c, "log", length); });
   };
   CHECK(line("log_steps: 5\nlog_epochs: 1\n") ==
         "x.yaml:2:13: error: log_epochs: give only one of log_steps and log_epochs");
   CHECK(line("log_percent: 1.5\n") ==
-        "x.yaml:1:14: error: log_percent: must lie in [0, 1], got 1.5 (a fraction, not 0..100)");
+        "x.yaml:1:14: error: log_percent: must be in [0, 1], got 1.5 (a fraction, not 0..100)");
   CHECK(line("log_steps: 12.5\n") ==
         "x.yaml:1:12: error: log_steps: must be a whole number of steps, got 12.5");
   CHECK(line("log_epochs: 1\n", {10, 0, 0}) ==
@@ -98,7 +101,7 @@ TEST_CASE("a duration that is wrong has its line") {
   const Config c = duration("log_seconds: 5\n");
   CHECK_FALSE(duration_steps(c, "log", kLength));
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:1:1: error: unknown key 'log_seconds'; known here: log_epochs, log_examples, "
         "log_percent, log_steps");
 }
@@ -113,7 +116,7 @@ TEST_CASE("an interval is in steps or in seconds") {
   CHECK(every("log_seconds: -1\nlog_steps: 3\n")->steps == 3);
   CHECK_FALSE(every("other: 1\n"));
   CHECK_FALSE(*every("log_steps: 0\n"));
-  CHECK(error_line([&] { every("log_seconds: 2.5\nlog_steps: 3\n"); }) ==
+  CHECK(error_of([&] { every("log_seconds: 2.5\nlog_steps: 3\n"); }) ==
         "x.yaml:1:14: error: log_seconds: give only one of log_steps and log_seconds");
 }
 
@@ -150,7 +153,7 @@ TEST_CASE("seconds are due as in JAXline") {
   for (const Config& c : cases) {
     if (c.get<std::string>("type") != "secs") continue;
     Due due({0, c.get<double>("interval")}, 1'000'000, false, false);
-    due(0, 0.0);  // the clock starts at the start of the loop
+    due(0, 0.0);  // the clock starts with the loop
     std::vector<int64_t> fired;
     const auto times = c.get<std::vector<double>>("times");
     for (size_t i = 0; i < times.size(); ++i) {

@@ -1,12 +1,15 @@
-// Deterministic mutations of good inputs: whatever the bytes, there is a config or a usage error.
+// Deterministic mutations of good inputs. Any bytes give a config or a usage error.
 #include <catch2/catch.hpp>
 
+#include "lib/config/call.h"
 #include "lib/config/config.h"
+#include "lib/config/load_config.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
-#include "test/config/support.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -53,7 +56,7 @@ std::string mutate(std::string text, Rng& rng) {
   return text;
 }
 
-// Every line is printable and no line is empty.
+// Returns whether every line is printable and none is empty.
 bool fit_for_a_terminal(const std::string& lines) {
   for (const char c : lines) {
     const auto byte = static_cast<unsigned char>(c);
@@ -70,7 +73,7 @@ TEST_CASE("mutated configs load or are refused") {
   for (int i = 0; i < 6000; ++i) {
     const std::string text = mutate(kConfigs[i % 2], rng);
     INFO(json_string(text));
-    const std::string line = error_line([&] {
+    const std::string line = error_of([&] {
       const Config c = parse_config(text, "x.yaml");
       ++loaded;
       const std::string yaml = c.yaml();
@@ -92,7 +95,7 @@ TEST_CASE("mutated calls parse or are refused") {
   for (int i = 0; i < 6000; ++i) {
     const std::string text = mutate(kCalls[i % 2], rng);
     INFO(json_string(text));
-    const std::string line = error_line([&] {
+    const std::string line = error_of([&] {
       for (const Call& call : parse_calls(text, Place{"x.yaml", 3, 5})) {
         call.args.maybe<double>("a");
         call.args.get("b", "x");
@@ -114,7 +117,7 @@ TEST_CASE("mutated overrides apply or are refused") {
     const std::string key = mutate("evals.val.log_steps", rng),
                       value = mutate("{a: [1, 'b']}", rng);
     INFO(json_string(key + "=" + value));
-    REQUIRE(fit_for_a_terminal(error_line([&] {
+    REQUIRE(fit_for_a_terminal(error_of([&] {
       const Config c =
           parse_config(kConfigs[0], "x.yaml", {{key, value, "--set " + key + "=" + value}});
       c.yaml();

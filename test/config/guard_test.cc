@@ -1,15 +1,18 @@
-// The guard against what YAML and yaml-cpp let through: each trap by its exact line.
+// What YAML and yaml-cpp would accept but the guard refuses, each with its exact line.
 #include <catch2/catch.hpp>
 
 #include "lib/config/config.h"
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/clock.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
 std::string refused(const std::string& text) {
-  return error_line([&] { parse_config(text, "x.yaml"); });
+  return error_of([&] { parse_config(text, "x.yaml"); });
 }
 
 }  // namespace
@@ -32,7 +35,7 @@ TEST_CASE("only one document") {
   CHECK(parse_config("---\na: 1\n", "x.yaml").get<int64_t>("a") == 1);
 }
 
-TEST_CASE("bytes that are no text") {
+TEST_CASE("bytes that are not text") {
   CHECK(refused("a: 1\nb: \xFF\n") == "x.yaml:2:1: error: invalid UTF-8");
   CHECK(refused(std::string("a: 1\nbc: \0\n", 11)) == "x.yaml:2:5: error: a NUL byte");
   CHECK(refused("a: \"\\0\"\n") == "x.yaml:1:4: error: a NUL byte");
@@ -45,8 +48,8 @@ TEST_CASE("bytes that are no text") {
 }
 
 TEST_CASE("aliases neither cycle nor explode") {
-  CHECK(refused("a: &x [*x]\n") == "x.yaml:1:8: error: an alias that holds itself");
-  CHECK(refused("a: &x\n  b: {c: *x}\n") == "x.yaml:2:10: error: an alias that holds itself");
+  CHECK(refused("a: &x [*x]\n") == "x.yaml:1:8: error: an alias that contains itself");
+  CHECK(refused("a: &x\n  b: {c: *x}\n") == "x.yaml:2:10: error: an alias that contains itself");
   CHECK(refused("a: *x\n") ==
         "x.yaml:1:4: error: not valid YAML: the referenced anchor is not defined");
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
@@ -64,7 +67,7 @@ TEST_CASE("aliases neither cycle nor explode") {
   CHECK(c.section("a").get<int64_t>("k") == 1);
 }
 
-TEST_CASE("nesting has an end") {
+TEST_CASE("nesting is limited") {
   const auto nested = [](int n) {
     return "a: " + std::string(n, '[') + std::string(n, ']') + "\n";
   };
@@ -77,7 +80,7 @@ TEST_CASE("nesting has an end") {
   std::string deep;
   for (int i = 0; i < 70; ++i) deep += std::string(i, ' ') + "k:\n";
   CHECK(refused(deep) == "x.yaml:65:65: error: nested more than 64 levels deep");
-  // Depth hidden behind an alias.
+  // Depth that an alias hides.
   CHECK(refused("a: &x " + std::string(40, '[') + std::string(40, ']') +
                 "\nb: " + std::string(40, '[') + "*x" + std::string(40, ']')) ==
         "x.yaml:2:44: error: nested more than 64 levels deep");
@@ -95,11 +98,11 @@ TEST_CASE("merge keys are merged") {
 
 TEST_CASE("tags, odd keys, open quotes, tabs") {
   CHECK(refused("a: !!float 5\n") ==
-        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+        "x.yaml:1:4: error: YAML tags ('!...') are not supported: write the plain value");
   CHECK(refused("a: !foo\nb: 1\n") ==
-        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+        "x.yaml:1:4: error: YAML tags ('!...') are not supported: write the plain value");
   CHECK(refused("a: ! b\n") ==
-        "x.yaml:1:4: error: YAML tags ('!...') are not used here: write the plain value");
+        "x.yaml:1:4: error: YAML tags ('!...') are not supported: write the plain value");
   CHECK(refused("[a]: 1\n") == "x.yaml:1:1: error: a key must be a plain name");
   CHECK(refused("? {a: 1}\n: 2\n") == "x.yaml:1:3: error: a key must be a plain name");
   CHECK(refused("a: {~: 2}\n") == "x.yaml:1:5: error: a key must be a plain name");
@@ -126,7 +129,7 @@ TEST_CASE("a config is a mapping") {
         "x.yaml:1:1: error: expected a mapping ('key: value' lines) at the top level, got a list");
   CHECK(refused("lr:0.1\n") ==
         "x.yaml:1:1: error: expected a mapping ('key: value' lines) at the top level, got 'lr:0.1' "
-        "(a blank must follow the ':')");
+        "(a space must follow the ':')");
 }
 
 TEST_CASE("a very long line is read in linear time") {
@@ -134,7 +137,7 @@ TEST_CASE("a very long line is read in linear time") {
   for (int i = 0; i < 100'000; ++i) text += "1,";
   const double start = cpu_seconds();
   CHECK(refused(text + "]\n").empty());
-  CHECK(cpu_seconds() - start < 5);  // quadratic: a minute
+  CHECK(cpu_seconds() - start < 5);  // in quadratic time: a minute
   CHECK(refused("ä: [a, &x b, *y]\n") ==
         "x.yaml:1:14: error: not valid YAML: the referenced anchor is not defined");
 }

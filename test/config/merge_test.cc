@@ -5,27 +5,16 @@
 #include <fstream>
 
 #include "lib/config/config.h"
+#include "lib/config/load_config.h"
 #include "lib/util/file.h"
-#include "test/config/support.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
 using namespace bv;
+using namespace bv::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "bvtrain-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string write(const std::string& name, const std::string& text) const {
-    make_folders(fs::path(path + "/" + name).parent_path().string());
-    write_file_atomically(path + "/" + name, text, false);
-    return path + "/" + name;
-  }
-};
 
 Config with(const std::string& text, const std::vector<std::pair<std::string, std::string>>& sets) {
   std::vector<Override> overrides;
@@ -37,8 +26,8 @@ Config with(const std::string& text, const std::vector<std::pair<std::string, st
 
 }  // namespace
 
-TEST_CASE("an including file is laid over the included one") {
-  const Folder folder;
+TEST_CASE("an including file overrides the included one") {
+  const TempFolder folder;
   folder.write(
       "base/base.yaml",
       "include: ../root.yaml\nmodel: {width: 64, depth: 2}\nlist: [1, 2]\ntotal_epochs: 90\n");
@@ -51,34 +40,35 @@ TEST_CASE("an including file is laid over the included one") {
       c.json() ==
       R"({"seed": null, "model": {"depth": 2, "norm": "batch", "width": 128}, "list": [3], "total_steps": 5})");
   c.section("model").get<int64_t>("width");
-  CHECK(c.section("model").place("depth").text() == folder.path + "/base/base.yaml:2:27");
+  CHECK(c.section("model").place("depth").text() == folder.path() + "/base/base.yaml:2:27");
 }
 
-TEST_CASE("include errors stand where the include is") {
-  const Folder folder;
+TEST_CASE("errors of an include have the place of the include") {
+  const TempFolder folder;
   const std::string a = folder.write("a.yaml", "x: 1\ninclude: b.yaml\n");
-  CHECK(error_line([&] { load_config(a, {}); }) ==
-        a + ":2:10: error: include: '" + folder.path + "/b.yaml': no such file");
+  CHECK(error_of([&] { load_config(a, {}); }) ==
+        a + ":2:10: error: include: '" + folder.path() + "/b.yaml': no such file");
   const std::string f = folder.write("f.yaml", "include: .\n");
-  CHECK(error_line([&] { load_config(f, {}); }) ==
-        f + ":1:10: error: include: '" + folder.path + "/': is a folder");
+  CHECK(error_of([&] { load_config(f, {}); }) ==
+        f + ":1:10: error: include: '" + folder.path() + "/': is a folder");
   const std::string b = folder.write("b.yaml", "include: a.yaml\n");
-  CHECK(error_line([&] { load_config(a, {}); }) ==
+  CHECK(error_of([&] { load_config(a, {}); }) ==
         b + ":1:10: error: include: '" + a + "' includes itself");
   folder.write("b.yaml", "k: 1\nk: 2\n");
-  CHECK(error_line([&] { load_config(a, {}); }) ==
+  CHECK(error_of([&] { load_config(a, {}); }) ==
         b + ":2:1: error: duplicate key 'k' (first at line 1)");
-  CHECK(error_line([&] { parse_config("include: [a]\n", "x.yaml"); }) ==
+  CHECK(error_of([&] { parse_config("include: [a]\n", "x.yaml"); }) ==
         "x.yaml:1:10: error: include: expected a file name, got a list");
 }
 
-TEST_CASE("files that are no config") {
-  const Folder folder;
-  CHECK(error_line([&] { load_config(folder.path, {}); }) == folder.path + ": error: is a folder");
-  CHECK(error_line([&] { load_config(folder.path + "/no.yaml", {}); }) ==
-        folder.path + "/no.yaml: error: no such file");
+TEST_CASE("files that are not configs") {
+  const TempFolder folder;
+  CHECK(error_of([&] { load_config(folder.path(), {}); }) ==
+        folder.path() + ": error: is a folder");
+  CHECK(error_of([&] { load_config(folder.path() + "/no.yaml", {}); }) ==
+        folder.path() + "/no.yaml: error: no such file");
   const std::string empty = folder.write("empty.yaml", "");
-  CHECK(error_line([&] { load_config(empty, {}); }) == empty + ": error: the config is empty");
+  CHECK(error_of([&] { load_config(empty, {}); }) == empty + ": error: the config is empty");
 }
 
 TEST_CASE("the environment in values") {
@@ -95,13 +85,13 @@ TEST_CASE("the environment in values") {
   CHECK(c.get<std::string>("q") == "0.5");
   CHECK(c.get<std::string>("e") == "full");
   CHECK_FALSE(c.has("z"));
-  CHECK(error_line([&] { parse_config("a: ${BV_TEST_NONE}\nb: ${1 2}\nc: ${x\n", "x.yaml"); }) ==
+  CHECK(error_of([&] { parse_config("a: ${BV_TEST_NONE}\nb: ${1 2}\nc: ${x\n", "x.yaml"); }) ==
         "x.yaml:1:4: error: the environment variable BV_TEST_NONE is not set "
         "(${BV_TEST_NONE:-value} gives a default)\n"
-        "x.yaml:2:4: error: '${1 2}' is no name of an environment variable\n"
+        "x.yaml:2:4: error: '${1 2}' is not the name of an environment variable\n"
         "x.yaml:3:4: error: '${' without '}'");
   ::setenv("BV_TEST_LR", "\xFF", 1);
-  CHECK(error_line([&] { parse_config("a: ${BV_TEST_LR}\n", "x.yaml"); }) ==
+  CHECK(error_of([&] { parse_config("a: ${BV_TEST_LR}\n", "x.yaml"); }) ==
         "x.yaml:1:4: error: the environment variable holds invalid UTF-8");
 }
 
@@ -115,24 +105,24 @@ TEST_CASE("the command line replaces values") {
   CHECK(
       c.json() ==
       R"({"a": {"b": "x", "c": null}, "l": [{"k": 5}, 6], "new": {"deep": {"key": [1, "two"]}}, "t": null})");
-  CHECK(error_line([&] { c.section("a").get<double>("b"); }) ==
+  CHECK(error_of([&] { c.section("a").get<double>("b"); }) ==
         "--set a.b=x: error: a.b: expected a number, got 'x'");
 }
 
-TEST_CASE("a command-line value may hold what a file may not substitute") {
+TEST_CASE("a value on the command line may contain what a file may not substitute") {
   CHECK(with("a: 1\n", {{"a", "${HOME_OF_NOBODY}"}}).get<std::string>("a") == "${HOME_OF_NOBODY}");
 }
 
-TEST_CASE("an alias is not changed through another") {
+TEST_CASE("a change through one alias does not affect another") {
   const Config c = with("a: &x {k: 1}\nb: *x\n", {{"b.k", "2"}});
   CHECK(c.json() == R"({"a": {"k": 1}, "b": {"k": 2}})");
 }
 
-TEST_CASE("command lines that fit nothing") {
+TEST_CASE("command lines that do not fit the config") {
   const auto line = [](const std::string& key, const std::string& value) {
-    return error_line([&] { with("a: 1\nl: [1, 2]\n", {{key, value}}); });
+    return error_of([&] { with("a: 1\nl: [1, 2]\n", {{key, value}}); });
   };
-  CHECK(line("a.b", "2") == "--set a.b=2: error: a is '1', no mapping");
+  CHECK(line("a.b", "2") == "--set a.b=2: error: a is '1', not a mapping");
   CHECK(line("l.2", "2") == "--set l.2=2: error: l is a list of 2, which has no item '2'");
   CHECK(line("l.x", "2") == "--set l.x=2: error: l is a list of 2, which has no item 'x'");
   CHECK(line("a..b", "2") ==
@@ -143,7 +133,7 @@ TEST_CASE("command lines that fit nothing") {
   const Config c = with("model: {width: 1}\n", {{"modle.width", "3"}});
   c.section("model").get<int64_t>("width");
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "--set modle.width=3: error: unknown key 'modle' (did you mean 'model'?)");
 }
 
@@ -153,7 +143,7 @@ TEST_CASE("a duration on the command line replaces the file's other units") {
         R"({"s": {"warmup_steps": 5, "warmup_x": 1}, "log_steps": 50, "total_steps": 3})");
   CHECK(with(file, {{"s.warmup_epochs", "1"}, {"log_seconds", "2.5"}}).json() ==
         R"({"total_epochs": 90, "s": {"warmup_x": 1, "warmup_epochs": 1}, "log_seconds": 2.5})");
-  // Absent values replace nothing; two units on the command line stay two.
+  // Missing values replace nothing. Two units on the command line stay two.
   CHECK(with(file, {{"total_steps", "-1"}}).has("total_epochs"));
   CHECK(with(file, {{"total_steps", "null"}}).has("total_epochs"));
   const Config two = with(file, {{"total_steps", "3"}, {"total_epochs", "1"}});

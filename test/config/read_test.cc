@@ -1,10 +1,12 @@
-// The strict reader: types, defaults, did-you-mean, exact error lines.
+// The strict reader of configs: types, defaults, suggestions for wrong names, exact error lines.
 #include <catch2/catch.hpp>
 
 #include "lib/config/config.h"
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 using Strings = std::vector<std::string>;
 
 TEST_CASE("values are read with their types") {
@@ -35,7 +37,7 @@ TEST_CASE("values are read with their types") {
   CHECK(c.get<std::vector<bool>>("q") == std::vector<bool>{true, false});
   CHECK(c.get<int64_t>("absent", 7) == 7);
   CHECK(c.get("absent_text", "seven") == "seven");
-  CHECK(c.get<std::vector<int64_t>>("absent_list", {}).empty());  // not the required form
+  CHECK(c.get<std::vector<int64_t>>("absent_list", {}).empty());  // the form with a default
   CHECK(c.is_bool("f"));
   CHECK_FALSE(c.is_bool("l"));
   CHECK_FALSE(c.is_bool("absent_text"));
@@ -44,11 +46,11 @@ TEST_CASE("values are read with their types") {
   CHECK(problem_count(c) == 0);
 }
 
-TEST_CASE("each wrong type has its line") {
+TEST_CASE("each wrong type gives one line") {
   const auto read = [](const std::string& text, auto get) {
     const Config c = parse_config(text, "x.yaml");
-    const std::string line = error_line([&] { get(c); });
-    CHECK(error_line([&] { throw_problems(c); }) == line);
+    const std::string line = error_of([&] { get(c); });
+    CHECK(error_of([&] { throw_problems(c); }) == line);
     return line;
   };
   const auto number = [](const Config& c) { c.get<double>("lr"); };
@@ -90,6 +92,15 @@ TEST_CASE("each wrong type has its line") {
   using Pairs = std::vector<std::pair<std::string, double>>;
   CHECK(read("l: [[a, 1], [b]]", [](const Config& c) { c.get<Pairs>("l"); }) ==
         "x.yaml:1:13: error: l[1]: expected [pattern, number], got a list");
+  using StringPairs = std::vector<std::pair<std::string, std::string>>;
+  const auto string_pairs = [](const Config& c) { c.get<StringPairs>("l"); };
+  CHECK(read("l: [[a, b], [c, d, e]]", string_pairs) ==
+        "x.yaml:1:13: error: l[1]: expected [string, string], got a list");
+  CHECK(read("l: [[a, b], c]", string_pairs) ==
+        "x.yaml:1:13: error: l[1]: expected [string, string], got 'c'");
+  CHECK(read("l: [[a, [b]]]", string_pairs) ==
+        "x.yaml:1:9: error: l[0]: expected a string, got a list");
+  CHECK(read("l: a", string_pairs) == "x.yaml:1:4: error: l: expected a list, got 'a'");
   CHECK(read("m:\n  k: 1", [](const Config& c) { c.section("m").get<int64_t>("needed"); }) ==
         "x.yaml:2:3: error: m.needed: missing: an integer is required");
   CHECK(read("m: 1", [](const Config& c) { c.get<std::string>("needed"); }) ==
@@ -106,14 +117,14 @@ TEST_CASE("a wrong value with a default is collected and replaced by the default
   CHECK(c.get("a", 2.0) == 2.0);
   CHECK_FALSE(c.maybe<double>("c"));
   CHECK(c.word("d", "group", {"batch", "group"}) == "group");
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:1:4: error: a: expected a number, got 'x'\n"
         "x.yaml:2:4: error: b: expected an integer, got '1.5'\n"
         "x.yaml:3:4: error: c: expected a number, got a list\n"
         "x.yaml:4:4: error: d: expected one of batch, group, got 'bach' (did you mean 'batch'?)");
 }
 
-TEST_CASE("keys that nobody read are errors with a suggestion") {
+TEST_CASE("keys that are never read are errors with a suggestion") {
   const Config c = parse_config(
       "optmizer: adam\nseed: 1\ninput:\n  data: {nme: idx}\n  zzz: 2\nleft: null\n", "vit.yaml");
   c.get("optimizer", "sgd");
@@ -121,30 +132,30 @@ TEST_CASE("keys that nobody read are errors with a suggestion") {
   const Config input = c.section("input");
   input.get("batch_size", int64_t{1});
   CHECK_FALSE(c.has("left"));
-  CHECK(error_line([&] { input.section("data").get<std::string>("name"); }) ==
+  CHECK(error_of([&] { input.section("data").get<std::string>("name"); }) ==
         "vit.yaml:4:10: error: unknown key 'input.data.nme' (did you mean 'name'?)");
-  c.done();  // sections are included
+  c.done();  // this checks the sections too
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "vit.yaml:1:1: error: unknown key 'optmizer' (did you mean 'optimizer'?)\n"
         "vit.yaml:4:10: error: unknown key 'input.data.nme' (did you mean 'name'?)\n"
         "vit.yaml:5:3: error: unknown key 'input.zzz'; known here: batch_size, data");
 }
 
-TEST_CASE("the lead example of the error line") {
+TEST_CASE("the example of an error line in the docs") {
   std::string text(11, '\n');
   const Config c = parse_config(text + "      optmizer: x\n", "vit.yaml");
   c.get("optimizer", "");
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "vit.yaml:12:7: error: unknown key 'optmizer' (did you mean 'optimizer'?)");
 }
 
-TEST_CASE("an unread null is an error unless somebody knows the key") {
+TEST_CASE("an unread null is an error unless the key is known") {
   const Config c = parse_config("mixup: null\nmixpu: null\n", "x.yaml");
   if (c.has("mixup")) c.section("mixup");
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:2:1: error: unknown key 'mixpu' (did you mean 'mixup'?)");
 }
 
@@ -168,7 +179,7 @@ TEST_CASE("sections, items and lists of mappings") {
   CHECK(c.section("absent").keys().empty());
   CHECK(c.section("not_map").keys().empty());
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:5:8: error: evals.bad: expected a mapping, got '3'\n"
         "x.yaml:6:21: error: schedules[1]: expected a mapping, got '2'\n"
         "x.yaml:7:10: error: not_map: expected a mapping, got '1'");
@@ -184,14 +195,14 @@ TEST_CASE("sections chosen by patterns") {
   all[1].second->get("decay", "cosine");
   all[1].second->get("base", 1.0);
   c.done();
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:1:38: error: unknown key 'schedule[1].decya' (did you mean 'decay'?)");
   const std::string resolved = resolved_yaml(c);
   CHECK(resolved.find("decay: cosine  # default\n") != std::string::npos);
   CHECK(parse_config(resolved, "y.yaml").pattern_sections("schedule").size() == 2);
   for (const char* bad : {"s: 3\n", "s: [a]\n", "s: [[a, 3]]\n", "s: [[a]]\n"}) {
     const Config b = parse_config(bad, "x.yaml");
-    CHECK(error_line([&] { b.pattern_sections("s"); }).find("x.yaml:1:") == 0);
+    CHECK(error_of([&] { b.pattern_sections("s"); }).find("x.yaml:1:") == 0);
   }
 }
 
@@ -199,9 +210,9 @@ TEST_CASE("problems of callers, warnings and superseded keys") {
   const Config c =
       parse_config("input:\n  batch_size: -1\n  cache_raw: true\n  none: null\n", "x.yaml");
   const Config input = c.section("input");
-  CHECK(error_line([&] { input.fail("batch_size", "must be positive, got -1"); }) ==
+  CHECK(error_of([&] { input.fail("batch_size", "must be positive, got -1"); }) ==
         "x.yaml:2:15: error: input.batch_size: must be positive, got -1");
-  CHECK(error_line([&] { c.fail("", "nothing to train"); }) == "x.yaml: error: nothing to train");
+  CHECK(error_of([&] { c.fail("", "nothing to train"); }) == "x.yaml: error: nothing to train");
   input.warn("batch_size", "is small");
   input.superseded("cache_raw", "the page cache does it");
   input.superseded("none", "x");
@@ -220,9 +231,9 @@ TEST_CASE("attempt collects usage errors once and passes others on") {
   CHECK_FALSE(attempt(b, [&] { throw Error(Exit::usage, "data/x.idx", "truncated"); }));
   CHECK(attempt(c, [&] { c.section("c").get<int64_t>("k"); }));
   CHECK_THROWS_AS(attempt(c, [&] { throw Error(Exit::storage, "f", "full"); }), Error);
-  c.done();  // the unread b.k is no news where the reader gave up
+  c.done();  // the unread b.k is not reported, because its reader gave up
   CHECK(problem_count(c) == 2);
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "data/x.idx: error: truncated\nx.yaml:1:9: error: a.lr: expected a number, got 'x'");
 }
 
@@ -231,7 +242,7 @@ TEST_CASE("at most twenty problems, in the order of the file") {
   for (int i = 0; i < 25; ++i) text += "k" + std::to_string(i) + ": x\n";
   const Config c = parse_config(text, "x.yaml");
   for (int i = 24; i >= 0; --i) c.maybe<double>("k" + std::to_string(i));
-  const std::string lines = error_line([&] { throw_problems(c); });
+  const std::string lines = error_of([&] { throw_problems(c); });
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 20);
   CHECK(lines.find("x.yaml:1:5: error: k0: expected") == 0);
   CHECK(lines.find("\nx.yaml:10:5: error: k9") != std::string::npos);
@@ -246,10 +257,10 @@ TEST_CASE("mark_read silences a subtree") {
   CHECK(problem_count(c) == 0);
 }
 
-TEST_CASE("a config of no document is empty") {
+TEST_CASE("a config without a document is empty") {
   const Config c;
   CHECK(c.get("k", int64_t{5}) == 5);
-  CHECK(error_line([&] { c.get<int64_t>("n"); }) == "error: n: missing: an integer is required");
+  CHECK(error_of([&] { c.get<int64_t>("n"); }) == "error: n: missing: an integer is required");
 }
 
 TEST_CASE("names that are not registered") {

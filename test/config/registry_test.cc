@@ -3,9 +3,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -47,15 +49,15 @@ TEST_CASE("a registered name is built from its config") {
 TEST_CASE("an unknown name and an unread key are errors at their places") {
   const Config c = parse_config("name: sqare\nshape: {widht: 3}\n", "x.yaml");
   const std::string name = c.get<std::string>("name");
-  CHECK(error_line([&] {
+  CHECK(error_of([&] {
           Shape::Registry::make(name, c.section("shape"), c.place("name"), Env{});
         }) == "x.yaml:1:7: error: unknown shape 'sqare' (did you mean 'square'?); known: square");
   Shape::Registry::make("square", c.section("shape"), Place{}, Env{});
-  CHECK(error_line([&] { throw_problems(c); }) ==
+  CHECK(error_of([&] { throw_problems(c); }) ==
         "x.yaml:2:9: error: unknown key 'shape.widht' (did you mean 'width'?)");
 }
 
-TEST_CASE("a name registered twice is a bug that is told") {
+TEST_CASE("a name that is registered twice is reported as a bug") {
   try {
     Twice::Registry::make("same", Config(), Place{});
     FAIL("made");

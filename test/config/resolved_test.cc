@@ -1,12 +1,16 @@
-// What is written about a config: the resolved YAML, --explain, YAML and JSON texts.
+// The texts that are written about a config: the resolved YAML, --explain, YAML and JSON.
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <sstream>
 
+#include "lib/config/call.h"
 #include "lib/config/config.h"
-#include "test/config/support.h"
+#include "lib/config/load_config.h"
+#include "test/support/clock.h"
+#include "test/support/error.h"
 
 using namespace bv;
+using namespace bv::test;
 
 TEST_CASE("the resolved config holds defaults and origins and loads again") {
   const std::string text =
@@ -67,7 +71,7 @@ TEST_CASE("the resolved config holds defaults and origins and loads again") {
   CHECK(read(parse_config(resolved, "config.yaml")) == seen);
 }
 
-// One line whatever was given, so that the file loads again.
+// It is one line, whatever was typed, so that the file loads again.
 TEST_CASE("the origin of a value from the command line is what was typed there") {
   const std::string text = "[a,\n b, " + std::string(100, 'x') + "]";
   const Config c = parse_config("lr: 1\nm: {n: 1}\n", "x.yaml",
@@ -85,7 +89,7 @@ TEST_CASE("the origin of a value from the command line is what was typed there")
   CHECK(parse_config(resolved, "config.yaml").json() == c.json());
 }
 
-TEST_CASE("a key with two defaults keeps none in the resolved config") {
+TEST_CASE("a key with two different defaults has none in the resolved config") {
   const Config c = parse_config("a: 1\n", "x.yaml");
   c.get("b", int64_t{1});
   c.get("b", int64_t{2});
@@ -122,6 +126,21 @@ TEST_CASE("explain names value, default, origin and the line of the read") {
   CHECK(row(5, 4) == Row{"model.width", "3", "1", "x.yaml:2"});
   CHECK(row(6, 4) == Row{"pp", "resize(224)", "-", "x.yaml:3"});
   CHECK(row(7, 5) == Row{"pp[0]:", "resize.size", "224", "-", "x.yaml:3"});
+}
+
+TEST_CASE("explain and the resolved config show lists of pairs of strings") {
+  using StringPairs = std::vector<std::pair<std::string, std::string>>;
+  const Config c = parse_config("rules: [[a, b], ['.*', 'f(x=1)']]\n", "x.yaml");
+  CHECK(c.get<StringPairs>("rules") == StringPairs{{"a", "b"}, {".*", "f(x=1)"}});
+  const StringPairs fallback = {{"act_batch", "data"}};
+  CHECK(c.get("others", fallback) == fallback);
+  CHECK_FALSE(c.maybe<StringPairs>("none"));
+  const std::string text = explain(c);
+  CHECK_THAT(text, Catch::Contains("[[a, b], [\".*\", f(x=1)]]") && Catch::Contains("x.yaml:1  "));
+  CHECK_THAT(text, Catch::Contains("others  [[act_batch, data]]       [[act_batch, data]]"));
+  CHECK(resolved_yaml(c) ==
+        "rules: [[a, b], [\".*\", f(x=1)]]  # x.yaml:1\n"
+        "others: [[act_batch, data]]  # default\n");
 }
 
 TEST_CASE("YAML and JSON texts keep the values") {

@@ -1,5 +1,6 @@
-// The code of the CUDA kernels, run without a GPU: threads of the system play a block's
-// (test/cuda/emulation), so every element's place and every sum is checked, if not the hardware.
+// The code of the CUDA kernels without a GPU. Threads of the CPU play those of a block
+// (test/cuda/emulation). This checks the place of every element and every sum, but not the
+// hardware.
 #include "lib/cuda/kernels.cu"
 
 #include <catch2/catch.hpp>
@@ -28,13 +29,13 @@ double squares(const std::vector<float>& values) {
   return sum;
 }
 
-// The places of parameters, gradients and state differ, and one range does not count.
+// Parameters, gradients and state have different places, and one range is not counted.
 const std::vector<FusedChunk> kRanges = {
     {0, 64 * 100, 0, 0, true, 1, 0.01F, 0.5F},
     {64 * 100, 64 * 101, 64 * 100, 64 * 100, false, 2, 0, 1},
     {64 * 101, kSize - 128, 64 * 103, 64 * 102, true, 1, 0, 1}};
 
-// What an update leaves, of parameters, averages and two buffers of state.
+// Parameters, averages and two buffers of state, before and after an update.
 struct Left {
   std::vector<float> p = noise(1), ema = noise(2), first = std::vector<float>(kSize, 0.5F),
                      second = std::vector<float>(kSize, 0.25F);
@@ -112,7 +113,7 @@ TEST_CASE("the kernel of square_sum") {
   }
 }
 
-TEST_CASE("the kernel of dropout draws every element of a rank's part") {
+TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
   for (const int64_t offset : {0, 1003}) {
     const DropoutMask mask = {offset, offset + 5555, 1U << 30, 2.0F, {4, 5, 6}, {7, 8}};
     std::vector<float> got(5555, -1), want(5555, -1);

@@ -4,20 +4,15 @@
 
 #include "lib/util/error.h"
 #include "lib/util/text.h"
+#include "test/support/error.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string expanded(const std::string& text) { return join(parse_hostlist(text, "LIST"), " "); }
 
 std::string refused(const std::string& text) {
-  try {
-    parse_hostlist(text, "LIST");
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { parse_hostlist(text, "LIST"); });
 }
 
 TEST_CASE("slurm's host lists expand as scontrol show hostnames does") {
@@ -35,30 +30,32 @@ TEST_CASE("slurm's host lists expand as scontrol show hostnames does") {
   CHECK(parse_hostlist("n[1-65536]", "LIST").size() == 65536);
 }
 
-TEST_CASE("what is no host list is refused in one line") {
-  CHECK(refused("") == "LIST: error: '' is no host list: it is empty");
-  CHECK(refused("n[1-3") == "LIST: error: 'n[1-3' is no host list: a bracket is not closed");
-  CHECK(refused("n[1[2]]") == "LIST: error: 'n[1[2]]' is no host list: a bracket is not closed");
-  CHECK(refused("n1]") == "LIST: error: 'n1]' is no host list: unexpected character at byte 2");
-  CHECK(refused("n1,,n2") == "LIST: error: 'n1,,n2' is no host list: an empty name");
-  CHECK(refused("n1,") == "LIST: error: 'n1,' is no host list: an empty name");
-  CHECK(refused("n[]") == "LIST: error: 'n[]' is no host list: '' is no number or range");
-  CHECK(refused("n[a-b]") == "LIST: error: 'n[a-b]' is no host list: 'a-b' is no number or range");
+TEST_CASE("what is not a host list is refused with one line") {
+  CHECK(refused("") == "LIST: error: '' is not a host list: it is empty");
+  CHECK(refused("n[1-3") == "LIST: error: 'n[1-3' is not a host list: a bracket is not closed");
+  CHECK(refused("n[1[2]]") == "LIST: error: 'n[1[2]]' is not a host list: a bracket is not closed");
+  CHECK(refused("n1]") == "LIST: error: 'n1]' is not a host list: unexpected character at byte 2");
+  CHECK(refused("n1,,n2") == "LIST: error: 'n1,,n2' is not a host list: an empty name");
+  CHECK(refused("n1,") == "LIST: error: 'n1,' is not a host list: an empty name");
+  CHECK(refused("n[]") == "LIST: error: 'n[]' is not a host list: '' is not a number or a range");
+  CHECK(refused("n[a-b]") ==
+        "LIST: error: 'n[a-b]' is not a host list: 'a-b' is not a number or a range");
   CHECK(refused("n[1--2]") ==
-        "LIST: error: 'n[1--2]' is no host list: '1--2' is no number or range");
+        "LIST: error: 'n[1--2]' is not a host list: '1--2' is not a number or a range");
   CHECK(refused("n[3-1]") ==
-        "LIST: error: 'n[3-1]' is no host list: the range '3-1' runs backwards");
+        "LIST: error: 'n[3-1]' is not a host list: the range '3-1' runs backwards");
   CHECK(refused("n[0-999999999]") ==
-        "LIST: error: 'n[0-999999999]' is no host list: more than 65536 hosts");
+        "LIST: error: 'n[0-999999999]' is not a host list: more than 65536 hosts");
   CHECK(refused("n[0-9999999999]") ==
-        "LIST: error: 'n[0-9999999999]' is no host list: '0-9999999999' is no number or range");
+        "LIST: error: 'n[0-9999999999]' is not a host list: '0-9999999999' is not a number or a "
+        "range");
   CHECK(refused("n[1-60000,1-60000]") ==
-        "LIST: error: 'n[1-60000,1-60000]' is no host list: more than 65536 hosts");
+        "LIST: error: 'n[1-60000,1-60000]' is not a host list: more than 65536 hosts");
   CHECK(refused("n[1-300][1-300]") ==
-        "LIST: error: 'n[1-300][1-300]' is no host list: more than 65536 hosts");
+        "LIST: error: 'n[1-300][1-300]' is not a host list: more than 65536 hosts");
   CHECK(refused("n[1-40000],m[1-40000]") ==
-        "LIST: error: 'n[1-40000],m[1-40000]' is no host list: more than 65536 hosts");
-  CHECK(refused("n 1") == "LIST: error: 'n 1' is no host list: unexpected character at byte 1");
+        "LIST: error: 'n[1-40000],m[1-40000]' is not a host list: more than 65536 hosts");
+  CHECK(refused("n 1") == "LIST: error: 'n 1' is not a host list: unexpected character at byte 1");
   CHECK(refused(std::string(2 << 20, 'n')).ends_with("longer than 1048576 bytes"));
 }
 
@@ -71,4 +68,4 @@ TEST_CASE("slurm's counts of tasks per node") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

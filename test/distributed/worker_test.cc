@@ -1,4 +1,4 @@
-// The roles of worker processes (test/distributed/processes.h). A failed check is exit code 99.
+// The roles of worker processes (workers.h). A check that fails ends the process with code 99.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,12 +10,13 @@
 #include <functional>
 #include <thread>
 
+#include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
 #include "lib/distributed/store.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
-#include "test/distributed/processes.h"
+#include "test/distributed/workers.h"
 
 namespace bv::test {
 namespace {
@@ -47,7 +48,7 @@ std::shared_ptr<Group> join_here() {
   return Group::join(find_rank_layout({}, environment), options);
 }
 
-// Values that sum without rounding, different for each rank and element.
+// Returns values that differ between ranks and elements and whose sums are exact.
 at::Tensor values(int rank, int64_t n, at::ScalarType type) {
   const at::Tensor whole = (at::arange(n) * 3 + rank * 5).remainder(16);
   return whole.to(type);
@@ -88,7 +89,7 @@ void check_sums(Group& group) {
   }
 }
 
-// In place: a rank's own part of the result is its input.
+// In place: the input of a rank is its own part of the result.
 void check_in_place(Group& group) {
   at::Tensor all = at::zeros({group.size() * 10});
   at::Tensor own = all.slice(0, group.rank() * 10, (group.rank() + 1) * 10);
@@ -98,7 +99,7 @@ void check_in_place(Group& group) {
     expect(all[r * 10 + 9].item<float>() == static_cast<float>(r + 1), "all_gather in place");
 }
 
-// Several under way at once, waited for out of order.
+// Several collectives run at once, and are waited for in another order.
 void check_overlap(Group& group) {
   std::vector<at::Tensor> sums;
   std::vector<Group::Pending> pending;
@@ -146,8 +147,8 @@ void sums() {
   std::printf("ok\n");
 }
 
-// Rank 0 prints where all stand: "rank 1 of 3, node 1 of 2; ...".
-void tell_places(Group& group) {
+// Rank 0 prints the places of all ranks: "rank 1 of 3, node 1 of 2; ...".
+void print_layouts(Group& group) {
   const std::string mine = describe(find_rank_layout({}, environment_map()));
   const std::vector<std::string> all = group.gather_text(mine, "places");
   if (group.rank() > 0) return;
@@ -156,8 +157,9 @@ void tell_places(Group& group) {
   std::printf("\n"), std::fflush(stdout);
 }
 
-// Steps with one collective each; $DIST_STEPS "1000 20" is 20 after a restart. $DIST_FAULT
-// "KIND:RANK:STEP" happens before that step's; "KIND:RANK:STEP:1" after the first restart.
+// Runs steps with one collective each. $DIST_STEPS "1000 20" means 1000 steps, and 20 after a
+// restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
+// "KIND:RANK:STEP:1" does so after the first restart.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -166,7 +168,7 @@ void steps() {
   const int steps = std::stoi(lengths[std::min(life, lengths.size() - 1)]);
   const double length = std::stod(variable("DIST_STEP_SECONDS", "0.01"));
   const bool faulty_life = life == (fault.size() > 3 ? std::stoul(fault[3]) : 0);
-  if (life > 0 && variable("DIST_TELL") != "") tell_places(*group);
+  if (life > 0 && variable("DIST_TELL") != "") print_layouts(*group);
   for (int step = 0; step < steps; ++step) {
     const bool here = std::stoi(fault[1]) == group->rank() && faulty_life;
     const bool now = here && std::stoi(fault[2]) == step;
@@ -181,7 +183,7 @@ void steps() {
     if (now && fault[0] == "exit") _exit(6);
     if (now && fault[0] == "error") {
       std::fprintf(stderr, "out/x: error: no space left\n");
-      leave_group(Exit::storage, "out/x: error: no space left");
+      abort_group(Exit::storage, "out/x: error: no space left");
     }
     pause(here && fault[0] == "slow" ? 4 * length : length);
     at::Tensor sum = at::ones({1000});
@@ -194,7 +196,8 @@ void steps() {
   if (variable("DIST_END_CODE") != "") _exit(std::stoi(variable("DIST_END_CODE")));
 }
 
-// Bits of sums whose order matters: 16 hexadecimal digits.
+// Returns a hash, in 16 hexadecimal digits, of the bits of sums that depend on the order of
+// addition.
 std::string bits_of_sums(Group& group) {
   at::Tensor sum = at::sin(at::arange(50001, at::kFloat) + 0.1 * group.rank());
   group.all_reduce_sum(sum, "bits").wait();
@@ -206,7 +209,7 @@ std::string bits_of_sums(Group& group) {
   return fmt::format("{:016x}", hash64(bytes + more));
 }
 
-// Several groups, one after the other, at the ports of $DIST_PORTS.
+// Joins several groups, one after the other, at the ports $DIST_PORTS.
 void lives() {
   const std::vector<std::string> ports = split(variable("DIST_PORTS"), ' ');
   for (size_t life = 0; life < ports.size(); ++life) {
@@ -225,7 +228,7 @@ void lives() {
   }
 }
 
-// A signal is one decision at the same step everywhere: the control word.
+// Steps until any rank gets a signal. The control word makes all ranks end at the same step.
 void until_signal() {
   note_signals();
   const auto group = join_here();
@@ -267,22 +270,22 @@ void agree() {
   group->finish();
 }
 
-// Our launcher, whose ranks play $DIST_CHILD.
+// Runs our launcher. Its ranks play the role $DIST_CHILD.
 void launcher() {
-  RankLayoutOptions place;
-  place.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
-  place.nnodes = std::stoi(variable("DIST_NODES", "1"));
-  if (place.nnodes > 1) {
-    place.node_rank = std::stoi(variable("DIST_NODE"));
-    place.rendezvous = variable("DIST_RENDEZVOUS");
+  RankLayoutOptions layout;
+  layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
+  layout.nnodes = std::stoi(variable("DIST_NODES", "1"));
+  if (layout.nnodes > 1) {
+    layout.node_rank = std::stoi(variable("DIST_NODE"));
+    layout.rendezvous = variable("DIST_RENDEZVOUS");
   }
   LaunchOptions options;
-  options.place = find_rank_layout(place, environment_map());
-  options.argv = {"test_dist", kWorkerCase, "-o", "/dev/null"};
+  options.layout = find_rank_layout(layout, environment_map());
+  options.argv = {"test_distributed", kWorkerCase, "-o", "/dev/null"};
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
-  options.grace = std::stod(variable("DIST_GRACE", "3"));
-  options.startup = 20;
-  options.answer = std::stod(variable("DIST_ANSWER", "45"));
+  options.grace_period = std::stod(variable("DIST_GRACE", "3"));
+  options.startup_timeout = 20;
+  options.answer_timeout = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
   if (!variable("DIST_ELASTIC").empty()) parse_elastic(variable("DIST_ELASTIC"), options);
   setenv("DIST_ROLE", variable("DIST_CHILD", "steps").c_str(), 1);
@@ -305,10 +308,10 @@ TEST_CASE(kWorkerCase, "[.]") {
     roles.at(variable("DIST_ROLE"))();
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    leave_group(error.code(), error.what());
+    abort_group(error.code(), error.what());
     _exit(static_cast<int>(error.code()));
   } catch (const Interrupted&) {
-    leave_group(static_cast<Exit>(code_of(g_signal)), "stopped by a signal");
+    abort_group(static_cast<Exit>(code_of(g_signal)), "stopped by a signal");
     _exit(code_of(g_signal));
   }
   std::fflush(nullptr);

@@ -1,10 +1,10 @@
-// grad_accum_steps with the real binary: the numbers of the whole batch in the memory of a part,
-// and an elastic restart that keeps the global batch by it.
+// grad_accum_steps with the real binary: the results of the whole batch in the memory of a part of
+// it, and elastic restarts, which use it to keep the global batch.
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "test/e2e/bad.h"
-#include "test/e2e/binary.h"
+#include "test/e2e/bad_input.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
@@ -34,7 +34,7 @@ const char* const kFsdp =
     "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.002)']]";
 
 struct Fixture {
-  TempDir dir;
+  TempFolder dir;
   Fixture() { write(dir / "c.yaml", kConfig); }
   Finished train(const std::string& workdir, const std::string& devices,
                  const std::vector<std::string>& more = {}, const Environment& environment = {}) {
@@ -52,7 +52,7 @@ struct Fixture {
 };
 
 void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
-  constexpr double kBound = 2 * (32 - 1) * 0x1p-24;  // as in ranks_test.cc
+  constexpr double kBound = 2 * (32 - 1) * 0x1p-24;  // as in data_parallel_test.cc
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     REQUIRE(a[i].size() == b[i].size());
@@ -67,7 +67,8 @@ void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
 
 }  // namespace
 
-TEST_CASE("parts of a batch: the same numbers, on one process and on several, sharded or not") {
+TEST_CASE(
+    "a batch in parts gives the same numbers, on one process and on several, sharded or not") {
   Fixture f;
   f.train("whole", "cpu");
   const auto whole = f.rows("whole");
@@ -107,7 +108,7 @@ TEST_CASE("an elastic restart keeps the global batch by computing it in parts") 
   }
 }
 
-TEST_CASE("with batch norm an elastic restart keeps its statistics, and says what that takes") {
+TEST_CASE("with batch norm an elastic restart keeps the statistics, and prints what that costs") {
   Fixture f;
   std::string config = replaced(kConfig, "model_name: vit", "model_name: resnet_cifar");
   config = replaced(
@@ -118,9 +119,9 @@ TEST_CASE("with batch norm an elastic restart keeps its statistics, and says wha
   const Finished finished = f.train("w", "cpu:2", {"--max-restarts", "1", "--elastic", "1:2"},
                                     {{"BVTRAIN_CRASH_AT", "step.rank1:16"}});
   CHECK(finished.err.find("each process computes 32 examples at once, not 16 as with 2 processes, "
-                          "for the statistics of batch norm") != std::string::npos);
+                          "to keep the statistics of batch norm") != std::string::npos);
   CHECK(finished.err.find(" parts of ") == std::string::npos);
-  // Statistics of half of the batch make losses differ by some percent.
+  // With statistics of half the batch the losses differ by a few percent.
   const auto whole = f.rows("whole"), rows = f.rows("w");
   REQUIRE(whole.size() == rows.size());
   for (size_t i = 1; i < rows.size(); ++i) {

@@ -1,7 +1,7 @@
-// Includes, regular expressions and pp strings that are wrong, through the real binary. See bad.h.
+// Wrong includes, regular expressions and pp strings, with the real binary (bad_input.h).
 #include <filesystem>
 
-#include "test/e2e/bad.h"
+#include "test/e2e/bad_input.h"
 
 namespace bv::test {
 namespace {
@@ -10,7 +10,7 @@ const std::string kOneStep[] = {"--set", "total_epochs=null", "--set", "total_st
 
 }  // namespace
 
-TEST_CASE("includes that go round, or lead nowhere") {
+TEST_CASE("includes that form a cycle, or name no file") {
   Bad bad;
   const std::string rest = "\n" + read_file(source_file("configs/digits_cnn.yaml"));
   CHECK(bad.line("include: c.yaml" + rest) ==
@@ -43,11 +43,11 @@ TEST_CASE("includes that go round, or lead nowhere") {
         "c.yaml:1:10: error: include: expected a file name, got a list\n");
 }
 
-TEST_CASE("patterns that are no regular expressions") {
+TEST_CASE("patterns that are not regular expressions") {
   Bad bad;
   const std::string grammar =
-      " is no regular expression (ECMAScript grammar: no lookbehind, no (?i), no named groups, no "
-      "back-references)\n";
+      " is not a valid regular expression (ECMAScript grammar: no lookbehind, no (?i), no named "
+      "groups, no back-references)\n";
   const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
   const std::string schedule = "schedule: {decay_type: cosine, warmup_percent: 0.05}";
   for (const std::string pattern : {"(", "[z-a]", "*", "(a)\\1"}) {
@@ -64,14 +64,14 @@ TEST_CASE("patterns that are no regular expressions") {
   }
   CHECK(bad.line(config + "\nlr_mults: [['" + std::string(100'000, '(') + "', 2]]\n") ==
         "c.yaml:29:11: error: lr_mults: the pattern '" + std::string(60, '(') +
-            "...' has 100000 characters; at most 1000 are possible\n");
+            "...' has 100000 characters; at most 1000 are allowed\n");
   CHECK(bad.line(config + "\nlr_mults: [['((a{100}){100}){100}', 2]]\n") ==
         "c.yaml:29:11: error: lr_mults: the pattern '((a{100}){100}){100}' is too large with its "
         "repetitions written out\n");
 }
 
-TEST_CASE("patterns that match nothing are warned of with their place; none takes long") {
-  TempDir dir;
+TEST_CASE("a pattern that matches nothing gives a warning with its place; no pattern takes long") {
+  TempFolder dir;
   std::string slow = "(";
   for (int i = 0; i < 30; ++i) slow += "(.*)*";
   slow += ")*x";
@@ -83,7 +83,7 @@ TEST_CASE("patterns that match nothing are warned of with their place; none take
   args.insert(args.end(), std::begin(kOneStep), std::end(kOneStep));
   const Finished finished = run(args);
   CHECK(finished.code == 0);
-  CHECK(finished.seconds < 10);  // by backtracking: longer than anyone would wait
+  CHECK(finished.seconds < kWatchdog);  // with backtracking it would never end
   for (const std::string& expected :
        {" " + (dir / "c.yaml") + ":22:11: warning: schedule: the pattern '" + slow +
             "' matches no parameter\n",
@@ -96,7 +96,7 @@ TEST_CASE("patterns that match nothing are warned of with their place; none take
     INFO(finished.err.substr(0, 2000));
     CHECK(finished.err.find(expected) != std::string::npos);
   }
-  // What is left out of a load, too.
+  // Patterns for what a load leaves out are checked too.
   REQUIRE(
       run({"export", "--workdir", dir / "w", "--format", "npz", "--output", dir / "m.npz"}).code ==
       0);
@@ -110,7 +110,7 @@ TEST_CASE("patterns that match nothing are warned of with their place; none take
                         "name of the model or the file\n") != std::string::npos);
 }
 
-TEST_CASE("unknown ops, unknown arguments: with the op's signature") {
+TEST_CASE("unknown ops and arguments are refused with the op's signature") {
   Bad bad;
   const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
   const auto line = [&](const std::string& call) {
@@ -126,9 +126,10 @@ TEST_CASE("unknown ops, unknown arguments: with the op's signature") {
         "c.yaml:13:81: error: value_range: unknown argument 'foo'" + op);
   CHECK(line("value_range(vmx=1)") ==
         "c.yaml:13:74: error: value_range: unknown argument 'vmx' (did you mean 'vmax'?)" + op);
-  CHECK(line("flip_lr(0.5)|value_range(-1, 1)") ==
-        "c.yaml:13:70: error: flip_lr: too many arguments: 1 without a name, 0 can be used; the op "
-        "is flip_lr(inkey=None, key=None, outkey=None)\n");
+  CHECK(
+      line("flip_lr(0.5)|value_range(-1, 1)") ==
+      "c.yaml:13:70: error: flip_lr: too many positional arguments: 1 given, 0 can be used; the op "
+      "is flip_lr(inkey=None, key=None, outkey=None)\n");
   CHECK(line("resize(siz=8)|value_range(-1, 1)") ==
         "c.yaml:13:69: error: resize: unknown argument 'siz' (did you mean 'size'?); the op is "
         "resize(size, ...)\n");

@@ -1,11 +1,11 @@
-// Data that does not fit its config, through the real binary: labels out of range wherever they
-// stand, wrong types and shapes, unequal counts. See bad.h.
+// Data that does not fit its config, with the real binary (bad_input.h): labels out of range
+// anywhere in the data, wrong types and shapes, unequal counts.
 #include <ATen/ATen.h>
 
 #include <cmath>
 
 #include "lib/ckpt/npz.h"
-#include "test/e2e/bad.h"
+#include "test/e2e/bad_input.h"
 
 namespace bv::test {
 namespace {
@@ -21,7 +21,7 @@ at::Tensor with(at::Tensor values, int64_t row, double value) {
   return values;
 }
 
-// The digits config on the rows of an npz file.
+// Returns the digits config with the rows of an npz file as its data.
 struct BadNpz : Bad {
   std::string config = digits_with(kData, "data: {name: npz, fname: " + (dir / "d.npz") + "}");
   std::string line_for(const NamedTensors& arrays) {
@@ -43,14 +43,15 @@ std::string bytes_of(const at::Tensor& values) {
 
 }  // namespace
 
-TEST_CASE("labels out of range in an npz, wherever they stand") {
+TEST_CASE("labels out of range in an npz file, in the first row or the last") {
   BadNpz bad;
   const at::Tensor image = images(100);
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 77, 10)}}) ==
         "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 10, must be within 0 .. "
         "9\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 77, -1)}}) ==
-        "c.yaml:13:7: error: input.pp: train row 77: the label is -1, class numbers begin at 0\n");
+        "c.yaml:13:7: error: input.pp: train row 77: the label is -1, but class numbers begin at "
+        "0\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 99, 4e9)}}) ==
         "c.yaml:13:7: error: input.pp: train row 99: onehot: 'label' is 4000000000, must be within "
         "0 .. 9\n");
@@ -66,7 +67,7 @@ TEST_CASE("labels out of range in an npz, wherever they stand") {
         "c.yaml:13:81: error: onehot: no key 'label' in the example; it has: image\n");
 }
 
-TEST_CASE("dense labels that are no numbers, or of other classes") {
+TEST_CASE("dense labels that are not finite, or have another number of classes") {
   BadNpz bad;
   bad.config = replaced(bad.config, "|onehot(10, key=\"label\", key_result=\"labels\")", "");
   const auto line = [&](const at::Tensor& dense) {
@@ -145,9 +146,8 @@ TEST_CASE("labels out of range in IDX files, CIFAR and generated data") {
         "9\n");
 }
 
-TEST_CASE("more class folders than num_classes; images of unequal size that nobody resizes") {
-  const std::string jpeg = shared_file("golden/pp/img1.jpg"),
-                    other = shared_file("golden/pp/img0.jpg");
+TEST_CASE("more class folders than num_classes; images of unequal size that no op resizes") {
+  const std::string jpeg = golden_file("pp/img1.jpg"), other = golden_file("pp/img0.jpg");
   if (jpeg.empty() || other.empty()) return;
   Bad bad;
   std::string config = without_evals(
@@ -169,7 +169,7 @@ TEST_CASE("more class folders than num_classes; images of unequal size that nobo
         "shapes equal\n");
 }
 
-TEST_CASE("what the model or an evaluator can't take is known before the run") {
+TEST_CASE("what the model or an evaluator cannot take is refused before the run") {
   Bad bad;
   const std::string pp =
       "onehot(10, key=\"label\", key_result=\"labels\")|keep(\"image\", \"labels\")\n\n";
@@ -183,9 +183,10 @@ TEST_CASE("what the model or an evaluator can't take is known before the run") {
         "num_classes is 10\n");
   CHECK(bad.line(digits_with(eval, "pp_fn: value_range(-1, 1)|onehot(5")) ==
         "c.yaml:32:12: error: evals.test.pp_fn: onehot: 'label' is 6, must be within 0 .. 4\n");
-  CHECK(bad.line(digits_with(eval, "pp_fn: resize(16)|value_range(-1, 1)|onehot(10")) ==
-        "c.yaml:32:12: error: gives images of 16x16x1, but the model was built for 8x8x1 and can't "
-        "take them\n");
+  CHECK(
+      bad.line(digits_with(eval, "pp_fn: resize(16)|value_range(-1, 1)|onehot(10")) ==
+      "c.yaml:32:12: error: gives images of 16x16x1, but the model was built for 8x8x1 and cannot "
+      "take them\n");
   CHECK(bad.line(digits_with(eval, "pp_fn: onehot(10")) ==
         "c.yaml:32:12: error: gives an 8-bit 'image'; add value_range(-1, 1)\n");
   CHECK(bad.line(digits_with("loss: softmax_xent\n", "loss: weighted_softmax_xent\n")) ==

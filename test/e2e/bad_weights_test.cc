@@ -1,5 +1,5 @@
-// Hostile weights files and archives through the real binary: training, --dry-run, predict and
-// export. See bad.h.
+// Hostile weights files and archives, with the real binary (bad_input.h): training, --dry-run,
+// predict and export.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 #include "lib/ckpt/npy.h"
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/zip.h"
-#include "test/e2e/bad.h"
+#include "test/e2e/bad_input.h"
 
 namespace bv::test {
 namespace {
 
-// A safetensors file of this JSON and `data` bytes of data.
+// Returns a safetensors file with this JSON header and `data` bytes of data.
 std::string safetensors(const std::string& json, size_t data, std::optional<uint64_t> length = {}) {
   const uint64_t bytes = length.value_or(json.size());
   return std::string(reinterpret_cast<const char*>(&bytes), 8) + json + std::string(data, '\0');
@@ -42,12 +42,12 @@ std::string zip_of(const std::string& file, const std::map<std::string, std::str
 
 struct BadWeights : Bad {
   const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
-  // The line for a file of this content.
+  // Returns the error line for a file with this content.
   std::string line_for(const std::string& name, const std::string& content) {
     write(dir / name, content);
     return line(config + "\nmodel_init: " + (dir / name) + "\n");
   }
-  // The same line for --dry-run, predict and export, which write nothing either.
+  // Checks that --dry-run, predict and export print the same line and write nothing.
   void same_everywhere(const std::string& name) {
     const std::string text = line(config + "\nmodel_init: " + (dir / name) + "\n");
     CHECK(here(run({"--config", dir / "c.yaml", "--dry-run"}).err) == text);
@@ -104,7 +104,7 @@ TEST_CASE("hostile safetensors files") {
   bad.same_everywhere("m.safetensors");
   CHECK(line(safetensors("{\"a\":" + std::string(1'000'000, '['), 8)) ==
         at + "13: error: expected '{', got '['\n");
-  // The most that is parsed at all.
+  // The largest header that is parsed at all.
   std::string many;
   while (many.size() < (8 << 20) - 100)
     many += (many.empty() ? "" : ",") + tensor(std::to_string(many.size()), "F32", "[2]", "[4,12]");
@@ -152,7 +152,7 @@ TEST_CASE("hostile npz files") {
   }
   CHECK(line(zip({{"params/a.npy", npy("(1,)", "'|O'")}})) ==
         at + "20: dtype '|O' is not supported: pickled Python objects are never loaded\n");
-  // Fortran order is read: only the name is wrong.
+  // Fortran order is supported: only the name is wrong.
   CHECK(
       line(zip({{"params/a.npy", npy("(1, 2)", "'<f4'", "True")}}))
           .ends_with("; not in the model: a (model_load: {dont_load: [PATTERN, ...]} leaves names "
@@ -162,7 +162,7 @@ TEST_CASE("hostile npz files") {
 
   bad.same_everywhere("m.npz");
 
-  // The directory lies.
+  // The directory of the archive contradicts its entries.
   const std::string two = zip({{"params/a.npy", npy("(2,)")}, {"params/b.npy", npy("(2,)")}});
   const size_t end = two.size() - 22, b = end - 58, a = b - 58;
   const auto lies = [&](size_t where, uint32_t value) {
@@ -172,7 +172,7 @@ TEST_CASE("hostile npz files") {
   };
   CHECK(lies(a + 24, 1 << 30)
             .starts_with(
-                fmt::format("m.npz @ offset {}: error: 'params/a.npy' is said to grow from ", a)));
+                fmt::format("m.npz @ offset {}: error: 'params/a.npy' claims to grow from ", a)));
   CHECK(lies(a + 42, 7) == "m.npz @ offset 7: error: no local header of 'params/a.npy' here\n");
   CHECK(lies(b + 42, 0) ==
         "m.npz @ offset 0: error: the local header of 'params/b.npy' does not agree with the "
@@ -202,7 +202,7 @@ TEST_CASE("zip bombs, as weights and as data") {
   CHECK(line.ends_with(" KiB would unpack to 300.0 MiB: a zip bomb, or damaged\n"));
 }
 
-TEST_CASE("weights that are not there, or no weights") {
+TEST_CASE("a weights file that is missing, or is something else") {
   BadWeights bad;
   const auto line = [&](const std::string& key, const std::string& path) {
     const std::string with = bad.config + "\n" + key + ": " + path + "\n";
@@ -229,7 +229,7 @@ TEST_CASE("weights that are not there, or no weights") {
             "ckpt/step-<n>/)\n");
   write_npz(bad.dir / "a.npz", {{"params/img/a", at::ones({2})}});
   CHECK(line("model_init", (bad.dir / "a.npz") + ":txt") ==
-        "a.npz: error: nothing in the file lies below 'txt'; there are img, params\n");
+        "a.npz: error: the file has nothing below 'txt'; it has img, params\n");
 }
 
 }  // namespace bv::test

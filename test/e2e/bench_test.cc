@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "lib/util/text.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
@@ -26,7 +26,7 @@ log_training_steps: 2
 profile: {first_step: 3, steps: 2}
 )";
 
-// The fields of each row of the table, behind its two lines of heading.
+// Returns the fields of each row of the table, without its two heading lines.
 std::vector<std::vector<std::string>> rows(const std::string& out) {
   std::vector<std::vector<std::string>> all;
   const auto lines = split(out, '\n');
@@ -40,7 +40,7 @@ std::vector<std::vector<std::string>> rows(const std::string& out) {
 }
 
 struct Fixture {
-  TempDir dir;
+  TempFolder dir;
   std::string config = dir / "c.yaml";
   Fixture() { write(config, kConfig); }
   Finished scaling(const std::vector<std::string>& more) const {
@@ -50,9 +50,9 @@ struct Fixture {
   }
 };
 
-// "profile: ..., 12.3 KiB sent a step", in MiB.
+// Returns the amount in "profile: ..., 12.3 KiB sent per step", in MiB.
 double sent_mebibytes(const std::string& err) {
-  const size_t end = err.find(" sent a step");
+  const size_t end = err.find(" sent per step");
   REQUIRE(end != std::string::npos);
   const size_t begin = err.rfind(", ", end) + 2;
   std::istringstream text(err.substr(begin, end - begin));
@@ -84,7 +84,7 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
     CHECK(predicted.out.starts_with("predicted, not measured: vit, "));
     const auto table = rows(predicted.out);
     REQUIRE(table.size() == 2);
-    // processes hosts examples step exposed efficiency img/s sent: alone, 8 ms and 2 ms.
+    // Columns: processes, hosts, examples, step, exposed, efficiency, img/s, sent.
     CHECK(table[0] ==
           std::vector<std::string>{"1", "1", "8", "10.000", "0.000", "100.0%", "800.0", "0.00"});
     CHECK(table[1][2] == "2");
@@ -96,14 +96,14 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
     const Finished dry = run({"--config", f.config, "--set", strategy, "--set", accum, "--devices",
                               "cuda:4", "--dry-run"});
     INFO(dry.out);
-    std::smatch sends;  // "each computes 2 examples and sends 12.3 KiB a step"
-    REQUIRE(std::regex_search(dry.out, sends, std::regex(" sends ([0-9.]+ [KM]iB) a step")));
-    CHECK(sent_mebibytes("profile, " + sends.str(1) + " sent a step") ==
+    std::smatch sends;  // "each computes 2 examples and sends 12.3 KiB per step"
+    REQUIRE(std::regex_search(dry.out, sends, std::regex(" sends ([0-9.]+ [KM]iB) per step")));
+    CHECK(sent_mebibytes("profile, " + sends.str(1) + " sent per step") ==
           Approx(sent_mebibytes(real.err)).epsilon(0.03));
   }
 }
 
-TEST_CASE("bench scaling: what is missing or does not fit is one line") {
+TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
   const Fixture f;
   const auto line = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--bandwidth-gb", "1", "--latency-us", "1"});
@@ -139,7 +139,7 @@ TEST_CASE("bench scaling: what is missing or does not fit is one line") {
         "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N\n");
 }
 
-TEST_CASE("bench collectives: a row for each size, and what bench scaling wants") {
+TEST_CASE("bench collectives: a row for each size, and the arguments for bench scaling") {
   const Finished finished = run({"bench", "collectives", "--devices", "cpu:2", "--most-mb", "1"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);

@@ -1,5 +1,5 @@
-// Evaluators from a YAML config, by the binary: names of metrics, files, and names that the model
-// doesn't know.
+// Evaluators from a YAML config, with the real binary: names of metrics, files, and outputs that
+// the model does not have.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,9 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/util/file.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
+#include "test/support/golden.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -47,14 +49,10 @@ evals:
          inputs: [labels], log_steps: 4, skip_first: true}
 )";
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a run's representations are evaluated, saved and shown") {
-  TempDir dir;
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   const Finished finished = run({"--config", dir / "c.yaml", "--workdir", dir / "out"});
   INFO(finished.err);
@@ -85,7 +83,7 @@ TEST_CASE("a run's representations are evaluated, saved and shown") {
   CHECK(saved.at("outputs/logits").sizes() == at::IntArrayRef{50, 10});
   CHECK(saved.at("outputs/pre_logits").sizes() == at::IntArrayRef{50, 16});
 
-  // What was saved is what another evaluator compares with.
+  // Another evaluator reads what was saved.
   const Finished stored =
       run({"--config", dir / "c.yaml", "--workdir", dir / "stored", "--set",
            "evals={d: {type: proj.distill.distance, file: '" + (dir / "out/save-000000004.npz") +
@@ -97,13 +95,10 @@ TEST_CASE("a run's representations are evaluated, saved and shown") {
   CHECK(std::abs(std::stod(row.at("d/kind=kl_t=2/max"))) < 1e-9);
 }
 
-TEST_CASE("few-shot, neighbours and calibration are NumPy's, on what save wrote") {
-  const char* python = std::getenv("BVTRAIN_PYTHON");
-  if (!python || !exists(python)) {
-    WARN("skipped: no python with numpy (scripts/test.sh sets one up)");
-    return;
-  }
-  TempDir dir;
+TEST_CASE("few-shot, kNN and calibration equal what NumPy computes from the files of save") {
+  const std::string python = test_python();
+  if (python.empty()) return;
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   const std::string data = "data: {name: digits, split: ";
   const std::string rest = ", pp_fn: 'value_range(-1, 1)|keep(\"image\", \"label\")', ";
@@ -124,14 +119,13 @@ TEST_CASE("few-shot, neighbours and calibration are NumPy's, on what save wrote"
            "--set",     "evals.test={type: save, " + data + "test}" + save});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
-  const std::string command = std::string(python) + " " +
-                              source_file("scripts/golden/check_evaluators.py") + " " +
-                              (dir / "out") + " 4";
+  const std::string command =
+      python + " " + source_file("scripts/golden/check_evaluators.py") + " " + (dir / "out") + " 4";
   CHECK(std::system(command.c_str()) == 0);
 }
 
 TEST_CASE("a dry run builds these evaluators too") {
-  TempDir dir;
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   for (const char* flag : {"--dry-run", "--dry-run=full"}) {
     const Finished dry = run({"--config", dir / "c.yaml", flag});
@@ -149,8 +143,8 @@ TEST_CASE("a dry run builds these evaluators too") {
   CHECK(synthetic.code == 0);
 }
 
-TEST_CASE("an activation that the model doesn't have stops the run before it begins") {
-  TempDir dir;
+TEST_CASE("an output that the model does not have is refused before the run starts") {
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   for (const std::string& more : {std::string(), std::string("--dry-run")}) {
     std::vector<std::string> args = {"--config",  dir / "c.yaml",

@@ -1,5 +1,5 @@
-// bvtrain export and model_init through the real binary: every format there and back, other
-// programs' logits (scripts/golden/check_export.py), and what is refused.
+// bvtrain export and model_init with the real binary: every format is written and read back, other
+// programs compute the same logits (scripts/golden/check_export.py), and what is refused.
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
@@ -8,14 +8,16 @@
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/util/file.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
+#include "test/support/compare.h"
+#include "test/support/golden.h"
 
 namespace bv::test {
 namespace {
 
-// A vit on the digits, trained for two steps.
+// A vit that was trained for two steps on the digits.
 struct Run {
-  TempDir dir;
+  TempFolder dir;
   const std::string config = source_file("configs/digits_vit.yaml");
   explicit Run(const std::string& pool = "gap", bool scan = false) {
     train("w", {"--set", "model.pool_type=" + pool, "--set",
@@ -45,22 +47,11 @@ struct Run {
   }
 };
 
-bool same_bits(const NamedTensors& a, const NamedTensors& b) {
-  if (a.size() != b.size()) return false;
-  for (const auto& [name, value] : a) {
-    if (!b.count(name) || b.at(name).scalar_type() != value.scalar_type() ||
-        b.at(name).sizes() != value.sizes() ||
-        std::memcmp(value.const_data_ptr(), b.at(name).const_data_ptr(), value.nbytes()) != 0)
-      return false;
-  }
-  return true;
-}
-
 const std::vector<std::string> kStill = {"--set", "lr=0.0", "--set", "wd=0.0"};
 
 }  // namespace
 
-TEST_CASE("weights leave and come back to the bit in every format") {
+TEST_CASE("weights come back with the same bits in every format") {
   const Run r("tok");
   const NamedTensors trained = r.exported("w");
   CHECK(trained.at("params/cls").sizes() == at::IntArrayRef({1, 1, 64}));
@@ -75,7 +66,7 @@ TEST_CASE("weights leave and come back to the bit in every format") {
     r.train("from_" + format, args);
     CHECK(same_bits(r.exported("from_" + format), trained));
   }
-  // A run's folder is a weights file too, and the encoder may be stacked.
+  // The workdir of a run serves as a weights file too, and the encoder may be stacked.
   std::vector<std::string> args = kStill;
   args.insert(args.end(), {"--set", "model.pool_type=tok", "--set", "model.scan=true", "--set",
                            "model_init=" + (r.dir / "w")});
@@ -89,7 +80,7 @@ TEST_CASE("weights leave and come back to the bit in every format") {
   CHECK(same_bits(r.exported("unstacked"), trained));
 }
 
-TEST_CASE("resume from a weights file starts afresh with its parameters, and says so") {
+TEST_CASE("resume from a weights file starts a new run with its parameters, and says so") {
   const Run r;
   const NamedTensors trained = r.exported("w");
   std::vector<std::string> args = kStill;
@@ -124,12 +115,12 @@ TEST_CASE("export without a workdir: a config and model_init") {
       wrong.err ==
       (r.dir / "w.npz") +
           ": error: pos_embedding has shape (1, 16, 64) in the file but (1, 24, 64) in the model; "
-          "24 positions are no square to resample (model_load: {dont_load: [PATTERN, ...]} leaves "
+          "24 positions do not form a square (model_load: {dont_load: [PATTERN, ...]} leaves "
           "names out)\n");
 }
 
-TEST_CASE("export refuses what a format can't hold") {
-  TempDir dir;
+TEST_CASE("export refuses what a format cannot hold") {
+  TempFolder dir;
   REQUIRE(run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w", "--set",
                "total_steps=1"})
               .code == 0);
@@ -159,7 +150,7 @@ TEST_CASE("export refuses what a format can't hold") {
         2);
 }
 
-TEST_CASE("weights that do not fit end the run with one line, and leave nothing") {
+TEST_CASE("weights that do not fit end the run with one line, and nothing is written") {
   const Run r;
   const auto refused = [&](const std::string& file, const std::vector<std::string>& more = {}) {
     std::vector<std::string> args = {"--set", "model_init=" + file};
@@ -183,18 +174,19 @@ TEST_CASE("weights that do not fit end the run with one line, and leave nothing"
   CHECK(refused(r.dir / "a.pth").find("convert them once in Python") != std::string::npos);
   CHECK(refused(r.dir / "none.npz") ==
         (r.dir / "none.npz") + ": error: no such weights file or checkpoint\n");
-  // A run that has its own checkpoint does not read it again.
+  // A run that has its own checkpoint does not read model_init.
   CHECK(r.try_train("w", {"--set", "model_init=" + (r.dir / "none.npz"), "--set", "total_steps=3"})
             .code == 0);
 }
 
 TEST_CASE("timm and onnxruntime compute what bvtrain computes") {
-  const char* python = std::getenv("BVTRAIN_EXPORT_PYTHON");
-  const std::string models = shared_file("golden/models/models.json");
-  if (!python || !exists(python) || models.empty()) {
-    WARN("skipped: no BVTRAIN_EXPORT_PYTHON with timm and onnxruntime, or no golden data");
+  const char* python = std::getenv("BVTRAIN_EXPORT_PYTHON");  // scripts/test.sh does not set one up
+  if (!python || !exists(python)) {
+    WARN("skipped: no BVTRAIN_EXPORT_PYTHON with timm and onnxruntime");
     return;
   }
+  const std::string models = golden_file("models/models.json");
+  if (models.empty()) return;
   const std::string golden = models.substr(0, models.rfind("/models/"));
   CHECK(std::system((std::string(python) + " " + source_file("scripts/golden/check_export.py") +
                      " --bvtrain " + std::getenv("BVTRAIN") + " --golden " + golden)

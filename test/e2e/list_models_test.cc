@@ -1,23 +1,18 @@
 // --list models: names, variants and their numbers of parameters.
 #include <catch2/catch.hpp>
 
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
+#include "test/support/text.h"
 
 namespace bv::test {
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("--list models shows each model's variants with their parameters") {
   const Finished listed = run({"--list", "models"});
   INFO(listed.out << listed.err);
   CHECK(listed.code == 0);
   CHECK(contains(listed.out, "# parameters with images of 224x224x3 and 1000 classes\n"));
-  // A name stands alone on its line, as for the other kinds; variants below it are indented.
+  // A name is alone on its line, as in the other lists; its variants are indented below it.
   for (const std::string name :
        {"bit", "bit_paper", "cnn", "flexi_vit", "mlp_mixer", "proj.flexi.vit", "vit"}) {
     CHECK(contains(listed.out, "\n" + name + "\n  "));

@@ -1,4 +1,5 @@
-// bvtrain predict: inputs, outputs and weights from everywhere, against the run's own evaluation.
+// bvtrain predict: its inputs, outputs and weights of every kind are compared with the run's own
+// evaluation.
 #include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
@@ -8,20 +9,20 @@
 #include "lib/ckpt/npz.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
 
 struct Trained {
-  TempDir dir;
+  TempFolder dir;
   Trained() {
     const Finished finished = run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir",
                                    dir / "w", "--set", "total_epochs=2"});
     INFO(finished.err);
     REQUIRE(finished.code == 0);
   }
-  // Every digit of the test split: `image` (360, 8, 8, 1) uint8, from the IDX file.
+  // All digits of the test split: `image` (360, 8, 8, 1) uint8, from the IDX file.
   std::string test_images() const {
     const std::string idx =
         read_file(source_file("lib/input/sources/digits/test-images-idx3-ubyte"));
@@ -61,7 +62,7 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   CHECK(out.at("pre_logits").size(0) == best.size(0));
   CHECK(out.at("conv_0").dim() == 4);
 
-  // The weights by export, an explicit pp and model_init; other batches.
+  // Weights from export, an explicit pp and model_init, and another batch size.
   REQUIRE(
       t.predict({"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "r.npz"}).code ==
       0);
@@ -87,7 +88,7 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   const at::Tensor sevens = from_file("7");
   CHECK(sevens.allclose(from_file("500"), 1e-5, 1e-5));
   CHECK(sevens.argmax(1).eq(last).sum().item<int64_t>() >=
-        best.size(0) - 2);  // bf16 beside float32
+        best.size(0) - 2);  // bf16 against float32
 
   const Finished lines = t.predict(
       {"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.jsonl", "--top", "3"});
@@ -102,9 +103,9 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   CHECK(row.at("top")[0].at("probability") >= row.at("top")[1].at("probability"));
 }
 
-// A training config with keys that a prediction has no use for.
+// The training config has keys that predict does not use.
 TEST_CASE("predict takes the checkpoint of a sharded run, and every key that training knows") {
-  TempDir dir;
+  TempFolder dir;
   write_npz(dir / "a.npz", {{"image", at::zeros({3, 8, 8, 1}, at::kByte)}});
   const std::string config = R"(
 num_classes: 10
@@ -146,7 +147,7 @@ ckpt_timeout: 1
   CHECK(read_npz(dir / "p.npz").at("logits").sizes() == at::IntArrayRef{3, 10});
   CHECK(run({"export", "--workdir", dir / "w", "--output", dir / "e.npz"}).code == 0);
 
-  // Training names all keys that it knows to whoever has one of which it never heard.
+  // For an unknown key training lists all keys that it knows.
   write(dir / "c.yaml", config + "xxxxxxxxxxxxxxxxxxxx: 1\n");
   const Finished refused = run({"--config", dir / "c.yaml", "--dry-run", "--devices", "cpu:2"});
   CHECK(refused.code == 2);
@@ -160,7 +161,7 @@ ckpt_timeout: 1
   for (const std::string& key : split(trim(split(list, '\n').at(0)), ',')) {
     const std::string name = trim(key);
     ++count;
-    // A key without a value is no less unknown.
+    // A key without a value is unknown too.
     if (all.find("\n" + name + ":") == std::string::npos && !all.starts_with(name + ":"))
       all += name + ": null\n";
   }
@@ -173,8 +174,8 @@ ckpt_timeout: 1
   CHECK(predict({"--config", dir / "m.yaml", "--pp", "value_range(-1, 1)"}).code == 2);
 }
 
-TEST_CASE("predict preprocesses without a model, and refuses what it can't do") {
-  TempDir dir;
+TEST_CASE("predict preprocesses without a model, and refuses what it cannot do") {
+  TempFolder dir;
   write_npz(dir / "a.npz", {{"image", at::zeros({3, 5, 4, 3}, at::kByte)}});
   write(dir / "empty.yaml", "{}\n");
   const std::vector<std::string> image = {"predict",     "--config",    dir / "empty.yaml",

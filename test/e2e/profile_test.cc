@@ -1,12 +1,12 @@
-// The key `profile`: the trace of a run with the real binary.
+// The key `profile`: the trace of a run, with the real binary.
 #include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include "lib/util/file.h"
-#include "test/e2e/bad.h"
-#include "test/e2e/binary.h"
+#include "test/e2e/bad_input.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
@@ -38,7 +38,7 @@ struct Span {
 };
 using Spans = std::multimap<std::string, Span>;
 
-// All spans of a trace by name; the begins and ends of events apart put together.
+// Returns all spans of a trace by name. Separate begin and end events are joined.
 Spans read_trace(const std::string& file) {
   Spans spans;
   std::map<std::string, double> begun;
@@ -69,7 +69,7 @@ std::vector<Span> all(const Spans& spans, const std::string& name) {
 }  // namespace
 
 TEST_CASE("profile: each rank writes where its steps' time went") {
-  TempDir dir;
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   const Finished finished =
       run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--devices", "cpu:2"});
@@ -78,7 +78,7 @@ TEST_CASE("profile: each rank writes where its steps' time went") {
   std::smatch sent;
   CHECK(std::regex_search(
       finished.err, sent,
-      std::regex(R"(profile: 2 steps, median [\d.]+ ms a step, .* sent a step)")));
+      std::regex(R"(profile: 2 steps, median [\d.]+ ms per step, .* sent per step)")));
   CHECK(std::regex_search(finished.err,
                           std::regex(R"(overlap: \d+% of communication ran during backward\n)")));
   for (const int rank : {0, 1}) {
@@ -97,7 +97,7 @@ TEST_CASE("profile: each rank writes where its steps' time went") {
     const auto backward = all(spans, "backward"), first = all(spans, "gradients 0");
     const Span step = all(spans, "step 4")[0];
     for (size_t i = 0; i < backward.size(); ++i) {
-      // The bucket of the last layers is full, and leaves, while backward goes on.
+      // The bucket of the last layers is full and is sent while the backward pass continues.
       CHECK(first[i].begin > backward[i].begin);
       CHECK(first[i].begin < backward[i].end);
       CHECK(all(spans, "forward")[i].end <= backward[i].begin);
@@ -108,14 +108,14 @@ TEST_CASE("profile: each rank writes where its steps' time went") {
   }
 }
 
-TEST_CASE("profile: one process, no group; off without the key; gone with --cleanup") {
-  TempDir dir;
+TEST_CASE("profile: without a group; off without the key; removed by --cleanup") {
+  TempFolder dir;
   write(dir / "c.yaml", kConfig);
   const Finished one = run({"--config", dir / "c.yaml", "--workdir", dir / "one"});
   INFO(one.err);
   REQUIRE(one.code == 0);
   CHECK(one.err.find("overlap: ") == std::string::npos);
-  CHECK(one.err.find("sent a step") == std::string::npos);
+  CHECK(one.err.find("sent per step") == std::string::npos);
   CHECK(read_trace(dir / "one/trace/rank-0.json").count("backward") == 2);
 
   const Finished off =
@@ -124,11 +124,12 @@ TEST_CASE("profile: one process, no group; off without the key; gone with --clea
   CHECK_FALSE(exists(dir / "off/trace"));
   CHECK(off.err.find("profile:") == std::string::npos);
 
-  // A run that goes on behind the profiled steps says so.
+  // A run that resumes after the profiled steps says so.
   write(dir / "c.yaml", replaced(kConfig, "total_steps: 6", "total_steps: 8"));
   const Finished on = run({"--config", dir / "c.yaml", "--workdir", dir / "off"});
   REQUIRE(on.code == 0);
-  CHECK(on.err.find("profile: step 3 is past, nothing is recorded") != std::string::npos);
+  CHECK(on.err.find("profile: the run starts after step 3; nothing is recorded") !=
+        std::string::npos);
   CHECK_FALSE(exists(dir / "off/trace"));
 
   const Finished clean = run({"--config", dir / "c.yaml", "--workdir", dir / "gone", "--cleanup"});
@@ -136,7 +137,7 @@ TEST_CASE("profile: one process, no group; off without the key; gone with --clea
   CHECK_FALSE(exists(dir / "gone"));
 }
 
-TEST_CASE("profile: what can't be is refused") {
+TEST_CASE("profile: impossible values are refused") {
   Bad bad;
   const auto with = [&](const std::string& value) {
     return bad.line(replaced(kConfig, "{first_step: 3, steps: 2}", value));
@@ -144,10 +145,10 @@ TEST_CASE("profile: what can't be is refused") {
   CHECK(with("{first_step: 0}") ==
         "c.yaml:17:23: error: profile.first_step: steps count from 1, got 0\n");
   CHECK(with("{first_step: 7}") ==
-        "c.yaml:17:23: error: profile.first_step: 7 is behind the last step, 6\n");
+        "c.yaml:17:23: error: profile.first_step: 7 is after the last step, 6\n");
   CHECK(with("{first_step: 1, steps: 0}") ==
         "c.yaml:17:33: error: profile.steps: must be between 1 and 1000, got 0\n");
-  CHECK(with("{}") == "c.yaml:17:10: error: profile.first_step: 10 is behind the last step, 6\n");
+  CHECK(with("{}") == "c.yaml:17:10: error: profile.first_step: 10 is after the last step, 6\n");
   CHECK(with("{step: 3}").find("error: unknown key 'profile.step'") != std::string::npos);
 }
 

@@ -1,5 +1,5 @@
-// Resume is bitwise exact: weights, optimizer, averages, buffers and metric rows, after kill -9 and
-// after signals, with the real binary.
+// A resumed run has the same bits as one without a break: weights, optimizer state, averages,
+// buffers and metric rows, after kill -9 and after signals. With the real binary.
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
@@ -74,7 +74,7 @@ void check_same(const State& a, const State& b) {
 }
 
 struct Fixture {
-  TempDir dir;
+  TempFolder dir;
   std::string config = dir / "c.yaml";
   Fixture() { write(config, kConfig); }
   std::vector<std::string> args(const std::string& workdir) const {
@@ -98,8 +98,8 @@ struct Fixture {
 
 TEST_CASE("20 steps equal 10, kill -9, 10") {
   Fixture f;
-  // Dies at once after the checkpoint of step 10 is committed (the third: 1, 5, 10), before its
-  // evaluators and its row.
+  // The process dies right after it commits the checkpoint of step 10 (the third, after 1 and 5),
+  // before the evaluators and the row of that step.
   const Finished killed = run(f.args("cut"), {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"}});
   REQUIRE(killed.code == 137);
   const Finished resumed = run(f.args("cut"));
@@ -108,11 +108,45 @@ TEST_CASE("20 steps equal 10, kill -9, 10") {
   check_same(f.reference(), final_state(f.dir / "cut"));
 }
 
+TEST_CASE("an evaluator due by the clock runs after a kill between checkpoint and evaluator") {
+  Fixture f;
+  for (const std::string devices : {"cpu", "cpu:2"}) {
+    INFO(devices);
+    // The evaluator is due at every step but the first, and once before the first step: that of
+    // step 10 is the tenth. It sleeps until the checkpoint of step 10 is committed and the process
+    // dies.
+    const auto args = [&](const std::string& name) {
+      auto all = f.args(name + devices);
+      for (const char* more : {"--set", "evals.test.log_seconds=1e-6", "--devices"})
+        all.push_back(more);
+      all.push_back(devices);
+      return all;
+    };
+    const auto row = [&](const std::string& name) {
+      for (const TextRow& row : repeatable_rows(f.dir / (name + devices)))
+        if (row.at("step") == "10") return row;
+      return TextRow();
+    };
+    const Finished whole = run(args("whole"));
+    INFO(whole.err);
+    REQUIRE(whole.code == 0);
+    REQUIRE(row("whole").contains("test/loss"));
+    const Finished killed = run(args("cut"), {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"},
+                                              {"BVTRAIN_SLEEP_AT", "eval.rank0:10:60"}});
+    REQUIRE(killed.code != 0);
+    REQUIRE(row("cut").empty());
+    const Finished resumed = run(args("cut"));
+    INFO(resumed.err);
+    REQUIRE(resumed.code == 0);
+    CHECK(row("cut") == row("whole"));
+  }
+}
+
 TEST_CASE("kill -9 at random moments, again and again, changes nothing") {
   Fixture f;
   const auto start = std::chrono::steady_clock::now();
   const State& whole = f.reference();
-  // A run's time; where the machine turned out faster than that, a new try aims at half of it.
+  // The time that a run takes. If no kill came before the end, the next attempt halves it.
   double span = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::mt19937_64 random(12345);
   int kills = 0;
@@ -147,8 +181,7 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the docu
     args.insert(args.end(), {"--set", "total_steps=100000"});
     Child child(args);
     const std::string first = f.dir / (name + "/ckpt/step-5");
-    for (int i = 0; i < 1000 && !exists(first); ++i) usleep(10000);
-    REQUIRE(exists(first));
+    REQUIRE(wait_for_file(first));
     child.kill(signal);
     const Finished stopped = child.wait();
     INFO(stopped.err);
@@ -159,7 +192,7 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the docu
   }
 }
 
-TEST_CASE("a finished run is finished: exit 0 at once; a raised total goes on") {
+TEST_CASE("a finished run ends at once with exit 0; with more total_steps it continues") {
   Fixture f;
   const State& whole = f.reference();
   const Finished again = run(f.args("whole"));

@@ -1,5 +1,6 @@
-// Sharded runs with the real binary: the same rows as replicate, checkpoints that any strategy and
-// world size reads, resumed to the bit, whole after a kill at any point.
+// Sharded runs with the real binary: they have the rows of replicated runs, any strategy and world
+// size reads their checkpoints, they resume with the same bits, and a kill at any point leaves a
+// whole checkpoint.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -10,7 +11,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
 #include "lib/util/file.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
@@ -60,7 +61,7 @@ const std::string kFsdp =
 const std::string kReplicate = "sharding_strategy=replicate";
 
 struct Fixture {
-  TempDir dir;
+  TempFolder dir;
   std::string config = dir / "c.yaml";
   Fixture() { write(config, kConfig); }
   std::vector<std::string> args(const std::string& workdir, int ranks, const std::string& strategy,
@@ -78,14 +79,14 @@ struct Fixture {
     REQUIRE(finished.code == 0);
     return finished;
   }
-  // A new workdir that starts from another one's step 3.
+  // Starts a new workdir from step 3 of another one.
   void resume(const std::string& workdir, const std::string& from, int ranks,
               const std::string& strategy) const {
     train(workdir, ranks, strategy, {"--set", "resume=" + (dir / from) + "/ckpt/step-3"});
   }
 };
 
-// Sums over ranks and parts are added in another order, some 1e-7 of a loss a step.
+// Sums over ranks and parts are added in another order, which changes a loss by some 1e-7 a step.
 void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -99,7 +100,7 @@ void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
   }
 }
 
-// The rows of steps 4 to 6, which a run from step 3 has too.
+// Returns the rows of steps 4 to 6, which a run from step 3 has too.
 std::vector<TextRow> last_rows(const std::string& workdir) {
   std::vector<TextRow> rows;
   for (const TextRow& row : repeatable_rows(workdir)) {
@@ -113,7 +114,8 @@ void check_state(const std::string& a, const std::string& b, bool exact) {
   const Restored one = Checkpointer::load(a), two = Checkpointer::load(b);
   REQUIRE(one.tensors.size() == two.tensors.size());
   for (const auto& [name, value] : one.tensors) {
-    if (name.find("key/bias") != std::string::npos) continue;  // no gradient but rounding noise
+    if (name.find("key/bias") != std::string::npos)
+      continue;  // its gradient is only rounding noise
     INFO(name);
     const at::Tensor& other = two.tensors.at(name);
     REQUIRE(value.sizes() == other.sizes());
@@ -130,7 +132,8 @@ std::vector<std::string> files_in(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("a sharded run has the rows of a replicated one, and its checkpoints go anywhere") {
+TEST_CASE(
+    "a sharded run has the rows of a replicated one, and any strategy reads its checkpoints") {
   const Fixture f;
   f.train("whole", 4, kReplicate);
   CHECK(files_in(f.dir / "whole/ckpt/step-3") ==
@@ -163,7 +166,7 @@ TEST_CASE("a sharded run has the rows of a replicated one, and its checkpoints g
   check("zero-fsdp");
 }
 
-TEST_CASE("a sharded run goes on to the bit") {
+TEST_CASE("a sharded run resumes with the same bits") {
   const Fixture f;
   f.train("whole", 4, kFsdp);
   f.train("parts", 4, kFsdp, {"--set", "total_steps=3"});
@@ -175,8 +178,9 @@ TEST_CASE("a sharded run goes on to the bit") {
 TEST_CASE("a kill -9 during a sharded save leaves a whole checkpoint") {
   const Fixture f;
   f.train("whole", 4, kFsdp);
-  // At the save of step 6, after those of steps 1 and 3, the writers of ranks above 0 die before
-  // they say that they are done, or all ranks' do. Then rank 0's, when step 3 is renamed.
+  // At the save of step 6, after those of steps 1 and 3: first the writers of ranks above 0 die
+  // before they report that they are done, then the writers of all ranks. Last, rank 0 dies when it
+  // renames step 3.
   for (const char* point : {"ckpt.part_written:3", "ckpt.shard_written:3", "ckpt.renamed:2"}) {
     INFO(point);
     const std::string name = std::string(point).substr(5, 4);
@@ -193,7 +197,9 @@ TEST_CASE("a kill -9 during a sharded save leaves a whole checkpoint") {
   }
 }
 
-TEST_CASE("a broken piece is found; the one before is taken; other verbs read pieces") {
+TEST_CASE(
+    "a broken piece is noticed and the checkpoint before it is used; export and predict read "
+    "pieces") {
   const Fixture f;
   f.train("run", 2, kFsdp);
   const std::string step6 = f.dir / "run/ckpt/step-6/";
@@ -208,7 +214,7 @@ TEST_CASE("a broken piece is found; the one before is taken; other verbs read pi
   CHECK(weights.at("params/head/kernel").equal(state.tensors.at("params/head/kernel")));
   const std::string name = "params/Transformer/encoderblock_1/MlpBlock_0/Dense_0/kernel";
   CHECK(weights.at(name).equal(state.tensors.at(name)));
-  // As weights of another run, sharded again: rank 0 reads them.
+  // Another run takes them as weights, sharded again: rank 0 reads them.
   const std::vector<std::string> still = {"--set", "lr=0.0", "--set", "wd=0.0"};
   f.train("fresh", 2, kFsdp, still);
   std::vector<std::string> sets = still;
@@ -231,12 +237,13 @@ TEST_CASE("a broken piece is found; the one before is taken; other verbs read pi
   CHECK(Checkpointer::load(f.dir / "run").step == 3);
 }
 
-TEST_CASE("sharding that is not there is refused, before anything is written") {
+TEST_CASE("unsupported sharding is refused before anything is written") {
   const Fixture f;
   const Finished finished =
       run(f.args("out", 2, "sharding_strategy=[['.*', 'shard_dim(\"data\", 0)']]"));
   CHECK(finished.code == 2);
-  CHECK(finished.err.find("sharding_strategy: 'shard_dim(\"data\", 0)': shard_dim is not there") !=
+  CHECK(finished.err.find(
+            "sharding_strategy: 'shard_dim(\"data\", 0)': shard_dim is not supported") !=
         std::string::npos);
   const Finished mesh = run(f.args("out", 2, "mesh=[[data, 4]]"));
   CHECK(mesh.code == 2);
@@ -247,7 +254,7 @@ TEST_CASE("sharding that is not there is refused, before anything is written") {
       f.train("scan", 2, kFsdp, {"--set", "model.scan=true", "--set", "total_steps=1"});
   CHECK(stacked.err.find("its sharded parameters are all there during a step") !=
         std::string::npos);
-  // One process takes any strategy, and shares nothing.
+  // One process accepts any strategy, and shards nothing.
   f.train("alone", 1, kFsdp);
   CHECK(files_in(f.dir / "alone/ckpt/step-6") ==
         std::vector<std::string>{"manifest.json", "state-00000-of-00001.safetensors"});

@@ -1,24 +1,25 @@
-// scripts/slurm.sbatch decides whether a job is put back into the queue; srun and scontrol are
-// stand-ins that say what the real ones say.
+// scripts/slurm.sbatch decides whether a job is put back into the queue. srun and scontrol are
+// scripts here that print what the real ones print.
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "lib/util/file.h"
-#include "test/e2e/binary.h"
+#include "test/support/binary.h"
 
 namespace bv::test {
 namespace {
 
 struct Job {
-  TempDir dir;
+  TempFolder dir;
 
   void program(const std::string& name, const std::string& text) const {
     write(dir / name, "#!/bin/bash\n" + text);
     ::chmod((dir / name).c_str(), 0755);
   }
-  // srun writes `said` and ends with `code`. The script's code; its output is in `out`.
+  // Runs the script with an srun that prints `said` and ends with `code`. Returns the script's
+  // code. Its output is in the file `out`.
   int end(const std::string& said, int code, const std::string& more = "") const {
     program("srun", "echo \"$@\" >" + (dir / "srun-args") + "\necho step 3\nprintf '" + said +
                         "' >&2\nexit " + std::to_string(code) + "\n");
@@ -40,7 +41,7 @@ std::string exited(const std::string& who, int code) {
 
 }  // namespace
 
-TEST_CASE("a slurm job is requeued by what its first failing rank ended with, not by srun's code") {
+TEST_CASE("the exit code of the first rank that failed decides whether a slurm job is requeued") {
   struct Case {
     std::string said;
     int srun, code;
@@ -50,7 +51,7 @@ TEST_CASE("a slurm job is requeued by what its first failing rank ended with, no
   const std::vector<Case> cases = {
       {"", 0, 0, false},
       {exited("n0: tasks 0-3", 75) + exited("n1: tasks 4-7", 75), 75, 75, true},
-      {others, 7, 7, true},  // a host is gone
+      {others, 7, 7, true},  // a host is lost
       {others + exited("n0: task 2", 5), 7, 5, true},
       {exited("n0: task 0", 2) + others, 7, 2, false},
       {others + exited("n0: tasks 0,2", 4), 7, 4, false},
@@ -65,7 +66,7 @@ TEST_CASE("a slurm job is requeued by what its first failing rank ended with, no
     CHECK(job.read("requeued") == (one.again ? "requeue 17\n" : ""));
     CHECK(job.read("out").starts_with("step 3\n"));  // the ranks' output is passed on
   }
-  // Three times; 75 as often as it takes.
+  // At most three times, but after 75 as often as necessary.
   const auto restarted = [](int times) { return "SLURM_RESTART_COUNT=" + std::to_string(times); };
   CHECK(job.end(others, 7, restarted(2)) == 7);
   CHECK(job.read("requeued") == "requeue 17\n");
@@ -75,7 +76,7 @@ TEST_CASE("a slurm job is requeued by what its first failing rank ended with, no
   CHECK(job.read("requeued") == "requeue 17\n");
   CHECK(job.end("", 75, "SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=4") == 75);
   CHECK(job.read("requeued") == "requeue 9_4\n");
-  // 75 is no bad end, and one rank ends before another.
+  // 75 is not a failure, and one rank may end before another.
   CHECK(job.read("srun-args").find("--kill-on-bad-exit=0 --wait=120 ") != std::string::npos);
 }
 

@@ -1,16 +1,16 @@
-// classification against the reference's sums and means, labels of several classes or none, and
+// classification: the reference's sums and means, examples with several labels or none; and
 // calibration.
 #include "test/evals/support.h"
-#include "test/train/golden.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string input(const std::string& file, const std::string& more) {
   return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
 }
 
-// logits and labels as a data set; images are there for form's sake.
+// Writes logits and labels as a data set. It needs images, which are zero.
 std::string store(const TempFolder& folder, const at::Tensor& logits, const at::Tensor& labels) {
   write_npz(
       folder / "d.npz",
@@ -18,10 +18,10 @@ std::string store(const TempFolder& folder, const at::Tensor& logits, const at::
   return folder / "d.npz";
 }
 
-TEST_CASE("classification is the reference's, padding and unlabelled rows included") {
-  const auto root = golden_folder("classification.npz");
-  if (!root) return;
-  const NamedTensors golden = read_npz(*root + "/classification.npz");
+TEST_CASE("classification equals the reference's, with padding and unlabelled rows") {
+  const std::string file = golden_file("classification.npz");
+  if (file.empty()) return;
+  const NamedTensors golden = read_npz(file);
   const TempFolder folder;
   for (const std::string loss : {"sigmoid_xent", "softmax_xent"}) {
     std::vector<at::Tensor> logits, labels;
@@ -48,7 +48,7 @@ TEST_CASE("classification is the reference's, padding and unlabelled rows includ
   }
 }
 
-TEST_CASE("several labels: any of them counts; none: the example is left out") {
+TEST_CASE("of several labels each counts as right; an example without labels is left out") {
   const TempFolder folder;
   const at::Tensor logits = at::tensor({9., 1., 0., 1., 9., 0., 0., 1., 9., 9., 1., 0., 5., 5., 0.})
                                 .to(at::kFloat)
@@ -57,14 +57,14 @@ TEST_CASE("several labels: any of them counts; none: the example is left out") {
                                 .to(at::kFloat)
                                 .view({5, 3});
   const std::string file = store(folder, logits, labels);
-  // Right, right, wrong, left out, right (of equal logits the first class).
+  // Right, right, wrong, left out, right (the first class of equal logits).
   const Measured measured =
       measure("classification", input(file, "loss_name: softmax_xent, label_key: labels"));
   CHECK(measured.at("prec@1") == 0.75);
   const at::Tensor loss = -(labels * logits.log_softmax(1)).sum(1).to(at::kDouble);
   CHECK(measured.at("loss") == Approx((loss.sum() / 4).item<double>()).epsilon(1e-6));
 
-  // A label's weight is the example's weight.
+  // The weight of a label is the weight of its example.
   const std::string weighted = store(folder, logits, labels * 0.5);
   CHECK(measure("classification", input(weighted, "loss_name: softmax_xent")).at("prec@1") ==
         0.375);
@@ -73,7 +73,7 @@ TEST_CASE("several labels: any of them counts; none: the example is left out") {
   CHECK(std::isnan(measure("classification", input(none, "loss_name: softmax_xent")).at("prec@1")));
 }
 
-TEST_CASE("what is wrong with labels is said") {
+TEST_CASE("wrong labels are refused") {
   const TempFolder folder;
   const std::string file = store(folder, noise({3, 4}, 1), noise({3, 5}, 1));
   CHECK(refusal("classification", input(file, "loss_name: softmax_xent")) ==
@@ -89,7 +89,7 @@ TEST_CASE("what is wrong with labels is said") {
 
 TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   const TempFolder folder;
-  // Two classes; the guess's probability is p.
+  // Two classes; p is the probability of the predicted one.
   const std::vector<double> p = {0.6, 0.61, 0.59, 0.8, 0.95, 0.99};
   const std::vector<bool> right = {true, false, false, true, true, false};
   at::Tensor logits = at::zeros({6, 2}), labels = at::zeros({6, 2});
@@ -102,8 +102,8 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   CHECK(measured.names() == std::vector<std::string>{"ece", "mce", "confidence", "prec@1"});
   CHECK(measured.at("prec@1") == 0.5);
   CHECK(measured.at("confidence") == Approx((0.6 + 0.61 + 0.59 + 0.8 + 0.95 + 0.99) / 6));
-  // (0.6, 0.7]: 0.61 wrong. (0.9, 1]: 0.95 right, 0.99 wrong. 0.6 and 0.8 lie on bounds, a rounding
-  // of float32 away from either bin: the sum of the two below is what is sure.
+  // (0.6, 0.7]: 0.61 wrong. (0.9, 1]: 0.95 right, 0.99 wrong. 0.6 and 0.8 are on the border of two
+  // bins, and float32 rounding decides which: only the sum of both bins is certain.
   const auto& bins = measured.details.at(0).calibration;
   REQUIRE(bins.size() == 10);
   CHECK(bins[5].examples + bins[6].examples == 3);
@@ -123,7 +123,7 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   CHECK(measure("calibration", input(file, "")).details.at(0).calibration.size() == 15);
 }
 
-TEST_CASE("calibration of a model that knows its odds is near 0; sigmoid; refused keys") {
+TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refused keys") {
   const TempFolder folder;
   const int64_t n = 20000;
   const at::Tensor logits = noise({n, 4}, 3);
@@ -139,4 +139,4 @@ TEST_CASE("calibration of a model that knows its odds is near 0; sigmoid; refuse
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -3,17 +3,17 @@
 #include "lib/util/file.h"
 #include "test/evals/support.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr int64_t kExamples = 50, kTrain = 40;
 
-// What evaluators read.
+// The data that evaluators read.
 struct Data {
   std::string train, test;  // `data` sections
   std::string pairs;        // an npz
   std::string pp = "";
-  std::string more = "";  // keys of the loader, a comma behind each
+  std::string more = "";  // keys of the loader, each followed by a comma
 };
 
 struct Files {
@@ -31,7 +31,7 @@ struct Files {
   Data data;
 };
 
-// Three red pictures and two blue ones, of which a red one, example 1, is cut off.
+// Three red pictures and two blue ones. One red picture, example 1, is cut off.
 struct Pictures {
   Pictures() {
     for (const std::string name : {"a/0.jpg", "a/1.jpg", "a/2.jpg", "b/0.jpg", "b/1.jpg"}) {
@@ -56,7 +56,7 @@ struct Pictures {
   Data data;
 };
 
-// The keys an evaluator needs. New evaluators with keys of their own add a line.
+// Returns the keys that an evaluator needs. A new evaluator with keys of its own adds a line.
 std::string keys(const std::string& name, const Data& data, int64_t batch_size) {
   const auto pp = [&](const char* key) {
     return data.pp.empty() ? "" : fmt::format(", {}: '{}'", key, data.pp);
@@ -151,14 +151,14 @@ TEST_CASE("each evaluator names a key that it does not know") {
   }
 }
 
-TEST_CASE("examples that can't be read are left out within skip_errors, in every pass") {
+TEST_CASE("examples that cannot be read are left out within skip_errors, in every pass") {
   const Pictures pictures;
   for (const std::string& name : Evaluator::Registry::names()) {
     INFO(name);
     if (keys(name, pictures.data, 2).starts_with("{file:")) continue;  // it reads no examples
     const auto evaluator = make_evaluator(name, keys(name, pictures.data, 2));
     CHECK(evaluator->probe(2).at("image").size(0) == 2);
-    // One of five; each set of fewshot_lsr and knn has its own.
+    // One of five examples fails, in each data set of fewshot_lsr and knn.
     const int64_t sets = evaluator->examples() / 5;
     std::optional<Measured> first;
     for (int pass = 0; pass < 3; ++pass) {
@@ -181,4 +181,4 @@ TEST_CASE("examples that can't be read are left out within skip_errors, in every
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

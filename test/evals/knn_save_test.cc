@@ -1,21 +1,21 @@
-// knn: votes, ties, several k. save: names, placeholders, what is written where.
+// knn: votes, ties, several k. save: names, placeholders, and what is written where.
 #include "test/evals/support.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string source(const std::string& file) {
   return fmt::format("{{name: npz, fname: '{}'}}", file);
 }
 
-// A data set of vectors of 5, which fake_outputs() gives back as logits.
+// Writes a data set of vectors of 5 numbers, which fake_outputs() returns as logits.
 void store(const std::string& file, const at::Tensor& vectors, const std::vector<int64_t>& labels) {
   write_npz(file, {{"image", at::zeros({vectors.size(0), 2, 2, 3})},
                    {"logits", vectors},
                    {"label", at::tensor(labels, at::kLong)}});
 }
 
-// Unit vectors in the plane, at these angles in degrees.
+// Returns vectors in the plane with these angles in degrees.
 at::Tensor at_angles(const std::vector<double>& degrees) {
   at::Tensor vectors = at::zeros({std::ssize(degrees), 5});
   for (int64_t i = 0; i < std::ssize(degrees); ++i) {
@@ -37,7 +37,7 @@ TEST_CASE("knn: majority and similarity differ where they should") {
   CHECK(majority.names() == std::vector<std::string>{"prec@1_k=1", "prec@1_k=3", "prec@1_k=5"});
   CHECK(majority.at("prec@1_k=1") == 1);
   CHECK(majority.at("prec@1_k=3") == Approx(2 / 3.));  // the first: 2, 1, 1
-  CHECK(majority.at("prec@1_k=5") == Approx(1 / 3.));  // 0 and 1 are even: the lowest class
+  CHECK(majority.at("prec@1_k=5") == Approx(1 / 3.));  // classes 0 and 1 tie: the lower one wins
   CHECK(run("k: 5, temperature: 0.01").at("prec@1_k=5") == 1);
   CHECK(run("k: 5, temperature: 1.0e-9").at("prec@1_k=5") == 1);
   CHECK(run("k: 5, temperature: 1.0e+6").at("prec@1_k=5") == Approx(2 / 3.));  // barely
@@ -75,7 +75,7 @@ TEST_CASE("knn: equal neighbours count in the order of the data; any batch size 
   CHECK(values(1) == values(64));
   CHECK(values(7) == values(64));
   CHECK(values(7)[1].second > 0.3);  // chance is 0.2
-  // Of a set in itself the nearest neighbour is the example.
+  // In a search of a set in itself each example is its own nearest neighbour.
   CHECK(run("a.npz", "a.npz", "k: 1").at("prec@1_k=1") == 1);
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("save writes inputs and outputs without padding, at the step's name") 
   CHECK(chosen.at("outputs/pre_logits").equal(data.at("image").flatten(1)));
 }
 
-TEST_CASE("save: no workdir, no file; refused names") {
+TEST_CASE("save: without a workdir there is no file; refused names") {
   const TempFolder folder;
   write_npz(folder / "d.npz", examples(3));
   const std::string input = "data: " + source(folder / "d.npz");
@@ -133,4 +133,4 @@ TEST_CASE("save: no workdir, no file; refused names") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

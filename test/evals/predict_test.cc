@@ -1,8 +1,8 @@
-// bind_prediction(): outputs, the activations that are asked for, and what is said of others.
+// bind_prediction(): outputs, the activations that are requested, and errors for unknown ones.
 #include "lib/model/model.h"
 #include "test/evals/support.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 class TwoLayers : public Model {
@@ -22,7 +22,7 @@ std::unique_ptr<Task> classify() {
   return Task::Registry::make("classify", Config(), {}, {.loss_name = "softmax_xent"});
 }
 
-TEST_CASE("predictions come with the activations that are asked for, and no others") {
+TEST_CASE("predictions come with the requested activations, and no others") {
   TwoLayers model;
   const auto task = classify();
   const Predict predict = bind_prediction(*task, "predict", model, Precision::float32);
@@ -39,7 +39,7 @@ TEST_CASE("predictions come with the activations that are asked for, and no othe
   CHECK(outputs.at("encoder/block00/+sa").equal(batch.at("image").flatten(1)));
 }
 
-TEST_CASE("an activation that the model doesn't have is refused with those it has") {
+TEST_CASE("an activation that the model does not have is refused with a list of those it has") {
   TwoLayers model;
   const auto task = classify();
   CHECK_THROWS_WITH(bind_prediction(*task, "predict", model, Precision::float32)(
@@ -49,4 +49,4 @@ TEST_CASE("an activation that the model doesn't have is refused with those it ha
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,21 +1,20 @@
-// Evaluators on stored arrays: retrieval, contrastive, distance against the reference's, and what
-// they refuse.
+// Evaluators on stored arrays: retrieval, contrastive and distance are compared with the
+// reference's; and what they refuse.
 #include <fstream>
 
 #include "test/evals/support.h"
-#include "test/train/golden.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string file_key(const std::string& file, const std::string& more = "") {
   return fmt::format("{{file: '{}'{}{}}}", file, more.empty() ? "" : ", ", more);
 }
 
-TEST_CASE("retrieval is the reference's") {
-  const auto root = golden_folder("retrieval.npz");
-  if (!root) return;
-  const std::string file = *root + "/retrieval.npz";
+TEST_CASE("retrieval equals the reference's") {
+  const std::string file = golden_file("retrieval.npz");
+  if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
   for (const std::string type : {"retrieval", "proj.image_text.retrieval"}) {
     const Measured measured = measure(type, file_key(file));
@@ -68,14 +67,13 @@ TEST_CASE("retrieval: ties go to the lower index") {
   }
 }
 
-TEST_CASE("the contrastive loss is the reference's") {
-  const auto root = golden_folder("losses.npz");
-  if (!root) return;
-  const NamedTensors golden = read_npz(*root + "/losses.npz");
+TEST_CASE("the contrastive loss equals the reference's") {
+  const std::string file = golden_file("losses.npz");  // has its own zimg, ztxt, t, mask
+  if (file.empty()) return;
+  const NamedTensors golden = read_npz(file);
   const auto mean = [&](const std::string& name) {
     return golden.at(name).to(at::kDouble).mean().item<double>();
   };
-  const std::string file = *root + "/losses.npz";  // its own zimg, ztxt, t, mask
   const Measured masked = measure("contrastive", file_key(file));
   CHECK(masked.names() == std::vector<std::string>{"ncorrect_minibatch", "loss"});
   CHECK(masked.at("loss") ==
@@ -93,7 +91,7 @@ TEST_CASE("the contrastive loss is the reference's") {
   CHECK(all.at("ncorrect_minibatch") == mean("contrastive/ncorrect"));
 }
 
-TEST_CASE("contrastive in minibatches is the mean over them; blocks do not show") {
+TEST_CASE("contrastive in minibatches is the mean over them, whatever the blocks") {
   const TempFolder folder;
   const at::Tensor zimg = noise({2500, 3}, 1), ztxt = zimg + noise({2500, 3}, 2);
   const auto loss = [](const at::Tensor& a, const at::Tensor& b) {  // the sum
@@ -123,10 +121,9 @@ const std::vector<std::pair<std::string, std::string>> kDistances = {
     {"kind: agree, k: 1", "agree_k=1"},
     {"kind: agree, k: 5", "agree_k=5"}};
 
-TEST_CASE("distances are the reference's, stored or predicted, whatever the batch size") {
-  const auto root = golden_folder("losses.npz");
-  if (!root) return;
-  const std::string file = *root + "/losses.npz";
+TEST_CASE("distances equal the reference's, stored or predicted, whatever the batch size") {
+  const std::string file = golden_file("losses.npz");
+  if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
   std::string list;
   for (const auto& [yaml, name] : kDistances)
@@ -178,7 +175,7 @@ TEST_CASE("agree: of equal entries the first counts") {
   CHECK(agree("u", 2) == 1);
 }
 
-TEST_CASE("what is wrong with stored arrays is said, with the file") {
+TEST_CASE("wrong stored arrays are refused with the file") {
   const TempFolder folder;
   const std::string file = folder / "z.npz";
   at::Tensor bad = noise({4, 3}, 1);
@@ -243,4 +240,4 @@ TEST_CASE("what is wrong with stored arrays is said, with the file") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,50 +1,34 @@
-// What the tests of this room share: data in npz files, evaluators from YAML, a model that gives
-// back what the data holds.
+// What the tests of evaluators share: made-up data, evaluators from YAML, and a model that returns
+// what the data holds.
 #pragma once
 
 #include <ATen/ATen.h>
-#include <stdlib.h>
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/evals/evaluator.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
-namespace bv {
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bvtrain-evals-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+namespace bv::test {
 
 inline at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat);
 }
 
-// n examples: image (n, 2, 2, 3) float32, label, labels (n, 5) one-hot, teacher (n, 5).
+// Returns n examples: image (n, 2, 2, 3) float32, label (n), labels (n, 5) one-hot, teacher (n, 5).
 inline NamedTensors examples(int64_t n, uint64_t seed = 1) {
   NamedTensors data;
   data["image"] = noise({n, 2, 2, 3}, seed);
   data["label"] = at::arange(n, at::kLong).mul(7).remainder(5);
   data["labels"] = at::one_hot(data["label"], 5).to(at::kFloat);
-  data["image"].flatten(1).slice(1, 0, 5).add_(data["labels"]);  // something to find
+  data["image"].flatten(1).slice(1, 0, 5).add_(data["labels"]);  // makes labels predictable
   data["teacher"] = noise({n, 5}, seed + 1);
   return data;
 }
@@ -52,7 +36,7 @@ inline NamedTensors examples(int64_t n, uint64_t seed = 1) {
 struct Measured {
   std::vector<std::pair<std::string, double>> values;
   std::vector<EvalDetails> details;
-  int64_t rows = 0;  // that were predicted, padding not counted
+  int64_t rows = 0;  // the examples that were predicted, without padding
   double at(const std::string& name) const {
     for (const auto& [each, value] : values) {
       if (each == name) return value;
@@ -67,8 +51,9 @@ struct Measured {
   }
 };
 
-// logits: the batch's "logits" where it has them, else the first five numbers of the image;
-// pre_logits: all twelve. Elementwise, so that the bits do not depend on the batch.
+// The model's outputs. logits are the batch's "logits" or, if it has none, the first five numbers
+// of the image; pre_logits are all its twelve numbers. Every value depends on one example only, so
+// that the bits do not depend on the batch.
 inline Outputs fake_outputs(const Batch& batch, const std::vector<std::string>& layers) {
   const at::Tensor flat = batch.at("image").flatten(1);
   Outputs outputs;
@@ -85,10 +70,8 @@ inline std::unique_ptr<Evaluator> make_evaluator(const std::string& type, const 
   env.name = "e";
   env.batch_size = 16;
   env.threads = 2;
-  const Config config = parse_config(yaml, "t.yaml");
-  auto evaluator = Evaluator::Registry::make(type, config, {}, env);
-  throw_problems(config);
-  return evaluator;
+  return from_yaml(
+      yaml, [&](const Config& config) { return Evaluator::Registry::make(type, config, {}, env); });
 }
 
 inline Measured measure(Evaluator& evaluator, const std::string& workdir = "", int64_t step = 3) {
@@ -111,17 +94,14 @@ inline Measured measure(const std::string& type, const std::string& yaml) {
   return measure(*make_evaluator(type, yaml));
 }
 
-// The line of the bv::Error (of the config, or of a run).
+// Returns the text of the Error that the config, the probe or the run of an evaluator throws, "" if
+// there is none.
 inline std::string refusal(const std::string& type, const std::string& yaml) {
-  try {
+  return error_of([&] {
     const auto evaluator = make_evaluator(type, yaml);
     evaluator->probe(1);
     measure(*evaluator);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  });
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,5 +1,6 @@
-// Export: a writer for every model, what it refuses, and that a flexi_vit is written as the vit it
-// is at its seqhw. What other programs compute shows scripts/golden/check_export.py.
+// Export: there is a writer for every model; it refuses what it cannot write; a flexi_vit is
+// written as the plain vit of its seqhw. scripts/golden/check_export.py checks what other programs
+// compute.
 #include "lib/export/export.h"
 
 #include <ATen/ATen.h>
@@ -8,17 +9,18 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/config/load_config.h"
 #include "lib/export/vit_weights.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 #include "lib/model/model.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-// Keys that make a model small, where its defaults are not.
+// Keys that make a model small.
 std::string small(const std::string& name) {
   if (name == "vit") return "{variant: mu/8, depth: 2}";
   if (name == "bit" || name == "bit_paper") return "{width: 0.5, depth: [2, 1]}";
@@ -47,9 +49,10 @@ std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, I
   return model;
 }
 
-Trained trained(const std::string& name, const std::string& yaml, ImageSize image = {32, 32, 3}) {
+TrainedModel trained(const std::string& name, const std::string& yaml,
+                     ImageSize image = {32, 32, 3}) {
   const auto model = build(name, yaml, image);
-  Trained made;
+  TrainedModel made;
   made.config = parse_config(
       fmt::format("{{model_name: {}, model: {}, num_classes: 7}}", name, yaml), "t.yaml");
   made.image = image;
@@ -59,8 +62,8 @@ Trained trained(const std::string& name, const std::string& yaml, ImageSize imag
   return made;
 }
 
-std::string refusal(const Trained& what, const std::string& format) {
-  const TempFolder folder;
+std::string refusal(const TrainedModel& what, const std::string& format) {
+  const MemoryFolder folder;
   const std::string line = error_of([&] { export_weights(what, format, folder / "f"); });
   CHECK((line.empty() || !file_exists(folder / "f")));
   return line;
@@ -75,10 +78,10 @@ NamedTensors weights_of(const Model& model) {
 }  // namespace
 
 TEST_CASE("export: every model can be written as ONNX, and the same weights give the same file") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
-    const Trained what = trained(name, small(name));
+    const TrainedModel what = trained(name, small(name));
     export_weights(what, "onnx", folder / "a");
     export_weights(what, "onnx", folder / "b");
     const std::string file = read_file(folder / "a");
@@ -102,10 +105,10 @@ TEST_CASE("export: a writer's file is named after its format and model") {
 }
 
 TEST_CASE("export: timm's files load back to the bit") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   for (const std::string name : {"vit", "mlp_mixer", "bit_paper"}) {
     INFO(name);
-    const Trained what = trained(name, small(name));
+    const TrainedModel what = trained(name, small(name));
     export_weights(what, "timm", folder / "t.safetensors");
     const auto loaded = build(name, small(name), what.image, 2);
     load_weights(folder / "t.safetensors", *loaded, {});
@@ -121,17 +124,17 @@ TEST_CASE("export: models that a format can't hold, and sizes that do not fit, a
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "
         "mlp_mixer, proj.flexi.vit, vit (npz and safetensors hold every model)");
   const std::string unknown =
-      "t: error: the size of the model's images is not known; give it: --image-size HEIGHT,WIDTH";
+      "t: error: the size of the model's images is not known; give --image-size HEIGHT,WIDTH";
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
-    Trained what = trained(name, small(name));
+    TrainedModel what = trained(name, small(name));
     what.image = {};
     if (name != "vit") CHECK(refusal(what, "onnx") == unknown);  // a vit has its grid
     what.params.erase(what.params.begin()->first);
     what.image = {32, 32, 3};
     CHECK(refusal(what, "onnx") != "");
   }
-  Trained what = trained("cnn", small("cnn"));
+  TrainedModel what = trained("cnn", small("cnn"));
   what.image = {32, 36, 3};
   CHECK(refusal(what, "onnx") ==
         "t: error: Dense_0 takes 1024 features, but images of 32x36 give 1152");
@@ -147,7 +150,7 @@ TEST_CASE("export: models that a format can't hold, and sizes that do not fit, a
   CHECK(refusal(what, "onnx").empty());
   CHECK(refusal(what, "timm") ==
         "--format timm: error: images of 31x32 are padded to whole patches of 8x8, which timm's "
-        "MlpMixer does not do; npz, safetensors and onnx hold it");
+        "MlpMixer does not do; use npz, safetensors or onnx");
   what = trained("flexi_vit", small("flexi_vit"));
   what.image = {2, 32, 3};
   CHECK(refusal(what, "onnx") == "t: error: images of 2x32 can't be cut into patches of 0x10");
@@ -160,12 +163,12 @@ TEST_CASE("export: models that a format can't hold, and sizes that do not fit, a
   CHECK(refusal(what, "onnx") == "t: error: the model has no buffer stage1/norm/var");
   what = trained("vit", "{variant: mu/8, rep_size: 9}");
   CHECK(refusal(what, "timm") ==
-        "--format timm: error: the model has rep_size, a layer that timm's VisionTransformer has "
-        "not; npz, safetensors and onnx hold it");
+        "--format timm: error: the model has rep_size, a layer that timm's VisionTransformer "
+        "lacks; use npz, safetensors or onnx");
 }
 
 TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const ImageSize image = {35, 30, 3};
   const at::Tensor pixels =
       at::randn({3, 35, 30, 3}, at::detail::createCPUGenerator(5), at::kFloat);
@@ -175,7 +178,7 @@ TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
       const std::string yaml =
           fmt::format("{{{}, patch_size: [6, 6], posemb_size: [3, 4]{}}}", keys, more);
       INFO(yaml);
-      const Trained what = trained("flexi_vit", yaml, image);
+      const TrainedModel what = trained("flexi_vit", yaml, image);
       const VitWeights vit = flexi_vit_weights(what.config.section("model"), what);
       CHECK(vit.grid_height * vit.grid_width == vit.positions.size(1));
       write_npz(folder / "v.npz", vit.trained.params);  // its positions are an array now
@@ -194,4 +197,4 @@ TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

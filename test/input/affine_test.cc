@@ -1,4 +1,4 @@
-// random_affine: what its maps do to an image.
+// random_affine: the effect of its maps on an image.
 #include "lib/input/image/affine.h"
 
 #include <numbers>
@@ -6,6 +6,7 @@
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -21,7 +22,7 @@ at::Tensor moved(const at::Tensor& image, const AffineMap& map, float fill = 0) 
   return out;
 }
 
-// Section of the header, in double and with a condition for each tap.
+// The definition in the header, computed in double with a condition for each tap.
 double plain_pixel(const at::Tensor& image, const AffineMap& map, double fill, int64_t x, int64_t y,
                    int64_t c) {
   const auto at = [&](int64_t iy, int64_t ix) {
@@ -37,7 +38,7 @@ double plain_pixel(const at::Tensor& image, const AffineMap& map, double fill, i
   return upper * (1 - fy) + lower * fy;
 }
 
-// A soft spot in the middle of nothing.
+// An image with one soft spot in the middle.
 at::Tensor spot(int64_t side) {
   at::Tensor image = at::zeros({side, side, 1}, at::kFloat);
   const double middle = static_cast<double>(side - 1) / 2;
@@ -51,7 +52,7 @@ at::Tensor spot(int64_t side) {
   return image;
 }
 
-// Centre of mass, relative to the middle.
+// Returns the centre of mass, relative to the middle.
 std::pair<double, double> centre(const at::Tensor& image) {
   double sum = 0, sum_y = 0, sum_x = 0;
   const double middle = static_cast<double>(image.size(0) - 1) / 2;
@@ -87,7 +88,7 @@ TEST_CASE("the affine kernel follows its definition") {
   }
 }
 
-TEST_CASE("whole shifts move pixels exactly") {
+TEST_CASE("shifts by whole pixels move pixels exactly") {
   for (const auto dtype : {at::kByte, at::kFloat}) {
     const at::Tensor image = noise({10, 12, 3}, dtype);
     const at::Tensor out = moved(image, {.x0 = -3, .y0 = 2}, 9);  // right by 3, up by 2
@@ -112,7 +113,7 @@ TEST_CASE("random_affine without arguments is the identity") {
   }
 }
 
-TEST_CASE("random_affine shifts evenly, by pixels or by parts of the sides") {
+TEST_CASE("random_affine shifts uniformly, by pixels or by parts of the sides") {
   const at::Tensor image = spot(41);
   for (const std::string pp :
        {"random_affine(shift=6)", "random_affine(shift=0.1463414634146341)"}) {  // 6 / 41
@@ -126,7 +127,7 @@ TEST_CASE("random_affine shifts evenly, by pixels or by parts of the sides") {
       most = std::max({most, std::abs(y), std::abs(x)});
     }
     CAPTURE(pp, sum_y, sum_x, most, squares);
-    // Uniform in +-6: variance 12, so the mean's standard deviation is 0.17.
+    // Uniform in +-6 has variance 12, so the standard deviation of the mean is 0.17.
     CHECK(std::abs(sum_y / kDraws) < 0.87);
     CHECK(std::abs(sum_x / kDraws) < 0.87);
     CHECK(squares / (2 * kDraws) == Approx(12).epsilon(0.2));
@@ -153,8 +154,8 @@ TEST_CASE("random_affine keeps values between the smallest and the largest") {
   }
 }
 
-TEST_CASE("random_affine turns and scales about the middle") {
-  // The size of a round spot tells the scale, the axis of a bar the angle.
+TEST_CASE("random_affine rotates and scales about the middle") {
+  // The size of a round spot shows the scale, the axis of a bar the angle.
   const at::Tensor round = spot(41);
   at::Tensor bar = at::zeros({41, 41, 1}, at::kFloat);
   bar.narrow(0, 19, 3).narrow(1, 12, 17).fill_(1);

@@ -1,14 +1,18 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch.hpp>
 
-#include "lib/input/source.h"
-#include "test/input/files.h"
+#include "lib/config/load_config.h"
+#include "lib/input/prepare_data.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
-// A record whose channel c has value 10 * c + label, but for the pixel (0, 1), which is 200 + c.
+// A record whose channel c has the value 10 * c + label. Only the pixel (0, 1) is 200 + c.
 std::string record(const std::string& labels) {
   std::string text = labels;
   for (int c = 0; c < 3; ++c) {
@@ -30,14 +34,11 @@ void write_cifar10(const TempFolder& temp, const std::string& folder) {
 }
 
 std::shared_ptr<const Dataset> open_data(const TempFolder& temp, const std::string& rest = "") {
-  const Config config =
-      parse_config("name: cifar\ndata_dir: " + temp.path() + "\n" + rest, "t.yaml");
-  const auto open = prepare_data(config, {});
-  throw_problems(config);
-  return open();
+  return from_yaml("name: cifar\ndata_dir: " + temp.path() + "\n" + rest,
+                   [](const Config& config) { return prepare_data(config, {}); })();
 }
 std::string problem(const TempFolder& temp, const std::string& rest = "") {
-  return error_of(Exit::usage, [&] { open_data(temp, rest); });
+  return error_of([&] { open_data(temp, rest); });
 }
 
 }  // namespace
@@ -93,6 +94,6 @@ TEST_CASE("broken CIFAR", "[cifar]") {
   CHECK(problem(temp) == file + ": error: no such file");
   write_cifar10(temp, "");
   const std::string names = temp.write("batches.meta.txt", "airplane\n");
-  CHECK(error_of(Exit::usage, [&] { open_data(temp)->source().class_names(); }) ==
+  CHECK(error_of([&] { open_data(temp)->source().class_names(); }) ==
         names + ": error: 1 class names, expected 10");
 }

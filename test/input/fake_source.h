@@ -1,4 +1,5 @@
-// A source for tests of the loader: image (6, 5, 3) uint8 of noise, label = the index.
+// A source for tests of the loader: each example has an image of noise (6, 5, 3) uint8 and a label
+// that is its index.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -10,17 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "lib/input/op.h"
-#include "lib/input/source.h"
+#include "lib/input/dataset.h"
+#include "lib/input/pipeline.h"
 #include "lib/util/rng.h"
 
-namespace bv {
+namespace bv::test {
 
 class FakeSource : public Source {
  public:
   explicit FakeSource(int64_t size, bool array = false) : size_(size), array_(array) {}
 
-  std::function<void(int64_t)> on_read;              // may wait or throw
+  std::function<void(int64_t)> on_read;              // called first; may wait or throw
   std::function<void(int64_t, Example&)> transform;  // may change the example
 
   std::vector<std::string> splits() const override { return {"train"}; }
@@ -29,7 +30,7 @@ class FakeSource : public Source {
   std::string describe(size_t, int64_t index) const override {
     return fmt::format("train/{}.png", index);
   }
-  SyntheticForm synthetic_form() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override { return {}; }
 
   Example read(size_t, int64_t index) const override {
     if (on_read) on_read(index);
@@ -63,4 +64,4 @@ inline std::shared_ptr<const Pipeline> pipeline(const std::string& text) {
   return std::make_shared<Pipeline>(text, Place{"pp"});
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -5,11 +5,16 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/input/source.h"
+#include "lib/config/load_config.h"
+#include "lib/input/prepare_data.h"
 #include "lib/util/rng.h"
-#include "test/input/files.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/golden.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -33,17 +38,14 @@ std::string gzip(const std::string& text) {
 }
 
 std::shared_ptr<const Dataset> open_data(const std::string& section) {
-  const Config config = parse_config(section, "t.yaml");
-  const auto open = prepare_data(config, {});
-  throw_problems(config);
-  return open();
+  return from_yaml(section, [](const Config& config) { return prepare_data(config, {}); })();
 }
 
 std::string image_error(const std::string& file) {
-  return error_of(Exit::usage, [&] { read_idx_images(file); });
+  return error_of([&] { read_idx_images(file); });
 }
 std::string label_error(const std::string& file) {
-  return error_of(Exit::usage, [&] { read_idx_labels(file); });
+  return error_of([&] { read_idx_labels(file); });
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ TEST_CASE("IDX files, plain and gzipped, of rank 3 and 4", "[idx]") {
   CHECK(images.sizes() == at::IntArrayRef({2, 1, 3, 1}));
   CHECK(images[1][0][2][0].item<int64_t>() == 'f');
   CHECK(read_idx_images(temp.write("a.gz", gzip(plain))).equal(images));
-  // The content decides, not the suffix: browsers unpack and keep the name.
+  // The content tells the format, not the suffix: browsers unpack files and keep the name.
   CHECK(read_idx_images(temp.write("b.gz", plain)).equal(images));
   CHECK(read_idx_images(temp.write("c", idx({1, 1, 2, 3}, "abcdef"))).sizes() ==
         at::IntArrayRef({1, 1, 2, 3}));
@@ -87,15 +89,15 @@ TEST_CASE("splits are the files that exist", "[idx]") {
   temp.write("t10k-labels-idx1-ubyte", idx({4}, std::string("\0\1\0\1", 4)));
   const std::string section = "{name: idx, data_dir: " + temp.path();
   CHECK(open_data(section + ", split: 'test[:3]'}")->size() == 3);
-  CHECK_THAT(error_of(Exit::usage, [&] { open_data(section + "}"); }),
+  CHECK_THAT(error_of([&] { open_data(section + "}"); }),
              Catch::Contains("unknown split 'train'") && Catch::Contains("known: test"));
-  // A slice without some class.
+  // A slice that lacks a class.
   CHECK(open_data(section + ", split: 'test[:1]', class_names: [cat, dog]}")->missing_classes() ==
         "split 'test[:1]' has no example of 1 of the 2 classes: dog");
-  CHECK(error_of(Exit::usage, [&] { open_data(section + ", split: test, class_names: [cat]}"); }) ==
+  CHECK(error_of([&] { open_data(section + ", split: test, class_names: [cat]}"); }) ==
         (temp / "t10k-labels-idx1-ubyte") +
             ": error: label 1 in row 1, but class_names has 1 names");
-  // Two files, named.
+  // Two files, given by name.
   const auto named = open_data("{name: idx, images: " + (temp / "t10k-images-idx3-ubyte.gz") +
                                ", labels: " + (temp / "t10k-labels-idx1-ubyte") + "}");
   CHECK(named->size() == 4);
@@ -125,7 +127,7 @@ TEST_CASE("broken IDX files", "[idx]") {
   CHECK(image_error(with(good + "z")) ==
         file + ": error: too long: header says 2 x 1 x 3 = 6 bytes, file has 7");
   CHECK(image_error(with(idx({2, 0, 3}, ""))) == file + " @ offset 8: error: a dimension is 0");
-  // 2^128 bytes are not asked for.
+  // No attempt is made to allocate 2^128 bytes.
   const uint32_t most = 0xFFFFFFFF;
   CHECK(image_error(with(idx({most, most, most, most}, "x"))) ==
         file +
@@ -139,10 +141,10 @@ TEST_CASE("broken IDX files", "[idx]") {
         file + ": error: truncated or damaged gzip data (file is 10 bytes)");
 }
 
-TEST_CASE("a data folder that is not whole", "[idx]") {
+TEST_CASE("a data folder that lacks files", "[idx]") {
   const TempFolder temp;
   const std::string section = "{name: idx, data_dir: " + temp.path() + "}";
-  const auto problem = [&] { return error_of(Exit::usage, [&] { open_data(section); }); };
+  const auto problem = [&] { return error_of([&] { open_data(section); }); };
   CHECK(problem() == "t.yaml:1:23: error: no IDX files in '" + temp.path() +
                          "': expected train-images-idx3-ubyte[.gz] and "
                          "train-labels-idx1-ubyte[.gz], or the same with t10k-");
@@ -153,7 +155,7 @@ TEST_CASE("a data folder that is not whole", "[idx]") {
   CHECK(problem() == labels + ": error: 3 labels for the 2 images of " + images);
 }
 
-TEST_CASE("flipped bytes of IDX and gzip give errors, nothing worse", "[idx]") {
+TEST_CASE("flipped bytes of IDX and gzip files give errors, and nothing worse", "[idx]") {
   const TempFolder temp;
   for (const std::string& good :
        {idx({20, 3, 3}, std::string(180, 'x')), gzip(idx({20, 3, 3}, std::string(180, 'x')))}) {
@@ -181,7 +183,8 @@ TEST_CASE("MNIST and Fashion-MNIST as published", "[idx]") {
     const auto data = open_data("{name: idx, data_dir: " + folder + ", split: test}");
     CHECK(data->size() == 10000);
     CHECK(data->read(0).at("image").sizes() == at::IntArrayRef({28, 28, 1}));
-    CHECK(data->read(0).at("label").item<int64_t>() == 7);  // the famous first seven
+    CHECK(data->read(0).at("label").item<int64_t>() ==
+          7);  // the first test image is known to be a 7
     CHECK(open_data("{name: idx, data_dir: " + folder + ", split: 'test[:8000]'}")->size() == 8000);
   }
   if (const std::string folder = shared_file("data/fashion-mnist-3600"); !folder.empty()) {

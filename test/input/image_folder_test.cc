@@ -5,15 +5,20 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "lib/input/image/complete.h"
+#include "lib/config/load_config.h"
 #include "lib/input/image/decode.h"
+#include "lib/input/image/image_file_problem.h"
 #include "lib/input/image/jpeg.h"
-#include "lib/input/source.h"
+#include "lib/input/prepare_data.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/rng.h"
-#include "test/input/files.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/golden.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -23,20 +28,17 @@ std::string jpeg(int value) {
           static_cast<size_t>(bytes.numel())};
 }
 
-// An image folder, and a cache of its own.
+// An image folder with a cache of its own.
 struct Folder : TempFolder {
   Folder() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
   ~Folder() { unsetenv("XDG_CACHE_HOME"); }
 
   std::shared_ptr<const Dataset> open_data(const std::string& rest = "") const {
-    const Config config =
-        parse_config("name: image_folder\ndata_dir: " + path() + "\n" + rest, "t.yaml");
-    const auto open = prepare_data(config, {});
-    throw_problems(config);
-    return open();
+    return from_yaml("name: image_folder\ndata_dir: " + path() + "\n" + rest,
+                     [](const Config& config) { return prepare_data(config, {}); })();
   }
   std::string problem(const std::string& rest = "") const {
-    return error_of(Exit::usage, [&] { open_data(rest); });
+    return error_of([&] { open_data(rest); });
   }
   std::vector<std::string> files(const std::string& rest = "") const {
     const auto data = open_data(rest);
@@ -80,7 +82,7 @@ TEST_CASE("root/class: one split, sorted by bytes", "[image_folder]") {
                     bytes.numel()) == jpeg(100));
 }
 
-TEST_CASE("root/split/class: classes are those of all splits", "[image_folder]") {
+TEST_CASE("root/split/class: the classes are those of all splits", "[image_folder]") {
   const Folder folder;
   for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg", "val/ant/1.jpg", "val/dog/1.jpg",
                            "extra/dog/1.jpg"}) {
@@ -110,18 +112,18 @@ TEST_CASE("slices of a folder mix the classes", "[image_folder]") {
   CHECK(rest.size() == 20);
   CHECK(together.size() == 100);
   CHECK(folder.open_data("split: 'train[:80%]'")->missing_classes().empty());
-  // Three images hold at most three of the four classes.
+  // Three images have at most three of the four classes.
   CHECK_THAT(folder.open_data("split: 'train[:3]'")->missing_classes(),
              Catch::StartsWith("split 'train[:3]' has no example of "));
 }
 
-TEST_CASE("the index is remembered until a folder changes", "[image_folder]") {
+TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   const Folder folder;
   folder.write("cat/1.jpg", jpeg(100));
   folder.write("dog/1.jpg", jpeg(100));
   const Names classes = {"cat", "dog"};
 
-  // A folder changed this moment may change again within its time stamp: nothing is remembered.
+  // A folder that has just changed may change again with the same time stamp, so nothing is cached.
   CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
   CHECK(folder.index_file().empty());
 
@@ -131,7 +133,7 @@ TEST_CASE("the index is remembered until a folder changes", "[image_folder]") {
   CHECK(FolderIndex(folder.path(), classes).from_cache());
   const Names before = folder.files();
 
-  // Content is not looked at again, so the head and tail checks are not repeated ...
+  // Files are not read again, so the checks of their heads and tails are not repeated ...
   folder.write("cat/1.jpg", "broken");
   CHECK(FolderIndex(folder.path(), classes).from_cache());
   CHECK(folder.files() == before);
@@ -142,7 +144,7 @@ TEST_CASE("the index is remembered until a folder changes", "[image_folder]") {
   folder.write("cat/1.jpg", jpeg(100));
   CHECK(folder.files() == Names{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
 
-  // A new class, and one that went away.
+  // A new class, and one that was deleted.
   folder.age();
   CHECK(folder.files().size() == 3);
   folder.write("ant/1.jpg", jpeg(100));
@@ -162,7 +164,7 @@ TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
   CHECK(kept.size() == 3);
   CHECK(kept.file(1) == "2.jpg");
   CHECK(FolderIndex(folder.path(), classes, true).from_cache());
-  // Remembered or not, it is no index for a run without skip_errors.
+  // Even if it is cached, a run without skip_errors does not use this index.
   CHECK_THROWS_WITH(FolderIndex(folder.path(), classes, false),
                     Catch::Contains("cat/2.jpg: error: not a JPEG or PNG image"));
   std::filesystem::create_directory(folder / "elk");
@@ -177,7 +179,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
   const Names classes = {"cat"};
   CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
   const std::string file = folder.index_file();
-  const std::string good = slurp(file);
+  const std::string good = read_text(file);
   const Names names = folder.files();
   Rng rng(1, Purpose::synthetic, 0);
   for (int i = 0; i < 200; ++i) {
@@ -186,9 +188,9 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
     if (i % 4 == 0) bad.resize(rng.below(static_cast<int64_t>(bad.size())));
     std::ofstream(file, std::ios::binary) << bad;
     CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
-    CHECK(slurp(file) == good);
+    CHECK(read_text(file) == good);
   }
-  // A right checksum over a wrong text.
+  // A correct checksum of a wrong text.
   for (const std::string& payload :
        {std::string("bvtrain image folder 2"), std::string(""), std::string(100, '\0')}) {
     std::ofstream(file, std::ios::binary) << fmt::format("{:016x}\n", hash64(payload)) << payload;
@@ -196,7 +198,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
   }
 }
 
-TEST_CASE("a cache that can't be written does no harm", "[image_folder]") {
+TEST_CASE("a cache that cannot be written does no harm", "[image_folder]") {
   const Folder folder;
   folder.write("cat/1.jpg", jpeg(100));
   folder.age();
@@ -218,7 +220,7 @@ TEST_CASE("broken folders", "[image_folder]") {
         (folder / "train/dog/17.jpg") +
             fmt::format(": error: not a complete JPEG: no end marker (file is {} bytes)",
                         good.size() - 2));
-  // All together, in order.
+  // All problems together, in order.
   folder.write("train/cat/2.png", "");
   folder.write("train/cat/3.gif", "GIF89a.....");
   folder.write("train/cat/4.jpg", "version https://git-lfs.github.com/spec/v1\noid sha256:12\n");
@@ -238,26 +240,26 @@ TEST_CASE("broken folders", "[image_folder]") {
   CHECK_THAT(many, Catch::EndsWith("\n... and 14 more"));
 }
 
-TEST_CASE("a file that goes away is a data error of its example", "[image_folder]") {
+TEST_CASE("a file that is deleted during a run is a data error of its example", "[image_folder]") {
   const Folder folder;
   folder.write("cat/1.jpg", jpeg(100));
   const auto data = folder.open_data();
   std::filesystem::remove(folder / "cat/1.jpg");
-  CHECK(error_of(Exit::data, [&] { data->read(0); }) == "can't be read: No such file or directory");
+  CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: No such file or directory");
 }
 
-TEST_CASE("completeness of images", "[image_folder]") {
+TEST_CASE("incomplete image files are noticed", "[image_folder]") {
   const TempFolder temp;
   const auto of = [&](const std::string& content) {
-    return incomplete_image(temp.write("x.jpg", content));
+    return image_file_problem(temp.write("x.jpg", content));
   };
   const std::string good = jpeg(100);
   CHECK(of(good).empty());
-  // A long comment before the frame header, and megabytes behind the end marker, are fine.
+  // A long comment before the frame header and megabytes after the end marker are accepted.
   const std::string comment = std::string("\xFF\xFE\xFF\xFF", 4) + std::string(65533, 'c');
   CHECK(of(good.substr(0, 2) + comment + comment + good.substr(2)).empty());
   CHECK(of(good + std::string(100000, 'm')).empty());
-  // The end marker of a thumbnail in an APP1 segment is none.
+  // The end marker of a thumbnail in an APP1 segment does not count.
   const std::string thumbnail = std::string("\xFF\xE1\x00\x06\xFF\xD9zz", 8);
   CHECK(of(good.substr(0, 2) + thumbnail + good.substr(2)).empty());
   CHECK_THAT(of(good.substr(0, 2) + thumbnail + good.substr(2, good.size() - 4)),
@@ -271,11 +273,12 @@ TEST_CASE("completeness of images", "[image_folder]") {
   std::string zero = good;
   zero[frame + 5] = zero[frame + 6] = 0;
   CHECK(of(zero) ==
-        "not a valid JPEG: image of 0 x 8 pixels: at most 65500 a side and 268435456 in all");
+        "not a valid JPEG: image of 0 x 8 pixels: at most 65500 a side and 268435456 in total");
   CHECK(of(good.substr(0, 4)) == "not a complete JPEG: no frame header (file is 4 bytes)");
 
-  const std::string png = slurp(shared_file("golden/pp/rgba.png"));
-  if (png.empty()) return;
+  const std::string file = golden_file("pp/rgba.png");
+  if (file.empty()) return;
+  const std::string png = read_text(file);
   CHECK(of(png).empty());
   for (size_t n = 0; n < png.size() - 8; ++n) {
     if (of(png.substr(0, n)).empty()) CHECK(n == png.size());

@@ -1,4 +1,4 @@
-// JPEG and PNG against golden arrays of the reference, and under damage.
+// JPEG and PNG: compared with golden arrays of the reference, and damaged.
 #include <ATen/ATen.h>
 #include <spng.h>
 
@@ -11,9 +11,12 @@
 #include "lib/input/image/jpeg_codec.h"
 #include "lib/input/image/png.h"
 #include "lib/util/rng.h"
-#include "test/input/files.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/golden.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -28,7 +31,7 @@ int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   return (a.to(at::kInt) - b.to(at::kInt)).abs().max().item<int64_t>();
 }
-// Smooth waves with some noise, (h, w, c).
+// Returns smooth waves with some noise, (h, w, c).
 at::Tensor picture(int64_t height, int64_t width, int64_t channels) {
   at::Tensor image = at::empty({height, width, channels}, at::kByte);
   Rng rng(7, Purpose::synthetic, 0);
@@ -70,12 +73,12 @@ at::Tensor pixels(const std::vector<int64_t>& values, at::IntArrayRef shape) {
 
 }  // namespace
 
-TEST_CASE("JPEG decoding equals the reference's, fast and precise", "[image]") {
-  const std::string folder = shared_file("golden/pp");
+TEST_CASE("JPEG decoding equals the reference's, in the fast and the precise form", "[image]") {
+  const std::string folder = golden_file("pp");
   if (folder.empty()) return;
   for (const std::string name : {"img0", "img1", "img2"}) {
     INFO(name);
-    const std::string file = slurp(folder + "/" + name + ".jpg");
+    const std::string file = read_text(folder + "/" + name + ".jpg");
     const NamedTensors golden = read_npz(folder + "/" + name + ".npz", "decode");
     CHECK(most_apart(decode_image(bytes_of(file), 3, false), golden.at("")) == 0);
     if (golden.count("_precise")) {
@@ -87,10 +90,11 @@ TEST_CASE("JPEG decoding equals the reference's, fast and precise", "[image]") {
     CHECK(size.channels == (name == "img2" ? 1 : 3));
   }
   const NamedTensors golden = read_npz(folder + "/rgba.npz", "decode");
-  CHECK(decode_image(bytes_of(slurp(folder + "/rgba.png")), 3, false).equal(golden.at("")));
+  CHECK(decode_image(bytes_of(read_text(folder + "/rgba.png")), 3, false).equal(golden.at("")));
 }
 
-TEST_CASE("JPEG to grey is its luma, grey to colour is replicated", "[image]") {
+TEST_CASE("a colour JPEG decoded to grey is its luma; a grey one decoded to colour is replicated",
+          "[image]") {
   const at::Tensor image = picture(40, 56, 3);
   const std::string color = text_of(encode_jpeg(image, 95));
   const at::Tensor grey = decode_jpeg(bytes_of(color), 1, true);
@@ -104,7 +108,7 @@ TEST_CASE("JPEG to grey is its luma, grey to colour is replicated", "[image]") {
 }
 
 TEST_CASE("CMYK JPEGs are converted as TensorFlow does", "[image]") {
-  // One flat CMYK picture through libjpeg, which writes the Adobe marker: inks are inverted, so
+  // libjpeg writes a flat CMYK picture with the Adobe marker. The inks are inverted, so that
   // red = k * c / 255.
   jpeg_compress_struct info;
   jpeg_error_mgr errors;
@@ -140,7 +144,7 @@ TEST_CASE("a decoded window is a crop of the decoded image", "[image]") {
   std::vector<std::string> files = {text_of(encode_jpeg(picture(97, 131, 3), 80)),
                                     text_of(encode_jpeg(picture(64, 64, 1), 80))};
   for (const char* name : {"golden/pp/img0.jpg", "golden/pp/img1.jpg", "golden/pp/img2.jpg"}) {
-    if (const std::string file = shared_file(name); !file.empty()) files.push_back(slurp(file));
+    if (const std::string file = shared_file(name); !file.empty()) files.push_back(read_text(file));
   }
   Rng rng(3, Purpose::synthetic, 0);
   for (const std::string& file : files) {
@@ -172,7 +176,7 @@ TEST_CASE("PNG of every kind", "[image]") {
   // 1 bit: 1010 0000.
   const std::string bits = encode_png({0xA0}, 1, 3, SPNG_COLOR_TYPE_GRAYSCALE, 1);
   CHECK(decode(bits, 1).equal(pixels({255, 0, 255}, {1, 3, 1})));
-  // 16 bits keep the upper 8.
+  // Of 16 bits the upper 8 are kept.
   const std::string deep =
       encode_png({0x12, 0xFF, 0xFE, 0x01}, 1, 2, SPNG_COLOR_TYPE_GRAYSCALE, 16);
   CHECK(decode(deep, 1).equal(pixels({0x12, 0xFE}, {1, 2, 1})));
@@ -195,9 +199,9 @@ TEST_CASE("PNG of every kind", "[image]") {
   CHECK(decode(indexed, 3).equal(pixels({4, 5, 6, 1, 2, 3}, {1, 2, 3})));
 }
 
-TEST_CASE("what is no image is named", "[image]") {
+TEST_CASE("a file that is not an image is refused by name", "[image]") {
   const auto problem = [](const std::string& content) {
-    return error_of(Exit::data, [&] { decode_image(bytes_of(content), 3, false); });
+    return error_of([&] { decode_image(bytes_of(content), 3, false); }, Exit::data);
   };
   CHECK(problem("") == "the file is empty");
   CHECK(problem("GIF89a") == "GIF images are not supported: convert it to JPEG or PNG");
@@ -215,12 +219,12 @@ TEST_CASE("what is no image is named", "[image]") {
   CHECK(problem(good.substr(0, 100)) == "truncated JPEG at byte 100");
   CHECK(problem(std::string("\xFF\xD8\xFF\xD9", 4)) ==
         "corrupt JPEG at byte 4: JPEG datastream contains no image");
-  // Dimensions of the header are refused before memory is taken.
+  // Sizes in the header that are too large are refused before memory is allocated.
   std::string huge = good;
   const size_t frame = huge.find("\xFF\xC0");
   for (int i = 5; i < 9; ++i) huge[frame + i] = static_cast<char>(i % 2 ? 0xF0 : 0);
   CHECK(problem(huge) ==
-        "image of 61440 x 61440 pixels: at most 65500 a side and 268435456 in all");
+        "image of 61440 x 61440 pixels: at most 65500 a side and 268435456 in total");
   const std::string png = encode_png({0, 1, 2, 3}, 2, 2, SPNG_COLOR_TYPE_GRAYSCALE, 8);
   CHECK(problem(png.substr(0, 40)) == "broken PNG: end of stream");
   std::string flipped = png;
@@ -238,7 +242,7 @@ TEST_CASE("harmless oddities of JPEG files are tolerated", "[image]") {
   CHECK(decode_jpeg(bytes_of(odd), 3, true).equal(image));
 }
 
-TEST_CASE("flipped bytes of images give errors, nothing worse", "[image]") {
+TEST_CASE("flipped bytes of images give errors, and nothing worse", "[image]") {
   std::vector<uint8_t> raw;
   for (int i = 0; i < 16 * 16 * 3; ++i) raw.push_back(static_cast<uint8_t>(i * i));
   const std::vector<std::string> files = {text_of(encode_jpeg(picture(24, 24, 3), 70)),

@@ -1,4 +1,4 @@
-// What a loader does with examples that fail: the batch, the text, the exit code, the budget.
+// Examples that fail: which batch reports them, the text, the exit code, and the error budget.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <unistd.h>
@@ -7,14 +7,15 @@
 #include <new>
 #include <set>
 
+#include "lib/input/loader/check_examples.h"
 #include "lib/input/loader/loader.h"
-#include "lib/input/loader/shuffle.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/text_tensor.h"
+#include "lib/input/shuffle.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/input/fake_source.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr uint64_t kSeed = 77;
@@ -29,7 +30,7 @@ LoaderOptions options(int64_t batch_size, int threads, int64_t budget, bool shuf
   return options;
 }
 
-// A source whose examples `bad` fail, as a room's error does.
+// A source whose examples `bad` fail with an Error.
 std::shared_ptr<FakeSource> failing(int64_t size, std::set<int64_t> bad, bool array = false) {
   const auto source = std::make_shared<FakeSource>(size, array);
   source->on_read = [bad](int64_t index) {
@@ -61,7 +62,7 @@ Thrown next_error(Loader& loader) {
   return thrown([&] { loader.next(); });
 }
 
-// What `run` writes to stderr.
+// Returns what `run` writes to stderr.
 template <class F>
 std::string captured_stderr(const F& run) {
   const std::string file = fmt::format("/tmp/loader_errors_test.{}", getpid());
@@ -97,8 +98,8 @@ TEST_CASE("a failing example is an error of its batch") {
   }
 }
 
-TEST_CASE("an example that fails before the first batch is no error yet") {
-  // The shapes then come from another one.
+TEST_CASE("an example that fails before the first batch is not an error yet") {
+  // The shapes come from another example.
   Loader loader(dataset(failing(40, {0, 1})), pipeline(""), options(10, 2, 0));
   loader.seek(2);
   CHECK(next_labels(loader)[0] == 20);
@@ -142,7 +143,7 @@ TEST_CASE("exceptions become one line that names the example once") {
   CHECK(line([] { throw std::bad_alloc(); }).text == "[input] train/3.png: out of memory");
 }
 
-TEST_CASE("only what is wrong with an example counts against the budget") {
+TEST_CASE("only errors of an example count against the budget") {
   const auto source = std::make_shared<FakeSource>(4);
   Exit code = Exit::data;
   source->on_read = [&](int64_t index) {
@@ -155,7 +156,7 @@ TEST_CASE("only what is wrong with an example counts against the budget") {
   }
 }
 
-TEST_CASE("in training another example takes the place of one that fails") {
+TEST_CASE("in training another example replaces one that fails") {
   const bool array = GENERATE(false, true);
   const std::set<int64_t> bad = {4, 7, 20, 21, 22, 23, 24, 25, 26, 27, 28};
   const std::string warnings = captured_stderr([&] {
@@ -163,7 +164,7 @@ TEST_CASE("in training another example takes the place of one that fails") {
       Loader loader(dataset(failing(30, bad, array)), pipeline("flip_lr"),
                     options(11, threads, 11, true));
       const auto clean = dataset(std::make_shared<FakeSource>(30, array));
-      for (int64_t b = 0; b < 6; ++b) {  // more than two epochs: each counts once
+      for (int64_t b = 0; b < 6; ++b) {  // more than two epochs, but each example counts once
         const Batch& batch = loader.next();
         for (int64_t i = 0; i < 11; ++i) {
           const int64_t p = b * 11 + i;
@@ -181,10 +182,11 @@ TEST_CASE("in training another example takes the place of one that fails") {
     }
   });
   const std::vector<std::string> lines = split(trim(warnings), '\n');
-  REQUIRE(lines.size() == 22);  // 10 and a last one, for each loader
+  REQUIRE(lines.size() == 22);  // for each loader 10 lines and a last one
   CHECK_THAT(lines[0], Catch::Contains(".png: truncated (another example takes its place)"));
-  CHECK_THAT(lines[10], Catch::Contains("further examples that fail are counted, not listed"));
-  CHECK(std::equal(lines.begin(), lines.begin() + 11, lines.begin() + 11));  // threads: no matter
+  CHECK_THAT(lines[10], Catch::Contains("further failing examples are counted but not listed"));
+  CHECK(std::equal(lines.begin(), lines.begin() + 11,
+                   lines.begin() + 11));  // the number of threads does not matter
 }
 
 TEST_CASE("above the budget the next failing example stops the run") {
@@ -236,10 +238,10 @@ TEST_CASE("in evaluation a failing example is masked out") {
       CHECK(loader.failed_rows() == 0);
     }
   });
-  CHECK_THAT(warnings, Catch::EndsWith("[input] train/2.png: truncated (left out)\n"));
+  CHECK_THAT(warnings, Catch::EndsWith("[input] train/2.png: truncated (skipped)\n"));
 }
 
-TEST_CASE("examples that do not fit together stop at once, whatever the budget") {
+TEST_CASE("examples of different shapes stop the run at once, whatever the budget") {
   const bool array = GENERATE(false, true);
   const auto line = [&](std::function<void(Example&)> transform) {
     const auto source = std::make_shared<FakeSource>(40, array);
@@ -252,35 +254,36 @@ TEST_CASE("examples that do not fit together stop at once, whatever the budget")
     CHECK(error.code == Exit::data);
     return error.text;
   };
-  CHECK(line([](Example& example) {
-          example["image"] = at::full({3, 5, 3}, 1, at::kByte);
-        }) ==
-        "[input] train/17.png: feature 'image' has shape (3, 5, 3), in other examples (6, 5, 3): "
-        "add an op such as resize or random_crop to pp that makes all shapes equal");
+  CHECK(
+      line([](Example& example) {
+        example["image"] = at::full({3, 5, 3}, 1, at::kByte);
+      }) ==
+      "[input] train/17.png: feature 'image' has shape (3, 5, 3), but (6, 5, 3) in other examples: "
+      "add an op such as resize or random_crop to pp that makes all shapes equal");
   CHECK(line([](Example& example) { example["image"] = example["image"].to(at::kFloat); }) ==
-        "[input] train/17.png: feature 'image' is float32, in other examples uint8");
+        "[input] train/17.png: feature 'image' is float32, but uint8 in other examples");
   CHECK(line([](Example& example) { example.erase("label"); }) ==
-        "[input] train/17.png: feature 'label' is missing, other examples have it");
+        "[input] train/17.png: feature 'label' is missing, but other examples have it");
   CHECK(line([](Example& example) { example["extra"] = example["label"]; }) ==
-        "[input] train/17.png: feature 'extra' is not in the other examples: make all alike, or "
+        "[input] train/17.png: feature 'extra' is not in other examples: remove it with "
         "drop('extra')");
   CHECK(line([](Example& example) { example["zz"] = example["label"]; }) ==
-        "[input] train/17.png: feature 'zz' is not in the other examples: make all alike, or "
+        "[input] train/17.png: feature 'zz' is not in other examples: remove it with "
         "drop('zz')");
 }
 
-TEST_CASE("encoded images that nobody decodes are an error with its own hint") {
+TEST_CASE("encoded images that no op decodes are an error with its own hint") {
   const auto source = std::make_shared<FakeSource>(4);
   source->transform = [](int64_t index, Example& example) {
     example["image"] = at::full({100 + index}, 1, at::kByte);
   };
   Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
   CHECK(next_error(loader).text ==
-        "[input] train/1.png: feature 'image' has shape (101), in other examples (100): add "
-        "decode to pp, or leave it out with drop('image') or keep('label')");
+        "[input] train/1.png: feature 'image' has shape (101), but (100) in other examples: "
+        "add decode to pp, or remove the feature with drop('image') or keep('label')");
 }
 
-TEST_CASE("texts of unequal length are an error that names both shapes and the ways out") {
+TEST_CASE("texts of unequal length are an error that names both shapes and the remedies") {
   const auto source = std::make_shared<FakeSource>(4);
   const auto line = [&](std::string_view name, const std::string& start) {
     source->transform = [=](int64_t index, Example& example) {
@@ -290,14 +293,15 @@ TEST_CASE("texts of unequal length are an error that names both shapes and the w
     return next_error(loader).text;
   };
   CHECK(line("caption", "a cat") ==
-        "[input] train/1.png: feature 'caption' has shape (6), in other examples (5): fill it up "
-        "with pad_to_shape in pp, or leave it out with drop('caption') or keep('image', 'label')");
+        "[input] train/1.png: feature 'caption' has shape (6), but (5) in other examples: "
+        "add pad_to_shape to pp, or remove the feature with drop('caption') or "
+        "keep('image', 'label')");
   CHECK(line("photo", "\xFF\xD8\xFF\xE0") ==
-        "[input] train/1.png: feature 'photo' has shape (5), in other examples (4): add decode to "
-        "pp, or leave it out with drop('photo') or keep('image', 'label')");
+        "[input] train/1.png: feature 'photo' has shape (5), but (4) in other examples: "
+        "add decode to pp, or remove the feature with drop('photo') or keep('image', 'label')");
 }
 
-TEST_CASE("a batch that can't be allocated is an error of memory") {
+TEST_CASE("a batch that cannot be allocated is a memory error") {
   Loader loader(dataset(std::make_shared<FakeSource>(4)), pipeline(""),
                 options(int64_t{1} << 60, 1, 0));
   const Thrown error = next_error(loader);
@@ -308,17 +312,17 @@ TEST_CASE("a batch that can't be allocated is an error of memory") {
 
 TEST_CASE("first_example reports its failure as one of the input, before the run") {
   const Thrown error =
-      thrown([] { Loader::first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
+      thrown([] { compute_first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
   CHECK(error.text == "[input] train/0.png: truncated");
   CHECK(error.code == Exit::usage);
   const auto some = dataset(failing(4, {0, 1}));
-  CHECK_FALSE(Loader::first_example(*some, *pipeline(""), kSeed, 2).empty());
-  const Thrown too_many = thrown([&] { Loader::first_example(*some, *pipeline(""), kSeed, 1); });
+  CHECK_FALSE(compute_first_example(*some, *pipeline(""), kSeed, 2).empty());
+  const Thrown too_many = thrown([&] { compute_first_example(*some, *pipeline(""), kSeed, 1); });
   CHECK(too_many.text == "[input] train/0.png: truncated");
   const auto source = std::make_shared<FakeSource>(4);
   source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
   const Thrown usage =
-      thrown([&] { Loader::first_example(*dataset(source), *pipeline(""), kSeed); });
+      thrown([&] { compute_first_example(*dataset(source), *pipeline(""), kSeed); });
   CHECK(usage.text == "vit.yaml:12:7: error: no such key");
   CHECK(usage.code == Exit::usage);
 }
@@ -330,4 +334,4 @@ TEST_CASE("an empty data set is refused") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

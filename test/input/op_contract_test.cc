@@ -1,14 +1,15 @@
-// What holds for every registered op: it can be made, is repeatable, leaves its input alone, keeps
-// its dtype rule, and gives the same bits in the batched form.
+// What must hold for every registered op: it can be built, is repeatable, does not change its
+// input, follows its dtype rule, and has the same bits in its batched form.
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
 struct Form {
-  std::vector<int64_t> shape;  // of one example's tensor; empty: a scalar
+  std::vector<int64_t> shape;  // of the tensor of one example; empty for a scalar
   at::ScalarType in, out;
 };
 
@@ -169,7 +170,7 @@ void check_form(const Case& c, const Form& form) {
   CHECK(pp.has_batched() == c.batched);
 
   std::vector<at::Tensor> inputs, results;
-  std::vector<uint32_t> draws;  // the first number the op left to the next one
+  std::vector<uint32_t> draws;  // the first random number after those of the op
   for (int64_t i = 0; i < kCount; ++i) {
     const at::Tensor input = example_input(c, form, i);
     const at::Tensor original = input.clone();
@@ -210,7 +211,8 @@ void check_form(const Case& c, const Form& form) {
 }  // namespace
 
 TEST_CASE("every op keeps the contract") {
-  // Take JPEG or PNG bytes, or a file: below, and in tests of their own. Refused: pp_errors_test.cc
+  // Ops that take JPEG or PNG bytes or a file have tests of their own. Refused ops:
+  // pp_errors_test.cc.
   std::set<std::string> tested = {"decode",     "decode_jpeg_and_inception_crop",
                                   "lookup",     "tokenize",
                                   "rag_tensor", "choice_no_replacement"};

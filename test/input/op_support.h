@@ -1,4 +1,4 @@
-// Running pp strings in tests.
+// Running pp strings, and what the tests of ops share.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "lib/input/op.h"
-#include "test/input/files.h"
+#include "lib/input/pipeline.h"
+#include "test/support/compare.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 
 inline Pipeline pipeline(const std::string& text) { return Pipeline(text, Place{"t.yaml", 3, 9}); }
 
@@ -19,15 +22,17 @@ inline Example run_pp(const std::string& text, Example example, uint64_t index =
   return example;
 }
 
-// The error of making or of running a pp string; "t.yaml:3:9" is where the string begins.
+// Return the error of making or of running a pp string, "" if there is none. "t.yaml:3:9" is where
+// the string begins.
 inline std::string make_error(const std::string& text) {
-  return error_of(Exit::usage, [&] { pipeline(text); });
+  return error_of([&] { pipeline(text); });
 }
 inline std::string run_error(Exit code, const std::string& text, const Example& example) {
-  return error_of(code, [&] { run_pp(text, example); });
+  return error_of([&] { run_pp(text, example); }, code);
 }
 
-// Reproducible noise; `dtype` is uint8, float32 or an integer type (0 .. 9).
+// Returns noise that is a function of `index`: of uint8, float32 in [-2, 2), or an integer type
+// with values 0 to 9.
 inline at::Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype, uint64_t index = 0) {
   Rng rng(11, Purpose::synthetic, index);
   at::Tensor out = at::empty(shape, at::kDouble);
@@ -41,10 +46,4 @@ inline at::Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype, uint64
   return out.to(dtype);
 }
 
-inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
-         std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(),
-                     a.nbytes()) == 0;
-}
-
-}  // namespace bv
+}  // namespace bv::test

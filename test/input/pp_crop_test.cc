@@ -1,13 +1,14 @@
-// Random windows: their distribution, and what the crops show.
+// Random windows: their distribution, and the content of the crops.
 #include "lib/ckpt/npz.h"
 #include "lib/input/image/crop.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
-// p-value of the two-sample Kolmogorov-Smirnov test (Numerical Recipes 14.3).
+// Returns the p-value of the two-sample Kolmogorov-Smirnov test (Numerical Recipes 14.3).
 double ks_p_value(std::vector<double> a, std::vector<double> b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
@@ -29,7 +30,7 @@ double ks_p_value(std::vector<double> a, std::vector<double> b) {
   return p;
 }
 
-// Behind the columns y, x, height and width.
+// Appends area and ratio to the columns y, x, height and width.
 void add_area_and_ratio(std::vector<std::vector<double>>& columns) {
   std::vector<double> area, ratio;
   for (size_t i = 0; i < columns[2].size(); ++i) {
@@ -40,7 +41,7 @@ void add_area_and_ratio(std::vector<std::vector<double>>& columns) {
   columns.push_back(ratio);
 }
 
-// An image whose pixel (y, x) is [y, x, 7].
+// Returns an image whose pixel (y, x) is [y, x, 7].
 at::Tensor coordinates(int64_t height, int64_t width) {
   at::Tensor image = at::empty({height, width, 3}, at::kByte);
   for (int64_t y = 0; y < height; ++y) {
@@ -61,7 +62,7 @@ std::pair<int, int> corner(const at::Tensor& image) {
 
 }  // namespace
 
-TEST_CASE("the p-value tells samples apart") {
+TEST_CASE("the p-value distinguishes samples") {
   std::vector<double> a, b, c;
   for (int i = 0; i < 1000; ++i) {
     a.push_back(i);
@@ -74,7 +75,7 @@ TEST_CASE("the p-value tells samples apart") {
 }
 
 TEST_CASE("20,000 windows are distributed as the reference's") {
-  const std::string file = shared_file("golden/pp/inception_crop_draws.npz");
+  const std::string file = golden_file("pp/inception_crop_draws.npz");
   if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
   for (const std::string name : {"a", "b"}) {
@@ -107,7 +108,7 @@ TEST_CASE("20,000 windows are distributed as the reference's") {
   }
 }
 
-TEST_CASE("a window that cannot be had is the whole image") {
+TEST_CASE("a window that no draw can reach is the whole image") {
   Rng rng(1, Purpose::augment, 0);
   // Aspect ratios up to 1.33 never reach 99 % of an image 10 times as wide as high.
   const Window window = sample_crop_window(10, 100, {0.99, 1}, rng);
@@ -127,11 +128,11 @@ TEST_CASE("the window of one pixel") {
 }
 
 TEST_CASE("golden window, cut and resized") {
-  const std::string file = shared_file("golden/pp/crop_window.npz");
+  const std::string file = golden_file("pp/crop_window.npz");
   if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
   for (const std::string name : {"img0", "img1", "img2"}) {
-    const at::Tensor image = read_npz(shared_file("golden/pp/" + name + ".npz")).at("decode");
+    const at::Tensor image = read_npz(golden_file("pp/" + name + ".npz")).at("decode");
     const at::Tensor window = golden.at(name + "/window");
     const auto at = [&](int64_t i) { return window[i].item<int64_t>(); };
     const at::Tensor cut = image.narrow(0, at(0), at(2)).narrow(1, at(1), at(3));
@@ -151,11 +152,11 @@ TEST_CASE("inception_crop resizes exactly the window it drew") {
   }
 }
 
-TEST_CASE("decode_jpeg_and_inception_crop cuts what inception_crop would") {
+TEST_CASE("decode_jpeg_and_inception_crop cuts the window of inception_crop") {
   for (const std::string name : {"img0.jpg", "img1.jpg", "img2.jpg", "rgba.png"}) {
-    const std::string file = shared_file("golden/pp/" + name);
+    const std::string file = golden_file("pp/" + name);
     if (file.empty()) return;
-    const std::string content = slurp(file);
+    const std::string content = read_text(file);
     const at::Tensor bytes = at::from_blob(const_cast<char*>(content.data()),
                                            {static_cast<int64_t>(content.size())}, at::kByte);
     for (const std::string args : {"", "40", "[30, 50], 20, 80, method='area'"}) {
@@ -182,7 +183,7 @@ TEST_CASE("decode_jpeg_and_inception_crop cuts what inception_crop would") {
   }
 }
 
-TEST_CASE("inception_crop keeps to its area") {
+TEST_CASE("inception_crop keeps within its area") {
   const at::Tensor image = noise({100, 100, 1}, at::kByte);
   for (uint64_t i = 0; i < 200; ++i) {
     const at::Tensor cut =

@@ -1,12 +1,14 @@
 // The exact lines for wrong pp strings and for examples that do not fit.
+#include "lib/config/load_config.h"
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
-// `pp` begins at t.yaml:3:9; the error must point to where `token` stands in it.
+// `pp` begins at t.yaml:3:9. The error must have the place of `token` in it.
 struct Wrong {
   std::string pp, token, message;
 };
@@ -98,15 +100,18 @@ TEST_CASE("arguments out of range are named at their place") {
       {"strfmt('a}b')", "'a", "strfmt: template has a single '}' at character 2"},
       {"strfmt('ab {c')", "'a", "strfmt: template has a '{' at character 4 that is never closed"},
       {"strfmt('{}')", "'{", "strfmt: template has a placeholder without a key: '{}'"},
-      {"strfmt('{a:d}')", "'{", "strfmt: template has '{a:d}': only a plain key can stand there"},
+      {"strfmt('{a:d}')", "'{",
+       "strfmt: template has '{a:d}': only a plain key is allowed in braces"},
       {"tokenize(16, 'sticky')", "tokenize",
-       "tokenize: sentencepiece models can't be read here: tokenize beforehand and store the "
-       "numbers beside the images, e.g. in an npz"},
+       "tokenize: not supported, because sentencepiece models can't be read; tokenize beforehand "
+       "and "
+       "store the token ids beside the images, e.g. in an npz"},
       {"rag_tensor(key='x')", "rag",
-       "rag_tensor: a batch can't hold examples of different shapes here: use pad_to_shape"},
+       "rag_tensor: not supported, because a batch can't hold examples of different shapes; use "
+       "pad_to_shape"},
       {"choice_no_replacement(key='x')", "choice",
-       "choice_no_replacement: it would count visits, which a resumed run could not repeat: use "
-       "choice"},
+       "choice_no_replacement: not supported, because a resumed run can't repeat its counts of "
+       "visits; use choice"},
       {"random_affine(scale=[2])", "[",
        "random_affine: scale must be [least, most] with 0 < least <= most, got [2]"},
   };
@@ -121,11 +126,12 @@ TEST_CASE("unknown names and superfluous arguments") {
   check_made({"resize(8, methd='area')", "methd",
               "resize: unknown argument 'methd' (did you mean 'method'?); the op is resize(size, "
               "method='bilinear', antialias=False, key=None, inkey=None, outkey=None)"});
-  check_made({"resize(8, 'area', False, 'image')", "'image'",
-              "resize: too many arguments: 4 without a name, 3 can be used; the op is resize(size, "
-              "method='bilinear', antialias=False, inkey=None, key=None, outkey=None)"});
+  check_made(
+      {"resize(8, 'area', False, 'image')", "'image'",
+       "resize: too many positional arguments: 4 given, 3 can be used; the op is resize(size, "
+       "method='bilinear', antialias=False, inkey=None, key=None, outkey=None)"});
   check_made({"flip_lr(0.5)", "0.5",
-              "flip_lr: too many arguments: 1 without a name, 0 can be used; the "
+              "flip_lr: too many positional arguments: 1 given, 0 can be used; the "
               "op is flip_lr(inkey=None, key=None, outkey=None)"});
   check_made({"keep('image', 'label', name='x')", "name",
               "keep: unknown argument 'name'; the op is keep(*keys)"});
@@ -143,7 +149,7 @@ TEST_CASE("unknown names and superfluous arguments") {
   check_made({"flip_lr|flip_rl", "flip_rl",
               "unknown op 'flip_rl' (did you mean 'flip_lr'?); known: " + known});
   check_made({"randaug(2, 10, 'image')", "'image'",
-              "randaug: too many arguments: 3 without a name, 2 can be used; the op is "
+              "randaug: too many positional arguments: 3 given, 2 can be used; the op is "
               "randaug(num_layers=2, magnitude=10, inkey=None, key=None, outkey=None)"});
 }
 
@@ -152,15 +158,16 @@ TEST_CASE("all problems of a pp string come together, with those of its config")
       parse_config("pp: resize(0)|flip_lr(3)|random_crop(-1)\nbatch: x\n", "c.yaml");
   const Pipeline pp(config, "pp");
   config.get<int64_t>("batch", 1);
-  CHECK(error_of(Exit::usage, [&] { throw_problems(config); }) ==
-        "c.yaml:1:12: error: resize: size must be positive, got 0\n"
-        "c.yaml:1:23: error: flip_lr: too many arguments: 1 without a name, 0 can be used; the op "
-        "is flip_lr(inkey=None, key=None, outkey=None)\n"
-        "c.yaml:1:38: error: random_crop: crop_size must be positive, got -1\n"
-        "c.yaml:2:8: error: batch: expected an integer, got 'x'");
+  CHECK(
+      error_of([&] { throw_problems(config); }) ==
+      "c.yaml:1:12: error: resize: size must be positive, got 0\n"
+      "c.yaml:1:23: error: flip_lr: too many positional arguments: 1 given, 0 can be used; the op "
+      "is flip_lr(inkey=None, key=None, outkey=None)\n"
+      "c.yaml:1:38: error: random_crop: crop_size must be positive, got -1\n"
+      "c.yaml:2:8: error: batch: expected an integer, got 'x'");
 }
 
-TEST_CASE("no pp string is no ops") {
+TEST_CASE("without a pp string there are no ops") {
   const Config config = parse_config("pp: null\n", "c.yaml");
   for (const char* key : {"pp", "pp_fn"}) {
     const Pipeline pp(config, key);
@@ -175,7 +182,7 @@ TEST_CASE("no pp string is no ops") {
   throw_problems(config);
 }
 
-TEST_CASE("what does not fit the kind of data names the call's place") {
+TEST_CASE("an op that does not fit the data gives the place of its call") {
   const std::vector<Wrong> all = {
       {"flip_lr|resize(8, key='imag')", "resize",
        "resize: no key 'imag' in the example; it has: image, label"},
@@ -205,7 +212,7 @@ TEST_CASE("what does not fit the kind of data names the call's place") {
       {"pad_to_shape([70000, 70000, 3])", "pad",
        "pad_to_shape: 'image' would become larger than 2147483648 values: shape (70000, 70000, 3)"},
       {"value_range|randaug", "randaug",
-       "randaug: 'image' must be uint8, is Float: put this op before value_range and the like"},
+       "randaug: 'image' must be uint8, is Float: put this op before value_range and similar ops"},
       {"concat(['image', 'label'])", "concat",
        "concat: 'label' has shape () and type Long, which do not fit 'image' with (20, 30, 3) and "
        "Byte"},

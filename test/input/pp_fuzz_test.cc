@@ -1,9 +1,10 @@
-// Random pp strings on random examples: what is wrong is an Error of one line, nothing worse, and
-// what works keeps to the rules of ops.
+// Random pp strings on random examples. What is wrong gives an Error of one line, and nothing
+// worse; what works follows the rules of ops.
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -63,7 +64,7 @@ const std::vector<std::string> kNames = {
     "where", "n",     "magnitude", "depth",  "num_layers", "clip_values", "vmin",  "new_shape",
     "axis",  "value", "crop_size", "in_min", "fewer_ok",   "keys",        "mean",  "std"};
 
-// Calls that can be made; `?` stands for a small number.
+// Calls that can be built; `?` stands for a small number.
 const std::vector<std::string> kCalls = {"central_crop",
                                          "central_crop(?)",
                                          "choice(key='list')",
@@ -159,7 +160,7 @@ Example random_example(Rng& rng) {
 
 TEST_CASE("random pp strings on random examples give results or errors of one line") {
   int made = 0, worked = 0, refused = 0;
-  std::set<std::string> ran;  // ops that went through at least once
+  std::set<std::string> ran;  // ops that succeeded at least once
   for (uint64_t i = 0; i < 20000; ++i) {
     Rng rng(5, Purpose::synthetic, i);
     std::vector<std::string> calls = {random_call(rng)};

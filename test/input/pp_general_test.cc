@@ -1,9 +1,10 @@
 // choice, concat, setdefault, lookup and the other ops on features of any kind.
 #include "lib/ckpt/npz.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -11,7 +12,7 @@ at::Tensor text(const std::string& content) { return text_tensor(content); }
 
 int64_t number(const at::Tensor& tensor) { return tensor.item<int64_t>(); }
 
-// An npz of one array of strings, stored: `type` is numpy's, `data` its elements.
+// Returns an npz file with one stored array of strings. `type` is NumPy's, `data` has the elements.
 std::string string_npz(const TempFolder& folder, const std::string& type, int64_t count,
                        const std::string& data);
 
@@ -30,7 +31,7 @@ TEST_CASE("choice picks one entry without its dimension") {
   for (const int count : seen) CHECK(std::abs(count - 500) < 97);  // 5 standard deviations
 }
 
-TEST_CASE("choice picks several in their order, the same of all keys") {
+TEST_CASE("choice picks several entries in their order, the same for all keys") {
   const at::Tensor list = at::arange(6);
   std::map<int64_t, int> seen, sizes;
   for (uint64_t i = 0; i < 3000; ++i) {
@@ -52,7 +53,7 @@ TEST_CASE("choice picks several in their order, the same of all keys") {
   }
 }
 
-TEST_CASE("choice of all entries changes nothing, of fewer_ok takes what there is") {
+TEST_CASE("choice of all entries changes nothing; with fewer_ok it takes those that exist") {
   const at::Tensor list = noise({4, 2, 3}, at::kFloat);
   for (const std::string n : {"4", "[4, 4]"}) {
     CHECK(same_bits(run_pp("choice(" + n + ", 'x')", {{"x", list}}).at("x"), list));
@@ -63,7 +64,7 @@ TEST_CASE("choice of all entries changes nothing, of fewer_ok takes what there i
   CHECK(
       run_pp("choice([7, 9], 'x', fewer_ok=True)", {{"x", list.narrow(0, 0, 0)}}).at("x").size(0) ==
       0);
-  // What choice('single') takes from a list of texts is a text.
+  // choice('single') of a list of texts gives a text.
   const at::Tensor texts = text_tensor(std::vector<std::string>{"Hi", "Lucas"});
   const std::string picked = read_text(run_pp("choice(key='t')", {{"t", texts}}).at("t"));
   CHECK((picked == "Hi" || picked == "Lucas"));
@@ -119,7 +120,7 @@ TEST_CASE("squeeze_last_dim, flatten and coco_captions") {
   CHECK(read_text(out.at("x")) == "a cat");
 }
 
-TEST_CASE("lookup finds a line's number, or the number on the line") {
+TEST_CASE("lookup returns the number of a line, or the number on a line") {
   const TempFolder folder;
   const std::string lines = folder.write("lines.txt", "cat\ndog\r\nK\xC3\xA4tzchen\n");
   const auto found = [&](const std::string& args, const std::string& needle) {
@@ -172,7 +173,7 @@ TEST_CASE("lookup's index in an npz array of strings") {
         "t.yaml:3:9: error: lookup: " + numbers + ": no array 'b'; there are: fnames.npy");
 }
 
-TEST_CASE("lookup says what is wrong with its file") {
+TEST_CASE("lookup reports what is wrong with its file") {
   const TempFolder folder;
   const auto error = [&](const std::string& content, const std::string& args) {
     const std::string file = folder.write("m.txt", content);
@@ -217,7 +218,7 @@ std::string string_npz(const TempFolder& folder, const std::string& type, int64_
   append(npy, header.size(), 2);
   npy += header + data;
   const std::string name = "fnames.npy";
-  std::string common;  // of the local header and of the directory
+  std::string common;  // the fields that the local header and the directory share
   append(common, 20, 2);
   append(common, 0, 8);
   append(common, crc32_of(npy), 4);

@@ -1,25 +1,26 @@
-// The pp strings of the golden data against the reference's own results: bit for bit, though the
-// data's README allows some values one grey level.
+// The pp strings of the golden data give the same bits as the reference, although the README of the
+// data allows some values to differ by one grey level.
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
-// "" (and a printed line) where the golden data is missing.
-std::string golden(const std::string& name) { return shared_file("golden/pp/" + name); }
+std::string golden(const std::string& name) { return golden_file("pp/" + name); }
 
 at::Tensor file_bytes(const std::string& name) {
-  const std::string bytes = slurp(golden(name));
+  const std::string bytes = read_text(golden(name));
   return at::from_blob(const_cast<char*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
                        at::kByte)
       .clone();
 }
 
-// pp key -> pp string.
+// Returns the pp strings by their keys.
 std::map<std::string, std::string> strings() {
-  const Config index = parse_config(slurp(golden("index.json")), "index.json");
+  const Config index = parse_config(read_text(golden("index.json")), "index.json");
   const Config section = index.section("pp_strings");
   std::map<std::string, std::string> all;
   for (const std::string& key : section.keys()) all[key] = section.get<std::string>(key);
@@ -37,7 +38,7 @@ void check_key(const std::string& image, const std::string& key, const std::stri
     CHECK(same_bits(ours, theirs));
     return;
   }
-  // Its weights depend on the C library's sine.
+  // The weights of lanczos depend on the sine of the C library.
   REQUIRE(ours.sizes() == theirs.sizes());
   const at::Tensor apart = (ours.to(at::kInt) - theirs.to(at::kInt)).abs();
   CHECK(apart.max().item<int>() <= 1);
@@ -53,7 +54,7 @@ TEST_CASE("golden images through whole pp strings") {
     size_t checked = 0;
     for (auto [key, pp] : strings()) {
       if (!arrays.contains(key)) continue;
-      // Recorded for the last image only; the others have this size.
+      // The string was recorded for the last image only. The others have this size.
       if (key == "resize_rect_up" && image != "rgba.png") pp = "resize([64, 48])";
       check_key(image, key, pp, arrays);
       ++checked;

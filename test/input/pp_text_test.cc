@@ -1,8 +1,9 @@
-// The ops on text: what the reference's own tests ask of them, and more.
-#include "lib/input/ops/common/text.h"
+// The ops on text: the cases of the reference's own tests, and more.
+#include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -16,7 +17,7 @@ std::string name_of(const std::string& op, int64_t label) {
 
 }  // namespace
 
-TEST_CASE("strfmt puts in text and numbers") {
+TEST_CASE("strfmt inserts texts and numbers") {
   const Example data = {{"int", at::full({}, 42, at::kByte)},
                         {"float", at::full({}, 3.14f)},
                         {"vec", at::arange(3)},
@@ -47,7 +48,7 @@ TEST_CASE("strfmt puts in text and numbers") {
   CHECK_FALSE(out.contains("text"));
 }
 
-TEST_CASE("strfmt's numbers read back as they were") {
+TEST_CASE("numbers that strfmt writes read back exactly") {
   Rng rng(1, Purpose::synthetic, 0);
   for (int i = 0; i < 1000; ++i) {
     const auto value = static_cast<float>(rng.normal() * std::exp(15 * rng.normal()));
@@ -60,17 +61,17 @@ TEST_CASE("strfmt's numbers read back as they were") {
   CHECK(formatted("{x}", {{"x", at::full({}, -5, at::kLong)}}) == "-5");
 }
 
-TEST_CASE("strfmt makes a list of a list of texts") {
+TEST_CASE("strfmt of a list of texts gives a list") {
   const at::Tensor names = text_tensor(std::vector<std::string>{"cat", "tiger cat"});
   const at::Tensor out =
       run_pp("strfmt('a {labels} ({n})')", {{"labels", names}, {"n", at::full({}, 3, at::kLong)}})
           .at("text");
   CHECK(read_texts(out) == std::vector<std::string>{"a cat (3)", "a tiger cat (3)"});
   CHECK(run_error(Exit::usage, "strfmt('{a}{b}')", {{"a", names}, {"b", names.narrow(0, 0, 1)}}) ==
-        "t.yaml:3:9: error: strfmt: 'b' is a list of 1 texts, another key's has 2");
+        "t.yaml:3:9: error: strfmt: 'b' is a list of 1 texts, but another key has 2");
 }
 
-TEST_CASE("lower is about ASCII") {
+TEST_CASE("lower changes ASCII letters only") {
   const auto low = [](const std::string& content) {
     return read_text(run_pp("lower", {{"text", text_tensor(content)}}).at("text"));
   };

@@ -1,11 +1,13 @@
-// randaug: each operation against the golden results and against plain forms of reference section
-// 12.7, and how they are drawn.
+// randaug: each operation is compared with the golden results and with plain forms of its
+// definition (big_vision pp/archive/autoaugment.py); and how operations are drawn
+// (pp/archive/randaug.py).
 
 #include "lib/ckpt/npz.h"
 #include "lib/input/image/rand_augment.h"
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -28,7 +30,7 @@ at::Tensor augmented(const at::Tensor& image, std::string_view op, double magnit
   return augmented(image, {.op = op_named(op), .negative = negative}, magnitude);
 }
 
-// A small pp for one operation: the first stream of random numbers that draws it.
+// Returns the first index whose random stream draws `op`.
 uint64_t index_drawing(Augmentation op) {
   for (uint64_t index = 0;; ++index) {
     Rng rng(7, Purpose::augment, index);
@@ -47,7 +49,7 @@ const std::vector<std::vector<int64_t>> kShapes = {{1, 1, 3},   {1, 7, 3},   {9,
 }  // namespace
 
 TEST_CASE("randaug's operations give the golden results") {
-  const std::string file = shared_file("golden/pp/randaug.npz");
+  const std::string file = golden_file("pp/randaug.npz");
   if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
   const at::Tensor input = golden.at("input");
@@ -79,7 +81,7 @@ TEST_CASE("randaug's point operations, value by value") {
     CHECK(result("Posterize", 15, v) == (v & 0xFC));
     CHECK(result("Posterize", 7, v) == (v & 0xC0));
     CHECK(result("Posterize", 20, v) == v);
-    // TensorFlow's shifts stop at 7, and a negative one wraps to 8 bits.
+    // Shifts in TensorFlow end at 7, and negative ones wrap to 8 bits.
     CHECK(result("Posterize", 0, v) == (v & 0x80));
     CHECK(result("Posterize", 30, v) == (v & 0x80));
     CHECK(result("Solarize", 5, v) == (v < 128 ? v : 255 - v));
@@ -92,7 +94,7 @@ TEST_CASE("randaug's point operations, value by value") {
     for (const char* op : {"Color", "Contrast", "Brightness", "Sharpness"}) {
       CHECK(result(op, 5, v) == v);
     }
-    CHECK(result("Color", 9, v) == v);  // grey already
+    CHECK(result("Color", 9, v) == v);  // it is grey already
     CHECK(result("Brightness", 0, v) == static_cast<int>(0.1f * static_cast<float>(v)));
     CHECK(result("Brightness", 10, v) == std::min(255, static_cast<int>(1.9f * v)));
     // 256 pixels: the constant is 1.
@@ -101,7 +103,7 @@ TEST_CASE("randaug's point operations, value by value") {
   }
 }
 
-TEST_CASE("randaug's contrast is about the number of pixels, not about the mean") {
+TEST_CASE("randaug's contrast uses the number of pixels, not the mean, as the reference does") {
   for (const auto& [height, width, constant] : std::vector<std::tuple<int64_t, int64_t, int>>{
            {224, 224, 196}, {8, 8, 0}, {300, 300, 255}}) {
     const at::Tensor image = at::full({height, width, 3}, 77, at::kByte);
@@ -138,7 +140,7 @@ TEST_CASE("randaug stretches and flattens each channel by itself") {
   }
 }
 
-TEST_CASE("randaug's geometry moves what it says, and fills with 128") {
+TEST_CASE("randaug's geometric operations move pixels as named, and fill with 128") {
   const at::Tensor image = noise({60, 50, 3}, at::kByte);
   const auto shifted = [&](int64_t dy, int64_t dx) {  // shows (y + dy, x + dx)
     at::Tensor out = at::full_like(image, 128);
@@ -162,7 +164,7 @@ TEST_CASE("randaug's geometry moves what it says, and fills with 128") {
   const at::Tensor square = image.narrow(0, 0, 50).contiguous();
   CHECK(at::equal(augmented(square, "Rotate", 30), square.rot90(1, {0, 1})));
   CHECK(at::equal(augmented(square, "Rotate", 30, true), square.rot90(-1, {0, 1})));
-  // Row y is moved by 0.3 y, halves away from zero.
+  // Row y moves by 0.3 y, rounded half away from zero.
   const at::Tensor sheared = augmented(image, "ShearX", 10);
   for (int64_t y = 0; y < 60; ++y) {
     const auto by = static_cast<int64_t>(std::lround(0.3 * static_cast<double>(y) + 1e-9));
@@ -172,7 +174,7 @@ TEST_CASE("randaug's geometry moves what it says, and fills with 128") {
   }
 }
 
-TEST_CASE("randaug's sharpness leaves the border, and what is flat") {
+TEST_CASE("randaug's sharpness does not change the border and flat areas") {
   const at::Tensor image = noise({12, 9, 3}, at::kByte);
   const at::Tensor blurred = augmented(image, "Sharpness", 0);
   for (const int64_t dim : {0, 1}) {
@@ -193,12 +195,12 @@ TEST_CASE("randaug's sharpness leaves the border, and what is flat") {
   for (const int value : {0, 1, 127, 255}) {
     const at::Tensor flat = at::full({7, 8, 3}, value, at::kByte);
     const at::Tensor out = augmented(flat, "Sharpness", 10);
-    // A sum of nine rounded products may fall short of the value by one.
+    // A sum of nine rounded products may be smaller than the value by one.
     CHECK((out.to(at::kInt) - value).abs().max().item<int>() <= 1);
   }
 }
 
-TEST_CASE("randaug's cutout is a square around its centre, cut at the border") {
+TEST_CASE("randaug's cutout is a square around its centre, clipped at the border") {
   const at::Tensor image = at::zeros({50, 60, 3}, at::kByte);
   for (const auto& [y, x] :
        std::vector<std::pair<int64_t, int64_t>>{{25, 30}, {0, 0}, {49, 59}, {5, 58}, {49, 0}}) {

@@ -1,12 +1,14 @@
-// The resize kernels against reference section 12.3 written out plainly in double precision, and
-// what holds for all of them. (Golden images: pp_golden_test.cc.)
-#include "lib/input/image/resize.h"
+// The resize kernels are compared with the formulas of TensorFlow's resize methods (big_vision
+// pp/ops_image.py `get_resize`), computed plainly in double precision. Also what must hold for all
+// of them. Golden images: pp_golden_test.cc.
+#include "lib/input/image/resizer.h"
 
 #include <numbers>
 
 #include "test/input/op_support.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -29,7 +31,7 @@ double kernel(const std::string& method, double x) {
                  : 0;
 }
 
-// (out, in) weights along one axis.
+// Returns the weights (out, in) along one axis.
 at::Tensor axis_weights(const std::string& method, bool antialias, int64_t in, int64_t out) {
   at::Tensor weights = at::zeros({out, in}, at::kDouble);
   auto weight = weights.accessor<double, 2>();
@@ -62,7 +64,7 @@ at::Tensor axis_weights(const std::string& method, bool antialias, int64_t in, i
   return weights;
 }
 
-// image: (h, w, c) float32; returns double.
+// Resizes (h, w, c) float32; the result is double.
 at::Tensor plain_resize(const at::Tensor& image, const std::string& method, bool antialias,
                         Size to) {
   const at::Tensor down = axis_weights(method, antialias, image.size(0), to.height);
@@ -103,9 +105,9 @@ TEST_CASE("resize of float images follows the formulas") {
         CAPTURE(method, antialias, to.height, to.width);
         const at::Tensor ours = resize(image, method, antialias, to);
         CHECK(ours.scalar_type() == at::kFloat);
-        // TensorFlow rounds bicubic's offset to 1/1024: weights are off by up to 1/2048 of a slope.
-        // The gaussian ends in a step of 0.011, to one side or the other of a tap that is just
-        // there.
+        // TensorFlow rounds the offset of bicubic to 1/1024, so that weights are off by up to
+        // 1/2048 of the slope. The gaussian ends with a step of 0.011, and a tap may be on either
+        // side of it.
         const double tolerance = method == "bicubic" && !antialias ? 1e-2
                                  : method == "gaussian"            ? 0.05
                                                                    : 2e-5;
@@ -132,7 +134,7 @@ TEST_CASE("resize of uint8 truncates what float gives") {
   }
 }
 
-TEST_CASE("resize treats channels alike, however many there are") {
+TEST_CASE("resize treats all channels alike, whatever their number") {
   for (const auto dtype : {at::kByte, at::kFloat}) {
     const at::Tensor image = noise({17, 23, 6}, dtype);
     for (const std::string& method : resize_method_names()) {
@@ -157,8 +159,8 @@ TEST_CASE("resize to the same size changes nothing") {
 }
 
 TEST_CASE("a flat image stays flat") {
-  // The values where truncation would show the smallest error. Kernels whose weights are rounded
-  // after division by their sum may be a last bit short, in TensorFlow too.
+  // At these values truncation would show the smallest error. Kernels that round their weights
+  // after dividing by the sum may be too small by the last bit, as in TensorFlow.
   for (const int value : {0, 1, 128, 255}) {
     const at::Tensor image = at::full({31, 45, 3}, value, at::kByte);
     for (const std::string method : {"nearest", "bilinear"}) {

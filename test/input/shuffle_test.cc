@@ -1,4 +1,4 @@
-#include "lib/input/loader/shuffle.h"
+#include "lib/input/shuffle.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -24,8 +24,8 @@ bool is_permutation(const std::vector<int64_t>& values) {
   return true;
 }
 
-// How many standard deviations a chi-square statistic of equally likely cells lies above its mean
-// (normal approximation; cells - 1 degrees of freedom).
+// Returns by how many standard deviations a chi-square statistic of equally likely cells exceeds
+// its mean (normal approximation; cells - 1 degrees of freedom).
 double chi_square_z(const std::vector<int64_t>& counts) {
   double total = 0;
   for (const int64_t count : counts) total += static_cast<double>(count);
@@ -63,9 +63,9 @@ TEST_CASE("shuffle of large sets stays in range and does not repeat") {
   }
 }
 
-// A seed promises the order of a run, and slices of sorted data sets are taken along such a
-// permutation: these numbers never change. Made by this code; only their stability is tested.
-TEST_CASE("shuffle is what it was") {
+// A seed determines the order of a run, and slices of sorted data sets are cut from such a
+// permutation, so these numbers must never change. This code made them: only stability is tested.
+TEST_CASE("shuffle gives the same order as in all versions") {
   CHECK(permutation(0, 0, 10) == std::vector<int64_t>{1, 9, 4, 0, 3, 6, 7, 8, 5, 2});
   CHECK(shuffle(42, 7, 1234, 60000) == 8841);
   CHECK(shuffle(42, int64_t{1} << 33, 1234, int64_t{1} << 40) == 795030443893);
@@ -107,8 +107,9 @@ TEST_CASE("all orders of a few examples are equally likely") {
   }
 }
 
-// Neighbours: their distance (cyclic, uniform over 1..n-1 in a random permutation) and order.
-TEST_CASE("neighbours in the stream are as far apart as chance has them") {
+// The distance of neighbours (cyclic; in a random permutation it is uniform over 1..n-1) and their
+// order.
+TEST_CASE("neighbours in the stream are as far apart as in a random order") {
   for (const int64_t n : {10, 17, 100, 1000, 1200, 3600}) {
     const int64_t epochs = 100000 / n;
     std::vector<int64_t> distances(n - 1);

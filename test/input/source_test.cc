@@ -1,5 +1,5 @@
-// Every registered source through the common contract, and prepare_data().
-#include "lib/input/source.h"
+// What must hold for every registered source, and prepare_data().
+#include "lib/input/prepare_data.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/cat.h>
@@ -8,10 +8,15 @@
 #include <thread>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/input/image/jpeg.h"
-#include "test/input/files.h"
+#include "test/support/compare.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -20,7 +25,7 @@ std::string big_endian(uint32_t value) {
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-// Writes the smallest data each source can read; returns the config of its section.
+// Writes the smallest data that the source can read, and returns the config of its section.
 std::string smallest_config(const std::string& name, const TempFolder& temp) {
   if (name == "digits") return "{name: digits}";
   if (name == "synthetic") return "{name: synthetic, size: 12, image_size: 8, encoded: none}";
@@ -54,23 +59,11 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
 }
 
 std::shared_ptr<const Dataset> open_data(const std::string& section, const DataEnv& env = {}) {
-  const Config config = parse_config(section, "t.yaml");
-  const auto open = prepare_data(config, env);
-  throw_problems(config);
-  return open();
+  return from_yaml(section, [&](const Config& config) { return prepare_data(config, env); })();
 }
 
 std::string open_error(const std::string& section, const DataEnv& env = {}) {
-  return error_of(Exit::usage, [&] { open_data(section, env); });
-}
-
-bool same(const Example& a, const Example& b) {
-  if (a.size() != b.size()) return false;
-  return std::all_of(a.begin(), a.end(), [&](const auto& entry) {
-    const auto found = b.find(entry.first);
-    return found != b.end() && found->second.scalar_type() == entry.second.scalar_type() &&
-           found->second.equal(entry.second);
-  });
+  return error_of([&] { open_data(section, env); });
 }
 
 }  // namespace
@@ -96,13 +89,13 @@ TEST_CASE("contract of a source", "[source]") {
     CHECK_FALSE(data->describe(0).empty());
     CHECK(data->missing_classes().empty());
 
-    // An example is the caller's: writing into it changes nothing for the next reader.
+    // The caller owns an example: writing into it changes nothing for the next reader.
     Example scribbled = data->read(0);
     scribbled.at("image").fill_(99);
     scribbled.at("label").fill_(99);
-    CHECK(same(data->read(0), first));
+    CHECK(same_bits(data->read(0), first));
 
-    // Stacks hold the same bits; in any order, with repeats.
+    // Stacked examples have the same bits, in any order and with repeats.
     const std::vector<int64_t> indices = {1, 0, 1};
     if (data->is_array()) {
       const Example batch = data->read_batch(indices);
@@ -113,16 +106,16 @@ TEST_CASE("contract of a source", "[source]") {
       }
     }
 
-    // Threads may race to the first use.
+    // Several threads may be the first to use it.
     const auto fresh = open_data(smallest_config(name, temp));
     std::vector<Example> seen(4);
     {
       std::vector<std::jthread> threads;
       for (Example& example : seen) threads.emplace_back([&] { example = fresh->read(1); });
     }
-    for (const Example& example : seen) CHECK(same(example, data->read(1)));
+    for (const Example& example : seen) CHECK(same_bits(example, data->read(1)));
 
-    // --synthetic gives examples of the same form, without a file.
+    // --synthetic gives examples of the same form without any file.
     std::string elsewhere = smallest_config(name, temp);
     for (size_t at; (at = elsewhere.find(temp.path())) != std::string::npos;) {
       elsewhere.replace(at, temp.path().size(), "/nonexistent");
@@ -158,7 +151,7 @@ TEST_CASE("missing files are errors that name the place or the file", "[source]"
 }
 
 TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
-  // Touches no file until it is opened.
+  // It reads no file until it is opened.
   const Config config = parse_config("{name: idx, data_dir: /nonexistent}", "t.yaml");
   CHECK_NOTHROW(prepare_data(config, {}));
   // digits and train are the defaults.
@@ -182,9 +175,9 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
              Catch::Contains("must be 10 or 100, got 20"));
 }
 
-TEST_CASE("--synthetic takes the place of any source", "[source]") {
+TEST_CASE("--synthetic replaces any source", "[source]") {
   const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
-  // A name only TFDS knows: encoded 256x256 colour, as many as published.
+  // For a name that only TFDS knows: encoded 256x256 colour images, as many as published.
   const auto imagenet = open_data("{name: imagenet2012, split: 'train[51200:]', data_dir: x}", env);
   CHECK(imagenet->size() == 1281167 - 51200);
   CHECK(open_data("{name: anything, split: 'train[51200:]'}", env)->size() == 1024);
@@ -196,12 +189,12 @@ TEST_CASE("--synthetic takes the place of any source", "[source]") {
   CHECK(open_data("{name: cifar, split: 'train[:45000]', data_dir: x}", env)->size() == 45000);
   CHECK(open_data("{name: cifar, split: 'train[45000:]', data_dir: x}", env)->size() == 10000);
   DataEnv large = env;
-  large.source.least = 4096;
+  large.source.min_split_size = 4096;
   CHECK(open_data("{name: anything, split: 'train[:99%]'}", large)->size() >= 4096);
   CHECK(open_data("{name: imagenet2012_real, split: validation}", env)
             ->read(7)
             .contains("real_label"));
-  // Keys are read as ever.
+  // The keys are read as usual.
   CHECK_THAT(open_error("{name: cifar, data_dir: x, clases: 10}", env),
              Catch::Contains("'clases'"));
   CHECK_THAT(open_error("{name: cifar, data_dir: x, split: 'train['}", env),

@@ -1,4 +1,4 @@
-#include "lib/input/sources/common/split.h"
+#include "lib/input/split.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -7,10 +7,12 @@
 #include <numeric>
 #include <set>
 
-#include "lib/input/source.h"
-#include "test/input/files.h"
+#include "lib/input/dataset.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
@@ -22,11 +24,11 @@ std::pair<int64_t, int64_t> range(const std::string& expression, int64_t n) {
   return terms[0].range(n, kPlace);
 }
 std::string problem(const std::string& expression, int64_t n) {
-  return error_of(Exit::usage, [&] { range(expression, n); });
+  return error_of([&] { range(expression, n); });
 }
 using Range = std::pair<int64_t, int64_t>;
 
-// `classes` classes in order, `per_class` examples each.
+// A source with `classes` classes in order, with `per_class` examples each.
 class Sorted : public Source {
  public:
   Sorted(int64_t classes, int64_t per_class, bool sorted)
@@ -41,7 +43,7 @@ class Sorted : public Source {
     return at::arange(size(split)).div(per_class_, "floor").to(at::kLong);
   }
   std::vector<std::string> class_names() const override { return {"ant", "bee", "cat"}; }
-  SyntheticForm synthetic_form() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override { return {}; }
 
  private:
   int64_t classes_, per_class_;
@@ -68,11 +70,11 @@ TEST_CASE("slices mean what they mean in TFDS", "[split]") {
   CHECK(range("train[:-10]", 100) == Range{0, 90});
   CHECK(range("train[-10%:]", 50) == Range{45, 50});
   CHECK(range("train[ 1 : 2 ]", 50) == Range{1, 2});
-  // Python's round: half to even. 50 % of 5 = 2.5 -> 2, of 7 = 3.5 -> 4; 33 % of 200 = 66.
+  // Python rounds half to even: 50 % of 5 is 2.5 -> 2, of 7 is 3.5 -> 4; 33 % of 200 is 66.
   CHECK(range("train[:50%]", 5) == Range{0, 2});
   CHECK(range("train[50%:]", 7) == Range{4, 7});
   CHECK(range("train[33%:66%]", 200) == Range{66, 132});
-  // ImageNet's usual validation share: round(0.99 * 1281167) = round(1268355.33).
+  // The usual split of ImageNet's training set: round(0.99 * 1281167) = round(1268355.33).
   CHECK(range("train[99%:]", 1281167) == Range{1268355, 1281167});
 }
 
@@ -87,7 +89,7 @@ TEST_CASE("complementary percentages cover a split exactly", "[split]") {
   }
 }
 
-TEST_CASE("bad splits name the trouble", "[split]") {
+TEST_CASE("bad splits are refused with the reason", "[split]") {
   const std::string examples = "; examples: train, train[:99%], train[51200:], a+b";
   CHECK(problem("train[:10", 100) ==
         "x.yaml:5:12: error: bad split 'train[:10': ']' is missing at the end" + examples);
@@ -108,7 +110,7 @@ TEST_CASE("bad splits name the trouble", "[split]") {
   CHECK(problem("train+", 100) ==
         "x.yaml:5:12: error: bad split 'train+': a split name is missing" + examples);
   CHECK(problem("tr ain", 100) ==
-        "x.yaml:5:12: error: bad split 'tr ain': no such form" + examples);
+        "x.yaml:5:12: error: bad split 'tr ain': not a split name" + examples);
   CHECK(problem("train[::2]", 100) ==
         "x.yaml:5:12: error: bad split 'train[::2]': ':2' is not an integer" + examples);
   CHECK(problem("train[101:]", 100) ==
@@ -124,7 +126,7 @@ TEST_CASE("bad splits name the trouble", "[split]") {
         "x.yaml:5:12: error: split 'train[:1%]' is empty: 'train' has 10 examples");
 }
 
-TEST_CASE("a data set maps through sums of slices, in order", "[split]") {
+TEST_CASE("a data set of several slices has their examples in order", "[split]") {
   const auto source = std::make_shared<Sorted>(3, 10, false);
   const Dataset data(source, "train[28:] + test[:2]+train[5:6]", kPlace);
   CHECK(all(data) == std::vector<int64_t>{1028, 1029, 0, 1, 1005});
@@ -133,7 +135,7 @@ TEST_CASE("a data set maps through sums of slices, in order", "[split]") {
   const at::Tensor batch = data.read_batch(mixed).at("index");
   CHECK(batch.equal(at::tensor({0, 1028, 1029, 1005}, at::kLong)));
   CHECK_THROWS_AS(data.read(5), Error);
-  CHECK(error_of(Exit::usage, [&] { Dataset(source, "trian", kPlace); }) ==
+  CHECK(error_of([&] { Dataset(source, "trian", kPlace); }) ==
         "x.yaml:5:12: error: " + unknown_name_message("split", "trian", {"test", "train"}));
 }
 
@@ -152,7 +154,7 @@ TEST_CASE("sorted folders are sliced along one permutation, whole splits stay in
   CHECK(rest.size() == 60);
   CHECK(together == std::set<int64_t>(in_order.begin(), in_order.end()));
   CHECK_FALSE(std::is_sorted(first.begin(), first.end()));
-  // About a third of each class in the slice: 20 expected, standard deviation 3.3.
+  // The slice has about a third of each class: 20 expected, standard deviation 3.3.
   for (int64_t label = 0; label < 3; ++label) {
     const auto count = std::count_if(rest.begin(), rest.end(),
                                      [&](int64_t i) { return (i - 1000) / 100 == label; });

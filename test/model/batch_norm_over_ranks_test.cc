@@ -1,11 +1,11 @@
-// Batch norm for any size, as ranks use it, against LibTorch's.
+// Batch norm for any size, as ranks use it, compared with LibTorch's.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
-#include "lib/model/batch_norm.h"
+#include "lib/model/kernels/batch_norm.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Gradients {
@@ -58,4 +58,4 @@ TEST_CASE("batch norm of any size") {
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 Pass training(uint64_t seed, int64_t step) {
@@ -62,4 +62,4 @@ TEST_CASE("rates near 0 and 1 keep and drop nearly all") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

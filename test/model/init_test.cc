@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 at::Tensor drawn(const Init& init, std::vector<int64_t> shape, uint64_t key) {
@@ -15,14 +15,16 @@ at::Tensor drawn(const Init& init, std::vector<int64_t> shape, uint64_t key) {
   return tensor;
 }
 
-// Standard deviation within 3 * std / sqrt(2n), mean within 4 standard errors.
+// Checks that the standard deviation is within 3 * std / sqrt(2n) and the mean within 4 standard
+// errors.
 void check_moments(const at::Tensor& x, double stddev) {
   const auto n = static_cast<double>(x.numel());
   CHECK(x.mean().item<double>() == Approx(0).margin(4 * stddev / std::sqrt(n)));
   CHECK(x.std().item<double>() == Approx(stddev).margin(3 * stddev / std::sqrt(2 * n)));
 }
 
-// Kolmogorov-Smirnov distance to a distribution function, times sqrt(n): over 1.95 once in 1000.
+// Returns the Kolmogorov-Smirnov distance to a distribution function, times sqrt(n). It exceeds
+// 1.95 once in 1000 times.
 template <class Cdf>
 double distance(const at::Tensor& x, const Cdf& cdf) {
   const at::Tensor sorted = std::get<0>(x.flatten().to(at::kDouble).sort());
@@ -49,7 +51,8 @@ TEST_CASE("draws have the distribution they are named after") {
   check_moments(gauss, 0.5);
   CHECK(distance(gauss, [](double x) { return normal_cdf(x / 0.5); }) < 1.95);
 
-  // Truncated at two of its own standard deviations, wide enough to have 1 / fan_in afterwards.
+  // Truncated at two standard deviations, and wide enough that the variance is 1 / fan_in
+  // afterwards.
   const at::Tensor lecun = drawn(lecun_normal(25), {100000}, 8);
   const double sigma = 0.2 / 0.87962566103423978, tail = normal_cdf(-2);
   check_moments(lecun, 0.2);
@@ -82,7 +85,7 @@ TEST_CASE("an element depends on the key and its logical index, not on layout or
   CHECK_FALSE(drawn(normal(1), {40001}, 43).equal(serial));
 }
 
-TEST_CASE("stacked draws each slice by itself") {
+TEST_CASE("stacked initialisers draw each slice by itself") {
   const at::Tensor stack = drawn(stacked(normal(1)), {3, 4000}, 5);
   for (int i = 0; i < 3; ++i) check_moments(stack[i], 1);
   const at::Tensor correlation = at::corrcoef(stack);
@@ -90,4 +93,4 @@ TEST_CASE("stacked draws each slice by itself") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,14 +1,14 @@
-// The fused kernels against the same formulas in LibTorch's own operations.
+// The fused kernels are compared with the same formulas in LibTorch's own operations.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <catch2/catch.hpp>
 
-#include "lib/model/batch_norm.h"
-#include "lib/model/relu_pool.h"
-#include "lib/model/stem.h"
+#include "lib/model/kernels/batch_norm.h"
+#include "lib/model/kernels/conv_relu_avg_pool.h"
+#include "lib/model/kernels/relu_avg_pool.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
@@ -27,7 +27,7 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 
 const double kBf16 = 0x1p-8;  // half a unit in the last place, relative to the value below
 
-TEST_CASE("relu_avg_pool is relu and avg_pool2d, to the bit, odd sizes and NaN included") {
+TEST_CASE("relu_avg_pool has the bits of relu and avg_pool2d, with odd sizes and NaN too") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     for (const int64_t width : {8, 7}) {
       const at::Tensor x = leaf(noise({3, 32, 6, width}, type, 1));
@@ -49,22 +49,22 @@ TEST_CASE("relu_avg_pool is relu and avg_pool2d, to the bit, odd sizes and NaN i
   }
 }
 
-TEST_CASE("relu_avg_pool takes channels and layouts that have no kernel") {
+TEST_CASE("relu_avg_pool also takes channels and layouts for which there is no kernel") {
   const at::Tensor odd = noise({2, 5, 4, 4}, at::kFloat, 1);
   CHECK(relu_avg_pool(odd).equal(at::avg_pool2d(at::relu(odd), 2)));
   const at::Tensor planar = noise({2, 16, 4, 4}, at::kFloat, 1).contiguous();
   CHECK(relu_avg_pool(planar).equal(at::avg_pool2d(at::relu(planar), 2)));
 }
 
-TEST_CASE("stem is a convolution, relu and avg_pool2d") {
+TEST_CASE("conv_relu_avg_pool is a convolution, relu and avg_pool2d") {
   for (const int64_t channels : {1, 3}) {
     for (const int64_t size : {8, 9}) {
       const at::Tensor x = noise({6, channels, size, 10}, at::kFloat, 3);
       const at::Tensor kernel = leaf(noise({3, 3, channels, 32}, at::kFloat, 4).contiguous());
       const at::Tensor bias = leaf(noise({32}, at::kFloat, 5));
-      REQUIRE(stem_fits(x, kernel));
+      REQUIRE(conv_relu_avg_pool_fits(x, kernel));
       const at::Tensor grad = noise({6, 32, size / 2, 5}, at::kFloat, 6);
-      const at::Tensor ours = stem(x, kernel, bias, at::kFloat);
+      const at::Tensor ours = conv_relu_avg_pool(x, kernel, bias, at::kFloat);
       const at::Tensor k = leaf(kernel), b = leaf(bias);
       const at::Tensor theirs =
           at::avg_pool2d(at::relu(at::conv2d(x, k.permute({3, 2, 0, 1}), b, 1, 1)), 2);
@@ -77,7 +77,7 @@ TEST_CASE("stem is a convolution, relu and avg_pool2d") {
   }
 }
 
-TEST_CASE("stem in bfloat16 rounds its inputs and its result, nothing else") {
+TEST_CASE("conv_relu_avg_pool in bfloat16 rounds its inputs and its result, nothing else") {
   const at::Tensor x = noise({5, 1, 8, 8}, at::kFloat, 3);
   const at::Tensor kernel = leaf(noise({3, 3, 1, 16}, at::kFloat, 4).contiguous());
   const at::Tensor bias = leaf(noise({16}, at::kFloat, 5));
@@ -85,7 +85,7 @@ TEST_CASE("stem in bfloat16 rounds its inputs and its result, nothing else") {
   const at::Tensor k = leaf(rounded(kernel));
   const at::Tensor exact =
       at::avg_pool2d(at::relu(at::conv2d(rounded(x), k.permute({3, 2, 0, 1}), bias, 1, 1)), 2);
-  const at::Tensor ours = stem(x, kernel, bias, at::kBFloat16);
+  const at::Tensor ours = conv_relu_avg_pool(x, kernel, bias, at::kBFloat16);
   CHECK(ours.scalar_type() == at::kBFloat16);
   CHECK(((ours.to(at::kFloat) - exact).abs() <= exact * kBf16 + 1e-6).all().item<bool>());
   const at::Tensor grad = noise({5, 16, 4, 4}, at::kBFloat16, 6);
@@ -94,12 +94,13 @@ TEST_CASE("stem in bfloat16 rounds its inputs and its result, nothing else") {
   CHECK(difference(kernel.grad(), k.grad()) < 1e-4);
 }
 
-TEST_CASE("stem refuses what it has no kernel for") {
+TEST_CASE("conv_relu_avg_pool refuses what it has no kernel for") {
   const at::Tensor x = noise({2, 1, 4, 4}, at::kFloat, 1);
-  CHECK_FALSE(stem_fits(x, at::zeros({5, 5, 1, 16})));
-  CHECK_FALSE(stem_fits(x, at::zeros({3, 3, 1, 20})));
-  CHECK_FALSE(stem_fits(noise({2, 2, 4, 4}, at::kFloat, 1), at::zeros({3, 3, 2, 16})));
-  CHECK_FALSE(stem_fits(leaf(x), at::zeros({3, 3, 1, 16})));
+  CHECK_FALSE(conv_relu_avg_pool_fits(x, at::zeros({5, 5, 1, 16})));
+  CHECK_FALSE(conv_relu_avg_pool_fits(x, at::zeros({3, 3, 1, 20})));
+  CHECK_FALSE(
+      conv_relu_avg_pool_fits(noise({2, 2, 4, 4}, at::kFloat, 1), at::zeros({3, 3, 2, 16})));
+  CHECK_FALSE(conv_relu_avg_pool_fits(leaf(x), at::zeros({3, 3, 1, 16})));
 }
 
 struct Normed {
@@ -126,14 +127,14 @@ Normed theirs(const at::Tensor& x0, const at::Tensor& scale0, const at::Tensor& 
 TEST_CASE("batch_norm_relu is batch_norm, relu and max_pool2d") {
   const at::Tensor scale = noise({48}, at::kFloat, 2), bias = noise({48}, at::kFloat, 3);
   for (const bool pool : {false, true}) {
-    // Far from zero on purpose: the variance is a difference of large numbers.
+    // The values are far from zero, so that the variance is a difference of large numbers.
     const at::Tensor x = noise({20, 48, 10, 12}, at::kFloat, 1) * 2 + 10;
     const at::Tensor grad = noise({20, 48, pool ? 5 : 10, pool ? 6 : 12}, at::kFloat, 4);
     REQUIRE(batch_norm_fits(x, pool));
     const Normed a = ours(x, scale, bias, grad, pool), b = theirs(x, scale, bias, grad, pool);
     CHECK(a.y.is_contiguous(kChannelsLast));
     CHECK(difference(a.y, b.y) < 1e-4);
-    // An output within rounding of zero may fall on the other side.
+    // Rounding may move an output near zero to the other side.
     CHECK(((a.dx - b.dx).abs() > 1e-4).sum().item<int64_t>() <= 2);
     CHECK(difference(a.dscale, b.dscale) < 5e-3);
     CHECK(difference(a.dbias, b.dbias) < 5e-3);
@@ -177,4 +178,4 @@ TEST_CASE("statistics are exact to float32 and do not depend on threads") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

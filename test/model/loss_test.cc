@@ -3,19 +3,19 @@
 #include <ATen/ATen.h>
 
 #include "lib/ckpt/npz.h"
-#include "test/model/golden.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-// The largest |a - b| / (1 + |b|).
+// Returns the largest |a - b| / (1 + |b|).
 double distance(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   const at::Tensor x = a.detach().to(at::kDouble), y = b.to(at::kDouble);
   return ((x - y).abs() / (y.abs() + 1)).max().item<double>();
 }
 
-TEST_CASE("losses and their gradients are the reference's, on extreme logits too") {
+TEST_CASE("losses and their gradients equal the reference's, also for extreme logits") {
   const std::string file = golden_file("losses.npz");
   if (file.empty()) return;
   const NamedTensors golden = read_npz(file);
@@ -34,7 +34,7 @@ TEST_CASE("losses and their gradients are the reference's, on extreme logits too
   }
 }
 
-TEST_CASE("losses stay finite where the exponential does not") {
+TEST_CASE("losses stay finite where the exponential overflows") {
   const at::Tensor logits = at::tensor({1e4f, -1e4f, 0.0f, 88.0f}).view({2, 2});
   const at::Tensor labels = at::tensor({0.0f, 1.0f, 1.0f, 0.0f}).view({2, 2});
   for (const std::string& name : Loss::Registry::names()) {
@@ -46,4 +46,4 @@ TEST_CASE("losses stay finite where the exponential does not") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

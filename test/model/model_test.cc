@@ -7,7 +7,7 @@
 #include "lib/model/init.h"
 #include "lib/util/error.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 class Sample : public Model {
@@ -22,7 +22,7 @@ class Sample : public Model {
   at::Tensor kernel;
 };
 
-TEST_CASE("parameters have paths, logical shapes and the memory order asked for") {
+TEST_CASE("parameters have paths, logical shapes and the requested memory order") {
   Sample model;
   const auto all = named_parameters(model);
   REQUIRE(all.size() == 3);
@@ -37,7 +37,7 @@ TEST_CASE("parameters have paths, logical shapes and the memory order asked for"
   CHECK(named_buffers(model)[0].first == "body/mean");
 }
 
-TEST_CASE("a parameter's start depends on the seed and its name only") {
+TEST_CASE("the initial values of a parameter depend only on the seed and its name") {
   Sample with_head, without_head(false);
   init_parameters(with_head, 11, std::nullopt);
   init_parameters(without_head, 11, std::nullopt);
@@ -73,4 +73,4 @@ TEST_CASE("MetaDevice ends with its guard") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

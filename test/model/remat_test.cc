@@ -1,4 +1,4 @@
-// Rematerialisation: the plain gradients to the bit, with less memory.
+// Rematerialisation: the gradients have the same bits, with less memory.
 #include "lib/model/remat.h"
 
 #include <ATen/ATen.h>
@@ -11,12 +11,13 @@
 #include <cstdlib>
 
 #include "lib/model/dropout.h"
-#include "lib/model/transformer.h"
+#include "lib/model/encoder.h"
+#include "lib/model/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-// Counts the bytes of tensors made while it lives, until they are freed (then or later).
+// Counts the bytes of the tensors that are created while it exists, until they are freed.
 class CountingAllocator : public c10::Allocator {
  public:
   CountingAllocator() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, 1); }
@@ -35,7 +36,7 @@ class CountingAllocator : public c10::Allocator {
     default_copy_data(to, from, bytes);
   }
 
-  // What comes on top of what lives now.
+  // Returns the most bytes that `work` holds at once, without those that exist before it.
   size_t peak_of(const std::function<void()>& work) {
     const size_t start = live;
     peak = start;
@@ -85,7 +86,7 @@ at::Tensor tokens(int64_t n = 3, int64_t length = 5) {
   return at::randn({n, length, 32}, at::detail::createCPUGenerator(1), at::kFloat);
 }
 
-TEST_CASE("remat: values, gradients and dropout masks are the plain ones to the bit") {
+TEST_CASE("remat: values, gradients and dropout masks have the same bits as without it") {
   const bool scan = GENERATE(false, true);
   const Precision precision = GENERATE(Precision::float32, Precision::bf16);
   const auto run = [&](bool remat, bool freeze) {
@@ -134,9 +135,9 @@ TEST_CASE("remat: peak memory of a training step is that of one block, not of al
   }
 }
 
-TEST_CASE("remat: without gradients or while activations are collected it is the plain call") {
+TEST_CASE("remat: without gradients, or while activations are collected, nothing is recomputed") {
   int calls = 0;
-  const Part part = [&](const std::vector<at::Tensor>& inputs, Pass&) {
+  const RematFunction part = [&](const std::vector<at::Tensor>& inputs, Pass&) {
     ++calls;
     return inputs[0] * inputs[1];
   };
@@ -162,4 +163,4 @@ TEST_CASE("remat: without gradients or while activations are collected it is the
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,11 +1,11 @@
-// Resizing of grids against LibTorch's own interpolation, and what PI-resize is for.
+// Resizing of grids compared with LibTorch's own interpolation, and the purpose of PI-resize.
 #include "lib/model/resample.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 at::Tensor grid(int64_t h, int64_t w, int64_t c) {
@@ -40,7 +40,8 @@ TEST_CASE("PI-resize: the pseudo-inverse of the two-dimensional resize, side by 
   CHECK(at::allclose(y.flatten(0, 1), expected, 1e-10, 1e-10));
 }
 
-TEST_CASE("PI-resize: a larger kernel gives on enlarged patches what the kernel gave before") {
+TEST_CASE(
+    "PI-resize: the larger kernel gives on enlarged patches what the kernel gave on the patches") {
   const at::Tensor kernel = grid(8, 8, 2), patch = grid(8, 8, 1).squeeze(2);
   const at::Tensor enlarged = linear_resize_matrix(8, 13, false)
                                   .matmul(patch)
@@ -64,4 +65,4 @@ TEST_CASE("a resized grid keeps its type and sends gradients back") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 Pass training(uint64_t seed, int64_t step) {
@@ -37,7 +37,8 @@ TEST_CASE("stochastic depth drops whole examples at the rate and rescales nothin
   CHECK(pass.next_dropout == 1);
 }
 
-TEST_CASE("who is dropped is a function of seed, step and place in the pass; rate 1 drops all") {
+TEST_CASE(
+    "the dropped examples are a function of seed, step and place in the pass; rate 1 drops all") {
   const at::Tensor y = at::ones({500, 1}).to(at::kBFloat16);
   const auto draw = [&](uint64_t seed, int64_t step) {
     Pass pass = training(seed, step);
@@ -57,4 +58,4 @@ TEST_CASE("who is dropped is a function of seed, step and place in the pass; rat
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,32 +1,29 @@
-// bit and bit_paper: the reference's numbers, paddings, sizes, names, keys.
+// bit and bit_paper: big_vision's numbers, padding, sizes, names, keys.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
+#include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 #include "test/models/golden_case.h"
+#include "test/support/error.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
-
-std::unique_ptr<Model> build(const std::string& name, const std::string& yaml,
-                             ModelEnv env = {10, 32, 32, 3}) {
-  const Config config = parse_config(yaml, "m.yaml");
-  auto model = Model::Registry::make(name, config, Place(), env);
-  throw_problems(config);
-  return model;
-}
 
 int64_t parameters(const std::string& name, const std::string& yaml, int64_t classes = 1000) {
   const MetaDevice guard;
   int64_t count = 0;
-  for (const auto& [path, value] : named_parameters(*build(name, yaml, {classes, 224, 224, 3}))) {
+  for (const auto& [path, value] :
+       named_parameters(*make_model(name, yaml, {classes, 224, 224, 3}))) {
     count += value.numel();
   }
   return count;
 }
 
-TEST_CASE("bit, bit_paper: logits, activations, loss and gradients are the reference's") {
+TEST_CASE("bit, bit_paper: logits, activations, loss and gradients equal the reference's") {
   check_golden_case("bit");
   check_golden_case("bit_paper");
 }
@@ -55,19 +52,19 @@ std::map<std::string, std::string> shapes(const Model& model) {
 }
 
 TEST_CASE("bit, bit_paper: a shortcut is projected where its shape changes") {
-  const auto bit = shapes(*build("bit", "{width: 0.5, depth: [1, 11]}"));
+  const auto bit = shapes(*make_model("bit", "{width: 0.5, depth: [1, 11]}"));
   CHECK(bit.at("block1/unit1/conv_proj/kernel") == "1x1x32x128");
   CHECK(bit.at("block2/unit1/conv_proj/kernel") == "1x1x128x256");
   CHECK(bit.at("block2/unit11/gn3/scale") == "256");
   CHECK(bit.count("block2/unit2/conv_proj/kernel") == 0);
-  const auto paper = shapes(*build("bit_paper", "{width: 0.5, depth: [1, 11]}"));
+  const auto paper = shapes(*make_model("bit_paper", "{width: 0.5, depth: [1, 11]}"));
   CHECK(paper.at("block2/unit11/gn3/scale") == "1x1x1x64");
   CHECK(paper.at("root_block/conv_root/kernel") == "7x7x3x32");
   CHECK(paper.at("norm-pre-head/bias") == "1x1x1x256");
   CHECK(paper.count("block1/unit01/gn_proj/scale") == 0);
 }
 
-// Padding SAME as TensorFlow documents it, with explicit borders.
+// TensorFlow's SAME padding, with explicit borders.
 TEST_CASE("std conv and max pool: SAME borders for even and odd sizes") {
   const at::Generator draw = at::detail::createCPUGenerator(1);
   for (const int64_t size : {1, 2, 5, 8, 9}) {
@@ -110,7 +107,7 @@ TEST_CASE("standardised kernels have mean 0 and deviation 1 per output channel")
     CHECK(w.mean(0).abs().max().item<double>() < 1e-6);
     CHECK((w.std(0, false) - 1).abs().max().item<double>() < 1e-4);
   }
-  // The rules differ where the deviation is small: the first adds 1e-5 to it, the second 1e-10 to
+  // The rules differ if the deviation is small: the first adds 1e-5 to it, the second adds 1e-10 to
   // its square.
   const at::Tensor flat = kernel * 1e-5 / kernel.flatten(0, 2).std(0, false);
   const auto deviation = [&](StdConv::Rule rule) {
@@ -122,21 +119,16 @@ TEST_CASE("standardised kernels have mean 0 and deviation 1 per output channel")
 
 TEST_CASE("bit, bit_paper: bad keys are named with their place") {
   const auto error = [](const std::string& name, const std::string& yaml) -> std::string {
-    try {
-      build(name, yaml);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return error_of([&] { make_model(name, yaml); });
   };
   for (const std::string name : {"bit", "bit_paper"}) {
     CHECK(error(name, "depth: 34") ==
           "m.yaml:1:8: error: depth: expected one of 26, 50, 101, 152, 200 or a list of units per "
           "stage, got 34");
     CHECK(error(name, "depth: []") ==
-          "m.yaml:1:8: error: depth: must be positive numbers of units, one a stage");
+          "m.yaml:1:8: error: depth: must be a list of positive numbers, the units of each stage");
     CHECK(error(name, "depth: [2, 0]") ==
-          "m.yaml:1:8: error: depth: must be positive numbers of units, one a stage");
+          "m.yaml:1:8: error: depth: must be a list of positive numbers, the units of each stage");
     CHECK(error(name, "depth: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]") ==
           "m.yaml:1:8: error: depth: 13 stages, at most 12");
     CHECK(error(name, "width: 0") ==
@@ -150,4 +142,4 @@ TEST_CASE("bit, bit_paper: bad keys are named with their place") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -3,15 +3,16 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/model/init.h"
 #include "lib/model/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr int64_t kClasses = 7, kSize = 32;
 
-// Keys that make a model small; models without an entry take their defaults.
+// Keys that make a model small. Models without an entry use their defaults.
 Config small(const std::string& name) {
   if (name == "vit") return parse_config("{variant: mu/8, depth: 2, head_zeroinit: false}", name);
   if (name == "mlp_mixer") {
@@ -35,8 +36,8 @@ std::unique_ptr<Model> build(const std::string& name, int64_t channels = 3) {
                                ModelEnv{kClasses, kSize, kSize, channels});
 }
 
-// Fresh parameters, but for kernels and scales that start at zero (heads, the last norm of a
-// residual unit): nothing would get past them.
+// Initialises the parameters. Kernels and scales that start at zero (heads, the last norm of a
+// residual unit) get other values, because nothing before them would reach the output.
 void start(Model& model, uint64_t seed) {
   init_parameters(model, seed, std::nullopt);
   for (auto& [path, parameter] : named_parameters(model)) {
@@ -61,7 +62,7 @@ TEST_CASE("the registered models") {
   CHECK(Model::Registry::names() == std::vector<std::string>{"bit", "bit_paper", "cnn", "flexi_vit",
                                                              "mlp_mixer", "proj.flexi.vit",
                                                              "resnet_cifar", "tiny",
-                                                             "vit"});  // README's tiny
+                                                             "vit"});  // the example in the README
 }
 
 TEST_CASE("each model gives logits and sends a gradient to every parameter") {
@@ -87,14 +88,14 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
         REQUIRE(parameter.grad().defined());
         CHECK(parameter.grad().scalar_type() == at::kFloat);
         CHECK(parameter.grad().isfinite().all().item<bool>());
-        // What adds a constant to all keys of a softmax has no gradient but rounding.
+        // A bias that adds a constant to all keys of a softmax has only rounding noise as gradient.
         if (!path.ends_with("key/bias")) CHECK(parameter.grad().abs().max().item<double>() > 0);
       }
     }
   }
 }
 
-TEST_CASE("each model starts the same from the same seed and passes repeat to the bit") {
+TEST_CASE("each model starts the same from the same seed, and passes repeat with the same bits") {
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
     const auto run = [&](uint64_t seed) {
@@ -181,4 +182,4 @@ TEST_CASE("each model trained in bf16 stays near float32") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

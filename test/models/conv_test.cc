@@ -1,19 +1,15 @@
-// cnn and resnet_cifar: names, sizes, keys, and cnn's formula.
+// cnn and resnet_cifar: names, sizes, keys, and the formula of cnn.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/model/model.h"
+#include "test/support/error.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
-
-std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, ModelEnv env) {
-  const Config config = parse_config(yaml, "m.yaml");
-  auto model = Model::Registry::make(name, config, Place(), env);
-  throw_problems(config);
-  return model;
-}
 
 std::map<std::string, at::Tensor> tensors(const Model& model) {
   const auto all = named_parameters(model);
@@ -22,16 +18,11 @@ std::map<std::string, at::Tensor> tensors(const Model& model) {
 
 std::string error(const std::string& name, const std::string& yaml,
                   ModelEnv env = {10, 32, 32, 3}) {
-  try {
-    build(name, yaml, env);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return error_of([&] { make_model(name, yaml, env); });
 }
 
 TEST_CASE("cnn is the notebook's network") {
-  const auto model = build("cnn", "{}", {10, 28, 28, 1});
+  const auto model = make_model("cnn", "{}", {10, 28, 28, 1});
   init_parameters(*model, 1, std::nullopt);
   std::string shapes;
   for (const auto& [name, parameter] : named_parameters(*model)) {
@@ -41,7 +32,7 @@ TEST_CASE("cnn is the notebook's network") {
         "Conv_0/kernel 3x3x1x32\nConv_0/bias 32\nConv_1/kernel 3x3x32x64\nConv_1/bias 64\n"
         "Dense_0/kernel 3136x256\nDense_0/bias 256\nhead/kernel 256x10\nhead/bias 10\n");
 
-  // The formula again, in LibTorch's plain operations on plain layouts.
+  // The same formula in LibTorch's plain operations on plain layouts.
   auto p = tensors(*model);
   for (auto& [name, parameter] : p) {
     if (name.ends_with("bias"))
@@ -64,7 +55,8 @@ TEST_CASE("cnn is the notebook's network") {
 }
 
 TEST_CASE("cnn: widths, dense and dropout are keys") {
-  const auto model = build("cnn", "{widths: [16, 8, 24], dense: 12, dropout: 0.5}", {5, 17, 9, 3});
+  const auto model =
+      make_model("cnn", "{widths: [16, 8, 24], dense: 12, dropout: 0.5}", {5, 17, 9, 3});
   auto p = tensors(*model);
   CHECK(p.at("Conv_2/kernel").sizes() == at::IntArrayRef({3, 3, 8, 24}));
   CHECK(p.at("Dense_0/kernel").sizes() == at::IntArrayRef({2 * 1 * 24, 12}));
@@ -87,13 +79,13 @@ int64_t count(const Model& model) {
 }
 
 TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics") {
-  const auto model = build("resnet_cifar", "{}", {10, 32, 32, 3});
+  const auto model = make_model("resnet_cifar", "{}", {10, 32, 32, 3});
   CHECK(count(*model) == 6573130);
   CHECK(named_buffers(*model).size() == 16);
   CHECK(named_parameters(*model).back().first == "head/bias");
-  CHECK(count(*build("resnet_cifar", "norm: group", {10, 32, 32, 3})) == 6573130);
-  CHECK(named_buffers(*build("resnet_cifar", "norm: group", {10, 32, 32, 3})).empty());
-  auto p = tensors(*build("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
+  CHECK(count(*make_model("resnet_cifar", "norm: group", {10, 32, 32, 3})) == 6573130);
+  CHECK(named_buffers(*make_model("resnet_cifar", "norm: group", {10, 32, 32, 3})).empty());
+  auto p = tensors(*make_model("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
   CHECK(p.at("stage2/block2/conv2/kernel").sizes() == at::IntArrayRef({3, 3, 64, 64}));
   CHECK(p.at("head/kernel").sizes() == at::IntArrayRef({64, 10}));
   CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") ==
@@ -106,7 +98,7 @@ TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics
 }
 
 TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses them") {
-  const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
+  const auto model = make_model("resnet_cifar", "width: 16", {10, 16, 16, 3});
   init_parameters(*model, 1, std::nullopt);
   const at::Tensor image =
       at::randn({32, 16, 16, 3}, at::detail::createCPUGenerator(1), at::kFloat);
@@ -120,15 +112,15 @@ TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses 
     if (name.ends_with("mean")) CHECK(buffer.abs().max().item<double>() > 0);
   }
   for (int i = 0; i < 100; ++i) model->forward(image, train);
-  // The running variance is the unbiased estimate: 2x2 pixels of 32 images at the narrowest.
+  // The running variance is the unbiased estimate. The smallest layer has 2x2 pixels of 32 images.
   CHECK(at::allclose(model->forward(image, evaluation), batch, 0.05, 0.02));
   CHECK_FALSE(at::allclose(before, batch, 0.05, 0.02));
   CHECK(model->forward(image, evaluation).equal(model->forward(image, evaluation)));
 }
 
-// With the statistics in the graph, every step's would have stayed in memory.
-TEST_CASE("resnet_cifar: running statistics are no part of a step's graph") {
-  const auto model = build("resnet_cifar", "width: 16", {10, 16, 16, 3});
+// If they were, the graphs of all steps would stay in memory.
+TEST_CASE("resnet_cifar: running statistics are not part of the graph of a step") {
+  const auto model = make_model("resnet_cifar", "width: 16", {10, 16, 16, 3});
   init_parameters(*model, 1, std::nullopt);
   Pass train;
   train.train = true;
@@ -143,7 +135,7 @@ TEST_CASE("resnet_cifar: running statistics are no part of a step's graph") {
 TEST_CASE("resnet_cifar: logit_scale multiplies the logits") {
   const at::Tensor image = at::randn({2, 8, 8, 3}, at::detail::createCPUGenerator(1), at::kFloat);
   const auto logits = [&](const std::string& yaml) {
-    const auto model = build("resnet_cifar", yaml, {10, 8, 8, 3});
+    const auto model = make_model("resnet_cifar", yaml, {10, 8, 8, 3});
     init_parameters(*model, 1, std::nullopt);
     Pass pass;
     return model->forward(image, pass).detach();
@@ -153,4 +145,4 @@ TEST_CASE("resnet_cifar: logit_scale multiplies the logits") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,22 +1,23 @@
-// flexi_vit: vit where nothing is resized, patches and positions resized where something is.
+// flexi_vit: without resizing it equals vit; otherwise it resizes patches and positions.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <map>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "lib/model/resample.h"
-#include "test/model/golden.h"
+#include "test/support/compare.h"
+#include "test/support/error.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::unique_ptr<Model> build(const std::string& name, const std::string& yaml,
                              ModelEnv env = {10, 32, 32, 3}) {
-  const Config config = parse_config(yaml, "m.yaml");
-  auto model = Model::Registry::make(name, config, Place(), env);
-  throw_problems(config);
+  auto model = make_model(name, yaml, env);
   init_parameters(*model, 1, std::nullopt);
   return model;
 }
@@ -40,8 +41,8 @@ Features features_of(Model& model, const at::Tensor& image) {
   return features;
 }
 
-// test/golden/flexi_vit.npz is made by the reference's code: scripts/golden/flexi_vit.py.
-TEST_CASE("flexi_vit: logits, activations and gradients are the reference's") {
+// scripts/golden/flexi_vit.py made test/golden/flexi_vit.npz with the reference's code.
+TEST_CASE("flexi_vit: logits, activations and gradients equal the reference's") {
   const std::string size =
       "width: 16, depth: 1, mlp_dim: 24, num_heads: 2, head_zeroinit: false, pool_type: ";
   const auto [name, yaml] = GENERATE_REF(
@@ -87,7 +88,7 @@ TEST_CASE("flexi_vit: logits, activations and gradients are the reference's") {
   CHECK(compared >= 6);
 }
 
-TEST_CASE("flexi_vit: with its own patches and positions it is vit") {
+TEST_CASE("flexi_vit: with its own patches and positions it equals vit") {
   const std::string pool = GENERATE("gap", "map", "tok");
   const std::string posemb = GENERATE("learn", "sincos2d");
   INFO(pool << ' ' << posemb);
@@ -117,7 +118,7 @@ TEST_CASE("flexi_vit: enlarged patches give the tokens that the patches gave") {
   const at::Tensor image = images(32, 32);
   const at::Tensor rows = linear_resize_matrix(8, 16, false).to(at::kFloat),
                    columns = linear_resize_matrix(8, 12, false).to(at::kFloat);
-  // (n, gh, 8, gw, 8, c) to (n, gh, 16, gw, 12, c), each patch on its own
+  // (n, gh, 8, gw, 8, c) to (n, gh, 16, gw, 12, c), each patch by itself
   const at::Tensor enlarged =
       at::einsum("yh,nghwvc,xv->ngywxc", {rows, image.view({2, 4, 8, 4, 8, 3}), columns})
           .reshape({2, 64, 48, 3});
@@ -127,7 +128,7 @@ TEST_CASE("flexi_vit: enlarged patches give the tokens that the patches gave") {
   CHECK(at::allclose(after, before, 1e-3, 1e-4));
 }
 
-TEST_CASE("flexi_vit: other grids take the position embedding resized with antialiasing") {
+TEST_CASE("flexi_vit: for other grids the position embedding is resized with antialiasing") {
   const auto model =
       build("flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [7, 6], seqhw: 5}",
             {10, 33, 20, 3});  // patches of 6 x 4: 5 x 5 tokens, three rows cut off
@@ -190,12 +191,7 @@ TEST_CASE("flexi_vit: in training each step draws its patch size") {
 
 TEST_CASE("flexi_vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
-    try {
-      build("flexi_vit", yaml);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return error_of([&] { build("flexi_vit", yaml); });
   };
   CHECK(error("seqhw: 33") ==
         "m.yaml:1:8: error: seqhw: 33 tokens per side do not fit images of 32x32");
@@ -214,4 +210,4 @@ TEST_CASE("flexi_vit: bad keys are named with their place") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,5 +1,5 @@
-// A model with stored parameters against what the reference's code made of stored images: the cases
-// of golden/models/models.json.
+// Compares a model that has stored parameters with what the reference's code computed from stored
+// images. The cases are listed in golden/models/models.json.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,11 +12,13 @@
 #include <string>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/model/loss.h"
 #include "lib/model/model.h"
-#include "test/model/golden.h"
+#include "test/support/compare.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 
 struct GoldenCase {
   std::unique_ptr<Model> model;
@@ -54,7 +56,8 @@ inline void check_output(const at::Tensor& ours, const at::Tensor& golden) {
   CHECK(worst(ours, golden) / golden.abs().max().item<double>() <= 2e-5);
 }
 
-// Logits, pre_logits, activations, loss and all gradients within the folder's tolerances.
+// Checks logits, pre_logits, activations, loss and all gradients, within the tolerances that the
+// README beside the files gives.
 inline void check_golden_case(const std::string& name) {
   if (golden_file("models/" + name + ".io.npz").empty()) return;
   INFO(name);
@@ -88,4 +91,4 @@ inline void check_golden_case(const std::string& name) {
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

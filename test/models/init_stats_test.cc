@@ -1,19 +1,21 @@
-// Fresh models against one draw of the reference's initialisers (golden models/init_stats.json).
+// New models are compared with one draw of the reference's initialisers (golden
+// models/init_stats.json).
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/model/model.h"
-#include "test/model/golden.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-// The settings behind the file: the leaves' shapes tell them.
+// The settings of the file, as the shapes in it show.
 struct Setting {
-  const char* prefix;  // of the file's keys
+  const char* prefix;  // of the keys in the file
   const char* model;
   const char* yaml;
 };
@@ -26,7 +28,7 @@ constexpr Setting kSettings[] = {
     {"bit_paper/", "bit_paper", "{depth: [1, 1], head_zeroinit: false}"},
 };
 
-TEST_CASE("every parameter starts as the reference's does") {
+TEST_CASE("every parameter starts as big_vision's does") {
   const Setting setting = GENERATE(from_range(std::begin(kSettings), std::end(kSettings)));
   const std::string prefix = setting.prefix;
   const std::string name = golden_file("models/init_stats.json");
@@ -50,11 +52,12 @@ TEST_CASE("every parameter starts as the reference's does") {
       CHECK(values.equal(at::full_like(values, leaf["mean"].get<double>())));
       continue;
     }
-    // Both are draws: the difference of two has a standard error sqrt(2) times one's.
+    // Both are random draws: the standard error of their difference is sqrt(2) times that of one.
     const double std_error = stddev / std::sqrt(2 * n), mean_error = stddev / std::sqrt(n);
     CHECK(std::abs(values.std().item<double>() - stddev) / std_error <= 3 * std::sqrt(2.0));
     CHECK(std::abs(values.mean().item<double>() - leaf["mean"].get<double>()) / mean_error <= 6);
-    // Bounded distributions reach their bounds in a large draw; normals may go a little further.
+    // Bounded distributions come close to their bounds in a large draw; a normal one may differ
+    // more.
     const double slack = path == "pos_embedding" || path.ends_with("bias") ? 1.6 : 1.01;
     CHECK(values.min().item<double>() >= slack * low);
     CHECK(values.max().item<double>() <= slack * high);
@@ -65,4 +68,4 @@ TEST_CASE("every parameter starts as the reference's does") {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,21 +1,21 @@
-// mlp_mixer: the reference's numbers, padding, stochastic depth, sizes, keys.
+// mlp_mixer: big_vision's numbers, padding, stochastic depth, sizes, keys.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
 #include "test/models/golden_case.h"
+#include "test/support/error.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr const char* kSmall =
     "{patch_size: [8, 8], num_blocks: 3, hidden_dim: 16, tokens_mlp_dim: 8, channels_mlp_dim: 8";
 
 std::unique_ptr<Model> build(const std::string& yaml, ModelEnv env = {10, 32, 32, 3}) {
-  const Config config = parse_config(yaml, "m.yaml");
-  auto model = Model::Registry::make("mlp_mixer", config, Place(), env);
-  throw_problems(config);
-  return model;
+  return make_model("mlp_mixer", yaml, env);
 }
 
 int64_t parameters(const std::string& yaml) {
@@ -27,13 +27,13 @@ int64_t parameters(const std::string& yaml) {
   return count;
 }
 
-TEST_CASE("mlp_mixer: logits, activations, loss and gradients are the reference's") {
+TEST_CASE("mlp_mixer: logits, activations, loss and gradients equal the reference's") {
   check_golden_case("mixer");
 }
 
 TEST_CASE("mlp_mixer: variants have the published sizes") {
-  // "MLP-Mixer" (Tolstikhin et al. 2021), table 1: 18 M, 59 M, 207 M, 431 M without the head's
-  // share of a few; exactly, timm's mixer_*_224.
+  // "MLP-Mixer" (Tolstikhin et al. 2021), table 1, has 18 M, 59 M, 207 M and 431 M without the
+  // head. The exact numbers are those of timm's mixer_*_224.
   CHECK(parameters("variant: S/16") == 18528264);
   CHECK(parameters("variant: S/32") == 19104624);
   CHECK(parameters("variant: B/16") == 59880472);
@@ -47,7 +47,8 @@ TEST_CASE("mlp_mixer: images are padded to whole patches, more at the right and 
   for (const auto& model : {padded.get(), whole.get()}) init_parameters(*model, 1, std::nullopt);
   const at::Tensor image = at::randn({2, 29, 22, 3}, at::detail::createCPUGenerator(1), at::kFloat);
   const at::Tensor framed = at::zeros({2, 32, 24, 3});
-  framed.narrow(1, 1, 29).narrow(2, 1, 22).copy_(image);  // of 3 rows 1 above, of 2 columns 1 left
+  framed.narrow(1, 1, 29).narrow(2, 1, 22).copy_(
+      image);  // 1 of 3 rows above, 1 of 2 columns on the left
   const c10::InferenceMode inference;
   Features of_padded, of_whole;
   Pass pass;
@@ -74,13 +75,13 @@ TEST_CASE("mlp_mixer: stochastic depth leaves out branches of examples in traini
     pass.step = step;
     pass.features = &kept;
     model.forward(image, pass);
-    CHECK(pass.next_dropout == (train && &model == deep.get() ? 4 : 0));  // not of block 0
+    CHECK(pass.next_dropout == (train && &model == deep.get() ? 4 : 0));  // not in block 0
     return kept;
   };
   Features full = features(*plain, true, 1), trained = features(*deep, true, 1);
   CHECK(features(*deep, false, 1).at("pre_logits").equal(full.at("pre_logits")));
   CHECK(trained.at("block_0").equal(full.at("block_0")));
-  // p = 1 in the last block, 1/2 for each branch of the middle one.
+  // The rate is 1 in the last block, and 1/2 for each branch of the middle one.
   CHECK(trained.at("block_2").equal(trained.at("block_1")));
   const at::Tensor kept = (trained.at("block_1") - trained.at("block_0")).flatten(1).abs().amax(1);
   const int64_t none = (kept == 0).sum().item<int64_t>();
@@ -90,17 +91,12 @@ TEST_CASE("mlp_mixer: stochastic depth leaves out branches of examples in traini
   CHECK_FALSE(features(*deep, true, 2).at("block_1").equal(trained.at("block_1")));
 }
 
-TEST_CASE("mlp_mixer: keys beside a variant win; bad keys are named with their place") {
+TEST_CASE("mlp_mixer: keys override the variant; bad keys are named with their place") {
   const auto model = build("{variant: S/16, num_blocks: 1, patch_size: [8, 4]}");
   CHECK(named_parameters(*model)[0].second.sizes() == at::IntArrayRef({8, 4, 3, 512}));
   CHECK(named_parameters(*model).back().first == "head/bias");
   const auto error = [](const std::string& yaml) -> std::string {
-    try {
-      build(yaml);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return error_of([&] { build(yaml); });
   };
   CHECK(error("variant: S") ==
         "m.yaml:1:10: error: variant: 'S': a patch size must follow, as in 'S/16'");
@@ -119,4 +115,4 @@ TEST_CASE("mlp_mixer: keys beside a variant win; bad keys are named with their p
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,5 @@
-// vit against the reference's own numbers: models/vit_*.npz of the golden folder.
+// vit: the reference's numbers (golden models/vit_*.npz), sizes, features, dropout, remat, scan,
+// keys.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
@@ -6,20 +7,23 @@
 #include <map>
 #include <string_view>
 
+#include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "test/models/golden_case.h"
+#include "test/support/error.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-TEST_CASE("vit: logits, activations, loss and gradients are the reference's") {
+TEST_CASE("vit: logits, activations, loss and gradients equal the reference's") {
   const std::string name =
       GENERATE("vit_gap_learn_rep", "vit_tok_learn", "vit_map_learn", "vit_gap_sincos_nonsquare",
                "vit_0_sincos_rep48", "vit_scan_tok", "vit_tok_square");
   check_golden_case(name);
 }
 
-TEST_CASE("vit: dtype_mm bfloat16 has the reference's logits, whatever the precision asked for") {
+TEST_CASE("vit: dtype_mm bfloat16 gives the reference's logits, whatever the precision") {
   if (golden_file("models/vit_gap_bf16.io.npz").empty()) return;
   const GoldenCase loaded = load_golden_case("vit_gap_bf16");
   const c10::InferenceMode inference;
@@ -48,10 +52,7 @@ TEST_CASE("vit: precision bf16 is near float32 and keeps the residual stream in 
 }
 
 std::unique_ptr<Model> build(const std::string& yaml, int64_t classes = 10, int64_t size = 32) {
-  const Config config = parse_config(yaml, "vit.yaml");
-  auto model = Model::Registry::make("vit", config, Place(), ModelEnv{classes, size, size, 3});
-  throw_problems(config);
-  return model;
+  return make_model("vit", yaml, {classes, size, size, 3});
 }
 
 int64_t parameters(const Model& model) {
@@ -60,11 +61,11 @@ int64_t parameters(const Model& model) {
   return count;
 }
 
-TEST_CASE("vit: variants have the published sizes, and keys given beside one win") {
+TEST_CASE("vit: variants have the published sizes, and keys override them") {
   const MetaDevice guard;
-  // Parameters at 224 px, 1000 classes: "How to train your ViT" (Steiner et al. 2022) for Ti, S, B,
-  // L (with cls and its position, here without: D * 2 less); "Scaling vision transformers" for g
-  // and G.
+  // Parameters at 224 px and 1000 classes. Ti, S, B, L: "How to train your ViT" (Steiner et al.
+  // 2022), less 2 * D for cls and its position, which are left out here. g and G: "Scaling vision
+  // transformers".
   CHECK(parameters(*build("{variant: Ti/16}", 1000, 224)) == 5717416 - 2 * 192);
   CHECK(parameters(*build("{variant: S/16}", 1000, 224)) == 22050664 - 2 * 384);
   CHECK(parameters(*build("{variant: B/16}", 1000, 224)) == 86567656 - 2 * 768);
@@ -98,7 +99,7 @@ TEST_CASE("vit: without classes it returns pre_logits; pool none keeps the token
         at::IntArrayRef({2, 16, 10}));
 }
 
-TEST_CASE("vit: features are named as in the reference, and made on demand") {
+TEST_CASE("vit: features have the reference's names, and are computed on demand") {
   const c10::InferenceMode inference;
   const auto names = [](const std::string& yaml) {
     Features features;
@@ -120,8 +121,8 @@ TEST_CASE("vit: features are named as in the reference, and made on demand") {
             "head_input logits logits_2d pre_logits pre_logits_2d stem with_posemb ");
 }
 
-// How often a forward pass that collects `wanted` calls tanh, which only the layer before the head
-// does.
+// Returns how often a forward pass that collects `wanted` calls tanh. Only the layer before the
+// head does so.
 int tanh_calls(const std::vector<std::string>& wanted) {
   static int calls;
   calls = 0;
@@ -141,7 +142,7 @@ int tanh_calls(const std::vector<std::string>& wanted) {
   return calls;
 }
 
-TEST_CASE("vit: the head runs on every token only where somebody wants that") {
+TEST_CASE("vit: the head runs on every token only if that is requested") {
   CHECK(tanh_calls({}) == 1);
   CHECK(tanh_calls({"pre_logits", "logits"}) == 1);
   CHECK(tanh_calls({"pre_logits_2d"}) == 2);
@@ -166,11 +167,9 @@ TEST_CASE("vit: dropout acts in training only and repeats with the step") {
   CHECK(logits(false, 1).equal(logits(false, 2)));
 }
 
-// Values and gradients of a training step, in the order of named_parameters.
+// Returns the values and gradients of a training step, in the order of named_parameters.
 std::vector<at::Tensor> train_once(const std::string& yaml, int64_t height, int64_t width) {
-  const Config config = parse_config(yaml, "vit.yaml");
-  const auto model = Model::Registry::make("vit", config, Place(), ModelEnv{10, height, width, 3});
-  throw_problems(config);
+  const auto model = make_model("vit", yaml, {10, height, width, 3});
   init_parameters(*model, 1, std::nullopt);
   Pass pass;
   pass.train = true;
@@ -249,42 +248,35 @@ TEST_CASE("vit: patches and images need not be square") {
 
 TEST_CASE("vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
-    try {
-      build(yaml);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return error_of([&] { build(yaml); });
   };
   CHECK(error("variant: Q/16") ==
-        "vit.yaml:1:10: error: variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, "
+        "m.yaml:1:10: error: variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, "
         "g, "
         "g-opt, G, G-opt, e");
   CHECK(error("variant: S/x") ==
-        "vit.yaml:1:10: error: variant: 'S/x': a patch size must follow the '/'");
+        "m.yaml:1:10: error: variant: 'S/x': a patch size must follow the '/'");
   CHECK(error("num_heads: 7") ==
-        "vit.yaml:1:12: error: num_heads: 7 heads do not divide a width of 768");
+        "m.yaml:1:12: error: num_heads: 7 heads do not divide a width of 768");
   CHECK(error("patch_size: [64, 64]") ==
-        "vit.yaml:1:13: error: patch_size: patches of 64x64 are larger than the images of 32x32");
-  CHECK(error("patch_size: 16") == "vit.yaml:1:13: error: patch_size: expected a list, got '16'");
+        "m.yaml:1:13: error: patch_size: patches of 64x64 are larger than the images of 32x32");
+  CHECK(error("patch_size: 16") == "m.yaml:1:13: error: patch_size: expected a list, got '16'");
   CHECK(error("patch_size: [16]") ==
-        "vit.yaml:1:13: error: patch_size: must be two positive numbers [rows, columns]");
+        "m.yaml:1:13: error: patch_size: must be two positive numbers [rows, columns]");
   CHECK(error("rep_size: maybe") ==
-        "vit.yaml:1:11: error: rep_size: expected true, false or a size, got 'maybe'");
+        "m.yaml:1:11: error: rep_size: expected true, false or a size, got 'maybe'");
   CHECK(error("{width: 6, num_heads: 1, posemb: sincos2d}") ==
-        "vit.yaml:1:34: error: posemb: sincos2d needs a width that is a multiple of 4 and at least "
+        "m.yaml:1:34: error: posemb: sincos2d needs a width that is a multiple of 4 and at least "
         "8, "
         "got 6");
-  CHECK(error("dropout: 1") == "vit.yaml:1:10: error: dropout: must be in [0, 1)");
-  CHECK(
-      error("pool_type: max") ==
-      "vit.yaml:1:12: error: pool_type: expected one of gap, map, tok, 0, none, got 'max' (did you "
-      "mean 'map'?)");
-  CHECK(
-      error("remat_policy: nothing_savable") ==
-      "vit.yaml:1:15: error: remat_policy: expected one of nothing_saveable, everything_saveable, "
-      "none, got 'nothing_savable' (did you mean 'nothing_saveable'?)");
+  CHECK(error("dropout: 1") == "m.yaml:1:10: error: dropout: must be in [0, 1)");
+  CHECK(error("pool_type: max") ==
+        "m.yaml:1:12: error: pool_type: expected one of gap, map, tok, 0, none, got 'max' (did you "
+        "mean 'map'?)");
+  CHECK(error("remat_policy: nothing_savable") ==
+        "m.yaml:1:15: error: remat_policy: expected one of nothing_saveable, everything_saveable, "
+        "none, got 'nothing_savable' (did you mean 'nothing_saveable'?)");
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

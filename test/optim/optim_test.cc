@@ -1,5 +1,5 @@
-// Every registered optimizer, fused, against plain per-tensor code written here; threads; the
-// rounding of bfloat16 state; at::_fused_adamw_ as an oracle.
+// Every registered optimizer: the fused pass is compared with plain per-tensor code (plain_optim.h)
+// and adam with at::_fused_adamw_. Also threads, and the rounding of bfloat16 state.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/tensor.h>
@@ -9,12 +9,15 @@
 #include <cmath>
 #include <functional>
 
-#include "lib/optim/groups.h"
+#include "lib/config/load_config.h"
 #include "lib/optim/optimizer.h"
+#include "lib/optim/param_groups.h"
 #include "test/optim/plain_optim.h"
-#include "test/train/tiny.h"
+#include "test/params/flat_views.h"
+#include "test/support/config.h"
+#include "test/support/tiny_model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 using namespace test;
@@ -67,13 +70,12 @@ std::vector<Case> cases() {
 }
 
 std::unique_ptr<Optimizer> make(const std::string& name, const std::string& optax) {
-  const Config config = parse_config("optax: " + optax, "t.yaml");
-  auto made = Optimizer::Registry::make(name, config.section("optax"), {});
-  throw_problems(config);
-  return made;
+  return from_yaml("optax: " + optax, [&](const Config& config) {
+    return Optimizer::Registry::make(name, config.section("optax"), {});
+  });
 }
 
-// Gradients of `step` with the parameters' layout, gaps zero; some are exactly zero.
+// Gradients of step `step` in the layout of the parameters. Gaps are zero; some gradients are zero.
 void fill_gradients(const FlatParams& params, int step) {
   for (const auto& entry : params.entries()) {
     if (entry.group == kFrozen) continue;
@@ -108,7 +110,7 @@ ParamGroups tiny_groups(const Model& model) {
   return groups;
 }
 
-// Parameters large enough for several chunks, updated kSteps times by fused code.
+// Parameters that are large enough for several chunks. The fused pass updates them kSteps times.
 struct FusedRun {
   explicit FusedRun(const Case& c) : groups(tiny_groups(model)), params(model, groups.group_of) {
     optimizer = make(c.name, c.optax);
@@ -128,7 +130,7 @@ struct FusedRun {
   at::Tensor sums;  // (2)
 };
 
-// The same in the order of reference section 6, one tensor after the other.
+// The same updates one tensor at a time, in the order of optax.py `make` of big_vision.
 struct PlainRun {
   explicit PlainRun(const Case& c) {
     const ParamGroups groups = tiny_groups(model);
@@ -159,7 +161,7 @@ struct PlainRun {
       if (norm >= s.clip_norm) x = (x / norm) * s.clip_norm;
     }
     Values& p = values[entry.name];
-    state.shape = entry.shape;  // as it lies in memory
+    state.shape = entry.shape;  // in the order of memory
     if (entry.shape.size() == 2 && entry.strides[0] == 1) std::swap(state.shape[0], state.shape[1]);
     state.params = p;
     Values u = c.rule(g, static_cast<int>(s.count), state);
@@ -181,7 +183,7 @@ struct PlainRun {
   double squares = 0, update_squares = 0;
 };
 
-// How many of n values differ by more than `tolerance` of the larger one.
+// Returns how many of n values differ by more than `tolerance` times the larger one.
 int64_t differing(const float* got, const Values& want, double tolerance) {
   int64_t count = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -193,7 +195,7 @@ int64_t differing(const float* got, const Values& want, double tolerance) {
 
 }  // namespace
 
-TEST_CASE("the registered optimizers, each covered below") {
+TEST_CASE("the registered optimizers; each is tested below") {
   CHECK(Optimizer::Registry::names() ==
         std::vector<std::string>{"adam", "adamw", "big_vision.momentum_hp",
                                  "big_vision.scale_by_adafactor", "big_vision.sgd", "identity",
@@ -214,7 +216,7 @@ TEST_CASE("the fused pass equals plain per-tensor float32 over five steps") {
       INFO(entry.name);
       const float* p = fused.params.data().const_data_ptr<float>() + entry.offset;
       CHECK(differing(p, plain.values.at(entry.name), c.rounded ? 2e-3 : 3e-6) == 0);
-      // A last-bit difference may turn a rounding to bfloat16, rarely.
+      // In rare cases a difference in the last bit changes a rounding to bfloat16.
       CHECK(differing(p, plain.values.at(entry.name), 3e-6) <=
             (c.rounded ? 1 + entry.numel / 50 : 0));
       if (entry.group == kFrozen) continue;
@@ -227,7 +229,7 @@ TEST_CASE("the fused pass equals plain per-tensor float32 over five steps") {
   }
 }
 
-TEST_CASE("frozen parameters stay, have no state, and gaps stay zero") {
+TEST_CASE("frozen parameters do not change and have no state, and gaps stay zero") {
   for (const Case& c : cases()) {
     INFO(c.name << " " << c.optax);
     const FusedRun fused(c);
@@ -239,8 +241,9 @@ TEST_CASE("frozen parameters stay, have no state, and gaps stay zero") {
     CHECK(named_parameters(fused.model)[1].first == "body/bias");
     CHECK(named_parameters(fused.model)[1].second.equal(named_parameters(fresh)[1].second));
     for (const auto& slot : fused.optimizer->slots()) {
-      CHECK(slot.flat.numel() == fused.params.trainable());
-      for (const auto& [name, view] : fused.params.views(slot.flat, "")) CHECK(name != "body/bias");
+      CHECK(slot.flat.numel() == fused.params.trainable_size());
+      for (const auto& [name, view] : flat_views(fused.params, slot.flat, ""))
+        CHECK(name != "body/bias");
     }
     std::vector<at::Tensor> buffers = {fused.params.data(), fused.ema};
     for (const auto& slot : fused.optimizer->slots()) buffers.push_back(slot.flat.to(at::kFloat));
@@ -278,11 +281,11 @@ TEST_CASE("the fused pass gives the same bits for any number of threads") {
       const std::vector<int> groups = {0, 1};
       const FlatParams params(model, groups);
       const std::vector<UpdateRange> ranges = {
-          {.begin = 0, .end = params.group_range(0).second, .weight_decay = 0.1F},
-          {.begin = params.group_range(1).first,
-           .end = params.trainable(),
-           .data = params.group_range(1).first,
-           .grad = params.group_range(1).first}};
+          {.begin = 0, .end = group_range(params, 0).second, .weight_decay = 0.1F},
+          {.begin = group_range(params, 1).first,
+           .end = params.trainable_size(),
+           .data = group_range(params, 1).first,
+           .grad = group_range(params, 1).first}};
       const auto optimizer = make(c.name, c.optax);
       optimizer->allocate(params);
       for (int step = 0; step < 2; ++step) {
@@ -308,9 +311,10 @@ TEST_CASE("adam equals at::_fused_adamw_") {
              v = at::zeros_like(p);
   const auto adam = make("scale_by_adam", "{}");
   adam->allocate(params);
-  constexpr double kLr = 0.01, kDecay = 0.1;  // theirs is multiplied by the learning rate
-  const std::vector<UpdateRange> ranges = {
-      {.begin = 0, .end = params.trainable(), .weight_decay = static_cast<float>(kLr * kDecay)}};
+  constexpr double kLr = 0.01, kDecay = 0.1;  // LibTorch multiplies it by the learning rate
+  const std::vector<UpdateRange> ranges = {{.begin = 0,
+                                            .end = params.trainable_size(),
+                                            .weight_decay = static_cast<float>(kLr * kDecay)}};
   for (int step = 0; step < 20; ++step) {
     fill_gradients(params, step);
     g.copy_(params.grads());
@@ -328,19 +332,19 @@ TEST_CASE("bfloat16 momentum decays by the rounded coefficient and keeps a round
   params.data().zero_();
   const auto momentum = make("momentum_hp", "{}");
   momentum->allocate(params);
-  const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable()}};
+  const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
   const auto step = [&](float gradient, int count) {
     params.grads().mutable_data_ptr<float>()[0] = gradient;
     momentum->update(params, ranges, {.count = count, .schedules = {1.0F}}, nullptr);
     return -params.data().const_data_ptr<float>()[0];
   };
-  const float first = 1.0F + 0x1p-10F;  // no bfloat16: kept as 1
+  const float first = 1.0F + 0x1p-10F;  // between two bfloat16 values: kept as 1
   CHECK(step(first, 0) == first);
   CHECK(momentum->slots()[0].flat[0].item<float>() == 1.0F);
   CHECK(step(0, 1) == first + 0.8984375F);  // 0.9 as bfloat16
 }
 
-TEST_CASE("what optimizers refuse") {
+TEST_CASE("bad optimizer keys are refused") {
   CHECK_THROWS_WITH(make("scale_by_adam", "{b1: 1}"),
                     "t.yaml:1:13: error: optax.b1: must be at least 0 and below 1, got 1");
   CHECK_THROWS_WITH(make("scale_by_adam", "{eps: 0}"),
@@ -365,4 +369,4 @@ TEST_CASE("what optimizers refuse") {
       Catch::Contains("t.yaml:1:14: error: unknown optimizer 'adan' (did you mean 'adam'?)"));
 }
 
-}  // namespace bv
+}  // namespace bv::test

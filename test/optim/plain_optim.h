@@ -1,5 +1,5 @@
-// The optimizers' rules once more, plainly, one tensor and one element after the other: what the
-// fused pass is compared with.
+// The optimizers' rules written as plainly as possible, one tensor and one element at a time. Tests
+// compare the fused pass with them.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -15,7 +15,8 @@ using Values = std::vector<float>;
 inline float bf16(float x) { return static_cast<float>(c10::BFloat16(x)); }
 inline float same(float x) { return x; }
 
-// One optimizer rule on one tensor: gradient and 0-based count to update, with its state.
+// A rule on one tensor: computes the update from the gradient, the number of earlier updates and
+// the state.
 struct PlainState {
   Values a, b, c;
   std::vector<int64_t> shape;
@@ -23,7 +24,7 @@ struct PlainState {
 };
 using PlainRule = std::function<Values(const Values& g, int count, PlainState&)>;
 
-// Of another rule's direction: factor * (u + weight_decay * p).
+// Returns a rule that turns the direction u of another rule into factor * (u + weight_decay * p).
 inline PlainRule scaled(float factor, PlainRule rule, float weight_decay = 0) {
   return [=](const Values& g, int count, PlainState& s) {
     Values u = rule(g, count, s);
@@ -32,7 +33,8 @@ inline PlainRule scaled(float factor, PlainRule rule, float weight_decay = 0) {
   };
 }
 
-// Of matrices and vectors; a: momentum, b: v or the row means, c: the column means.
+// Adafactor for matrices and vectors. State: a is the momentum, b is v or the row means, c is the
+// column means.
 inline PlainRule plain_adafactor(int64_t min_dim, double cap, double momentum, bool rounded,
                                  double threshold) {
   return [=](const Values& g, int count, PlainState& s) {

@@ -1,4 +1,4 @@
-// Rules on one element at a time, as the CUDA kernel calls them, against blocks of 64.
+// Rules called with one element at a time, as on CUDA, give the same as with blocks of 64.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -6,7 +6,7 @@
 #include "lib/optim/fused.h"
 #include "lib/util/rng.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::vector<float> noise(uint64_t seed) {
@@ -30,7 +30,7 @@ void check_close(const std::vector<float>& a, const std::vector<float>& b, float
   }
 }
 
-// What a rule leaves after three steps in blocks of N: parameters, averages, updates.
+// Returns parameters, averages and updates after three steps of a rule in blocks of N.
 struct Left {
   std::vector<float> p = noise(1), ema = noise(2), u = std::vector<float>(kBlock);
 };
@@ -56,7 +56,7 @@ Left run(const Rule& rule, float limit) {
   return left;
 }
 
-// `make` gives a rule for a state of two buffers.
+// `make` makes a rule from two state buffers.
 template <class T, class Make>
 void compare(const Make& make) {
   for (const float limit : {0.0F, 1.0F, 100.0F}) {
@@ -109,4 +109,4 @@ TEST_CASE("square_sum adds in double precision") {
   CHECK(sum.item<double>() == 9.0 * kBlock * 1000);
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,13 +1,15 @@
-// Schedules against the reference's values, and what is refused.
+// Schedules compared with values of big_vision, and refused configs.
 #include "lib/optim/schedule.h"
 
 #include <catch2/catch.hpp>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/util/file.h"
-#include "test/train/golden.h"
+#include "test/support/error.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string problems(const std::string& yaml) {
@@ -15,22 +17,16 @@ std::string problems(const std::string& yaml) {
   attempt(config, [&] {
     Schedule(config.section("schedule"), {.batch_size = 64, .data_size = 1000, .total_steps = 40});
   });
-  try {
-    throw_problems(config);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { throw_problems(config); });
 }
 
 }  // namespace
 
-TEST_CASE("schedules equal the reference's") {
+TEST_CASE("schedules equal those of big_vision") {
   const auto folder = golden_folder("schedules.npz");
-  if (!folder) return;
-  const Config all = load_config(*folder + "/schedules.json", {});
-  const NamedTensors values = read_npz(*folder + "/schedules.npz");
+  if (folder.empty()) return;
+  const Config all = load_config(folder + "/schedules.json", {});
+  const NamedTensors values = read_npz(folder + "/schedules.npz");
   const RunLength length{.batch_size = all.get<int64_t>("batch_size"),
                          .data_size = all.get<int64_t>("data_size"),
                          .total_steps = all.get<int64_t>("total_steps")};
@@ -80,9 +76,9 @@ TEST_CASE("a run of one step may be all warm-up") {
   CHECK(schedule(0) == 0.0F);
 }
 
-TEST_CASE("what a schedule refuses") {
+TEST_CASE("bad schedule keys are refused") {
   CHECK(problems("schedule: {base: 2}") ==
-        "t.yaml:1:18: error: schedule.base: 'base' is no key of a schedule; use 'mult'");
+        "t.yaml:1:18: error: schedule.base: 'base' is not a key of a schedule; use 'mult'");
   CHECK(problems("schedule: {decay_type: cosin}") ==
         "t.yaml:1:24: error: unknown decay_type 'cosin' (did you mean 'cosine'?); known: cosine, "
         "linear, polynomial, rsqrt, stair");
@@ -97,4 +93,4 @@ TEST_CASE("what a schedule refuses") {
         "t.yaml:1:42: error: schedule.timescale: must be positive");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -7,9 +7,11 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "test/train/tiny.h"
+#include "lib/params/state_part.h"
+#include "test/params/flat_views.h"
+#include "test/support/tiny_model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 // Registration order: body/kernel, body/bias, head/kernel, head/bias.
@@ -44,9 +46,9 @@ TEST_CASE("parameters move into one aligned buffer with their values, shapes and
   Layout layout({1, 0, 1, kFrozen});
   const FlatParams& params = *layout.params;
   CHECK(params.size() == 64 + 128 + 320 + 64);
-  CHECK(params.trainable() == 64 + 128 + 320);
-  CHECK(params.group_range(0) == std::pair<int64_t, int64_t>(0, 64));
-  CHECK(params.group_range(1) == std::pair<int64_t, int64_t>(64, 512));
+  CHECK(params.trainable_size() == 64 + 128 + 320);
+  CHECK(group_range(params, 0) == std::pair<int64_t, int64_t>(0, 64));
+  CHECK(group_range(params, 1) == std::pair<int64_t, int64_t>(64, 512));
   const float* base = params.data().const_data_ptr<float>();
   bool permuted = false;
   for (const auto& entry : params.entries()) {
@@ -57,10 +59,11 @@ TEST_CASE("parameters move into one aligned buffer with their values, shapes and
     CHECK(entry.parameter.strides() == layout.before.at(entry.name).strides());
     CHECK(entry.parameter.requires_grad() == (entry.group != kFrozen));
     CHECK(entry.parameter.grad().defined() == (entry.group != kFrozen));
-    CHECK_FALSE(entry.parameter.is_view());  // or its base would keep the model's own memory
+    CHECK_FALSE(
+        entry.parameter.is_view());  // otherwise its base would keep the memory of the model
     permuted = permuted || !entry.parameter.is_contiguous();
   }
-  CHECK(permuted);  // or this test would not cover it
+  CHECK(permuted);  // otherwise this test would not cover it
 }
 
 TEST_CASE("backward accumulates into the flat gradient buffer, in place") {
@@ -84,24 +87,25 @@ TEST_CASE("backward accumulates into the flat gradient buffer, in place") {
   CHECK(params.grads().abs().sum().item<float>() == 0);
 }
 
-TEST_CASE("tensors of other strides are copied in by name") {
+TEST_CASE("tensors with other strides are copied in by name") {
   Layout layout({0, 0, 0, 0});
   NamedTensors values;
   for (const auto& [name, before] : layout.before) {
     values["params/" + name] = at::arange(before.numel(), at::kFloat).reshape(before.sizes());
     CHECK(values["params/" + name].is_contiguous());
   }
-  values["chrono/time"] = at::ones({1});  // not under a prefix of ours
-  copy_in(layout.params->views(layout.params->data(), "params/"), values, {"params/"}, "ckpt");
+  values["chrono/time"] = at::ones({1});  // its prefix is not one of the parameters' state
+  copy_in(flat_views(*layout.params, layout.params->data(), "params/"), values, {"params/"},
+          "ckpt");
   for (const auto& entry : layout.params->entries()) {
     CHECK(entry.parameter.equal(values.at("params/" + entry.name)));
   }
 }
 
-TEST_CASE("what does not fit is named, all of it, and nothing is written") {
+TEST_CASE("everything that does not fit is named, and nothing is written") {
   Layout layout({0, 0, 0, 0});
   const at::Tensor before = layout.params->data().clone();
-  const auto views = layout.params->views(layout.params->data(), "params/");
+  const auto views = flat_views(*layout.params, layout.params->data(), "params/");
   NamedTensors other;
   for (const auto& [name, view] : views) other[name] = view.clone();
   other["params/body/bias"].fill_(9);
@@ -113,11 +117,11 @@ TEST_CASE("what does not fit is named, all of it, and nothing is written") {
       copy_in(views, other, {"params/"}, "run/ckpt/step-10"),
       "run/ckpt/step-10: error: does not fit this config: missing params/body/kernel, "
       "params/head/bias; unexpected params/tail/bias; different params/head/kernel is Float "
-      "(24, 6) there, Float (24, 5) here");
+      "(24, 6) in the checkpoint but Float (24, 5) in the model");
   CHECK(layout.params->data().equal(before));
 }
 
-TEST_CASE("shapes alone: parameters on the meta device") {
+TEST_CASE("parameters on the meta device have shapes only") {
   const MetaDevice meta;
   class MetaModel : public Model {
    public:
@@ -131,24 +135,24 @@ TEST_CASE("shapes alone: parameters on the meta device") {
   CHECK(params.data().is_meta());
 }
 
-TEST_CASE("what ranks share out they own once, with its values") {
-  using ShardLevel;
+TEST_CASE("every element of a sharded parameter is owned by one rank, with its value") {
   constexpr int kRanks = 3;
   const std::vector<int> groups = {1, 0, 1, kFrozen};
-  for (const std::vector<Keep>& keep :
-       {std::vector<Keep>(4, Keep::zero1), std::vector<Keep>(4, Keep::zero2),
-        std::vector<Keep>(4, Keep::fsdp),
-        std::vector<Keep>{Keep::fsdp, Keep::replicated, Keep::zero1, Keep::fsdp}}) {
-    std::map<std::string, std::vector<int>> owners;  // of each element, how many
+  for (const std::vector<ShardLevel>& levels :
+       {std::vector<ShardLevel>(4, ShardLevel::zero1),
+        std::vector<ShardLevel>(4, ShardLevel::zero2), std::vector<ShardLevel>(4, ShardLevel::fsdp),
+        std::vector<ShardLevel>{ShardLevel::fsdp, ShardLevel::replicated, ShardLevel::zero1,
+                                ShardLevel::fsdp}}) {
+    std::map<std::string, std::vector<int>> owners;  // the number of owners of each element
     int64_t state = 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       TinyModel model;
       NamedTensors before;
       for (const auto& [name, value] : named_parameters(model)) before[name] = value.clone();
-      const FlatParams params(model, groups, {rank, kRanks, keep, {"body/"}, 400});
+      const FlatParams params(model, groups, {rank, kRanks, levels, {"body/"}, 400});
       state += params.state_size();
       const at::Tensor buffer = params.new_buffer(at::kFloat);
-      for (const auto& own : params.owned()) {
+      for (const auto& own : params.owned_slices()) {
         CHECK(own.data % FlatParams::kAlign == 0);
         CHECK(own.state + own.count <= params.state_size());
         CHECK(own.grad + own.count <= params.grads().numel());
@@ -157,13 +161,13 @@ TEST_CASE("what ranks share out they own once, with its values") {
         counts.resize(own.entry->numel);
         for (int64_t i = own.first; i < std::min(own.first + own.count, own.entry->numel); ++i)
           counts[i] += own.entry->segment >= 0 || rank == 0;
-        // The parameter's memory from own.first on lies at own.data.
+        // data() at own.data holds the parameter's memory from own.first on.
         const at::Tensor& value = before.at(own.entry->name);
         const int64_t n = std::min(own.count, own.entry->numel - own.first);
         if (n > 0)
           CHECK(params.data().narrow(0, own.data, n).equal(value.as_strided({n}, {1}, own.first)));
       }
-      CHECK(buffer.max().item<float>() <= 1);  // nothing lies above something else
+      CHECK(buffer.max().item<float>() <= 1);  // no two slices overlap
     }
     REQUIRE(owners.size() == 3);  // one is frozen
     for (const auto& [name, counts] : owners) {
@@ -173,22 +177,22 @@ TEST_CASE("what ranks share out they own once, with its values") {
   }
 }
 
-TEST_CASE("lent memory comes back below the same tensors") {
-  FreeableStorage loan(100, at::kCPU);
-  const at::Tensor view = loan.tensor().narrow(0, 10, 5);
-  CHECK_FALSE(loan.allocated());
+TEST_CASE("freeable storage gets new memory under the same tensors") {
+  FreeableStorage storage(100, at::kCPU);
+  const at::Tensor view = storage.tensor().narrow(0, 10, 5);
+  CHECK_FALSE(storage.allocated());
   for (int i = 1; i < 4; ++i) {
-    loan.allocate(/*zeroed=*/true);
+    storage.allocate(/*zeroed=*/true);
     CHECK(view.sum().item<float>() == 0);
-    loan.tensor().fill_(i);
+    storage.tensor().fill_(i);
     CHECK(view.sum().item<float>() == 5.0F * static_cast<float>(i));
     CHECK(FreeableStorage::bytes_now() == 400);
-    loan.free();
-    loan.free();
-    CHECK(loan.tensor().const_data_ptr() == nullptr);
+    storage.free();
+    storage.free();
+    CHECK(storage.tensor().const_data_ptr() == nullptr);
     CHECK(FreeableStorage::bytes_now() == 0);
   }
   CHECK(FreeableStorage::bytes_most() >= 400);
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -2,24 +2,22 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/util/error.h"
+#include "test/support/error.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr int64_t kMega = 1 << 20;
 
 std::string refused(const std::string& yaml, int ranks = 4) {
   const Config config = parse_config(yaml, "s.yaml");
-  try {
+  return error_of([&] {
     const Sharding sharding(config, ranks);
     config.done();
     throw_problems(config);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  });
 }
 
 ShardLevel level(const std::string& yaml, const std::string& name, int64_t bytes = 64 * kMega,
@@ -64,7 +62,7 @@ sharding_strategy:
         ShardLevel::fsdp);  // frozen, or an optimizer without state
 }
 
-TEST_CASE("what the patterns can't have is named") {
+TEST_CASE("combinations of sharded state that are impossible are named") {
   const auto line = [](const std::string& yaml) {
     try {
       level(yaml, "head/kernel");
@@ -75,25 +73,26 @@ TEST_CASE("what the patterns can't have is named") {
   };
   CHECK(line(R"(sharding_strategy: [['params/.*', 'fsdp(axis="data")']])") ==
         "params/head/kernel is sharded, so opt/nu/head/kernel must be too: a rank updates what it "
-        "has");
+        "holds");
   CHECK(line(R"(sharding_strategy: [['opt/mu/.*', 'fsdp(axis="data")']])") ==
-        "opt/mu/head/kernel is sharded but opt/nu/head/kernel is not; an optimizer's state is "
-        "shared out as a whole");
+        "opt/mu/head/kernel is sharded but opt/nu/head/kernel is not; either all or none of a "
+        "parameter's optimizer state is sharded");
 }
 
-TEST_CASE("what is not there is refused by name, with its place") {
+TEST_CASE("unsupported sharding is refused with its name and place") {
   const std::string strategy = "s.yaml:1:20: error: sharding_strategy";
   CHECK(refused("sharding_strategy: zero3") ==
         strategy +
             ": expected one of replicate, zero1, zero2, fsdp, got 'zero3' (did you mean 'zero1'?)");
-  CHECK(refused("sharding_strategy: [['.*', 'shard_dim(\"data\", -1)']]") ==
-        strategy +
-            ": 'shard_dim(\"data\", -1)': shard_dim is not there: state is cut by ranges of "
-            "flat buffers, whatever the dimensions; use fsdp(axis=\"data\")");
+  CHECK(
+      refused("sharding_strategy: [['.*', 'shard_dim(\"data\", -1)']]") ==
+      strategy +
+          ": 'shard_dim(\"data\", -1)': shard_dim is not supported: state is sharded by ranges of "
+          "flat buffers, not by dimension; use fsdp(axis=\"data\")");
   CHECK(refused("sharding_strategy: [['.*', logical_partitioning]]") ==
         strategy +
-            ": 'logical_partitioning': logical_partitioning is not there: state is cut by "
-            "ranges of flat buffers, whatever the dimensions; use fsdp(axis=\"data\")");
+            ": 'logical_partitioning': logical_partitioning is not supported: state is sharded by "
+            "ranges of flat buffers, not by dimension; use fsdp(axis=\"data\")");
   CHECK(refused("sharding_strategy: [['.*', 'fsdp(axis=\"model\")']]") ==
         strategy + ": 'fsdp(axis=\"model\")': the axis must be \"data\"");
   CHECK(refused("sharding_strategy: [['.*', 'fsdp(axis=\"data\")|replicate']]") ==
@@ -103,35 +102,59 @@ TEST_CASE("what is not there is refused by name, with its place") {
         std::string::npos);
   CHECK(refused("sharding_strategy: [['(', replicate]]").find("the pattern '('") !=
         std::string::npos);
-  CHECK(refused("sharding_strategy: [[a, b, c]]") ==
+  CHECK(refused("sharding_strategy: []") ==
         strategy + ": expected replicate, zero1, zero2, fsdp or a list of [pattern, tactic]");
+  CHECK(refused("sharding_strategy: [[a, replicate], [a, b, c]]") ==
+        "s.yaml:1:37: error: sharding_strategy[1]: expected [string, string], got a list");
+  CHECK(refused("sharding_rules: [data]") ==
+        "s.yaml:1:18: error: sharding_rules[0]: expected [string, string], got 'data'");
   CHECK(refused("sharding_rules: [[act_batch, data]]") == "");
   CHECK(refused("sharding_rules: [[act_len, data]]")
             .find("s.yaml:1:17: error: sharding_rules: only "
                   "[[\"act_batch\", \"data\"]]") == 0);
   CHECK(refused("mesh_allow_split_physical_axes: false") == "");
-  CHECK(refused("mesh_allow_split_physical_axes: true") ==
-        "s.yaml:1:33: error: mesh_allow_split_physical_axes: true is not there: it is about the "
-        "wiring of TPUs");
+  CHECK(
+      refused("mesh_allow_split_physical_axes: true") ==
+      "s.yaml:1:33: error: mesh_allow_split_physical_axes: true is not supported: it is about the "
+      "wiring of TPUs");
+}
+
+TEST_CASE("explain shows the sharding keys, given or not") {
+  const auto explained = [](const std::string& yaml) {
+    const Config config = parse_config(yaml, "s.yaml");
+    const Sharding sharding(config, 4);
+    return explain(config);
+  };
+  const auto shows = [](const std::string& table, const std::string& row) {
+    CHECK(table.find("\n" + row) != std::string::npos);
+  };
+  const std::string none = explained("{}");
+  shows(none, "sharding_strategy               replicate");
+  shows(none, "sharding_rules                  [[act_batch, data]]");
+  const std::string given =
+      explained("sharding_strategy: [[head, replicate]]\nsharding_rules: [[act_batch, data]]\n");
+  shows(given, "sharding_strategy               [[head, replicate]]");
+  CHECK(given.find("s.yaml:1 ") != std::string::npos);
+  CHECK(given.find("s.yaml:2 ") != std::string::npos);
 }
 
 TEST_CASE("a mesh has as many devices as there are processes") {
   CHECK(refused("mesh: [[data, -1]]") == "");
   CHECK(refused("mesh: [[data, 4]]") == "");
   CHECK(refused("mesh: [[data, 2]]", 2) == "");
-  CHECK(refused("mesh: [[data, 8]]", 1) == "");  // nothing is shared out there
+  CHECK(refused("mesh: [[data, 8]]", 1) == "");  // a single process accepts any mesh
   CHECK(refused("mesh: [[replica, 1], [data, -1]]") == "");
   CHECK(refused("mesh: [[data, 8]]") ==
         "s.yaml:1:7: error: mesh: its sizes multiply to 8, but there are 4 processes; "
-        "[[\"data\", -1]] takes all there are");
+        "[[\"data\", -1]] takes all of them");
   CHECK(refused("mesh: [[data, 2], [model, 2]]") ==
-        "s.yaml:1:7: error: mesh: there is one axis to share work over, 'data'; axis 'model' must "
+        "s.yaml:1:7: error: mesh: work is divided over the axis 'data' only; axis 'model' must "
         "have size 1");
   CHECK(refused("mesh: [[data, 0]]").find("the size of axis 'data' must be a positive") !=
         std::string::npos);
   CHECK(refused("mesh: [[data, 2], [data, 2]]") ==
-        "s.yaml:1:7: error: mesh: axis 'data' is there twice");
+        "s.yaml:1:7: error: mesh: axis 'data' is given twice");
   CHECK(refused("mesh: [[model, 1]]") == "s.yaml:1:7: error: mesh: has no axis 'data'");
 }
 
-}  // namespace bv
+}  // namespace bv::test

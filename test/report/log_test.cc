@@ -19,13 +19,14 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
-#include "test/report/scratch.h"
+#include "test/support/folder.h"
 
 namespace {
 
 namespace log = bv::log;
+using bv::test::TempFolder;
 
-// An environment variable for the time of a test.
+// Sets an environment variable for the duration of a test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -71,7 +72,7 @@ class Console {
   Console(const Console&) = delete;
   bool ok() const { return ok_; }
 
-  // All that was written since the last call.
+  // Returns what was written since the last call.
   std::string read() const {
     std::string text;
     struct pollfd wait {
@@ -99,7 +100,7 @@ const std::string kStamp = "I\\d{4} \\d\\d:\\d\\d:\\d\\d ";
 
 }  // namespace
 
-TEST_CASE("log: plain lines into a pipe, every line stamped, nothing for a terminal") {
+TEST_CASE("log: a pipe gets plain lines with time stamps, and nothing meant for a terminal") {
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   log::info("loss {:.2f}", 0.5);
@@ -108,13 +109,13 @@ TEST_CASE("log: plain lines into a pipe, every line stamped, nothing for a termi
   CHECK(matches(console.read(), kStamp + "NOTE: Done!\n" + kStamp + "Steps:1/1\n"));
   log::warn("{} is odd", "x");
   CHECK(matches(console.read(), "W\\d{4} \\d\\d:\\d\\d:\\d\\d warning: x is odd\n"));
-  log::info("{}", "a\033[2Jb\rc\td");  // braces and escapes in what others named
+  log::info("{}", "a\033[2Jb\rc\td");  // braces and escapes in text of others
   log::info("{}", "{} {0}");
   CHECK(matches(console.read(),
                 kStamp + "a\\\\x1b\\[2Jb\\\\x0dc\td\n" + kStamp + "\\{\\} \\{0\\}\n"));
 }
 
-TEST_CASE("log: progress into a pipe is an ordinary line, rarely") {
+TEST_CASE("log: in a pipe progress is an ordinary line, now and then") {
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   for (int step = 1; step < 100; ++step) log::progress(fmt::format("step {}", step));
@@ -153,7 +154,7 @@ TEST_CASE("log: on a terminal, colours and one live line below the log") {
   CHECK(matches(console.read(), kStamp + "bye\r\n"));
 }
 
-TEST_CASE("log: a terminal without wishes for colour is treated as a file") {
+TEST_CASE("log: a terminal without colours is treated as a file") {
   const auto check_plain = [] {
     const Console console(Console::Kind::terminal);
     if (!console.ok()) {
@@ -175,7 +176,7 @@ TEST_CASE("log: a terminal without wishes for colour is treated as a file") {
 }
 
 TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   log::open_file(scratch / "log.txt");
@@ -191,15 +192,15 @@ TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
   log::write_detail("last");
   log::flush();
   CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n"));
-  CHECK(console.read().empty());  // details are not for the console
+  CHECK(console.read().empty());  // details do not go to the console
 
-  log::open_file(scratch / "log.txt");  // again: appended
+  log::open_file(scratch / "log.txt");  // opened again: it is appended to
   log::info("more");
   CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n[^]*I more\n"));
 }
 
 TEST_CASE("log: a file that cannot be opened is a storage error; one that fills up is a warning") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   bv::write_file_atomically(scratch / "file", "");
@@ -220,7 +221,7 @@ TEST_CASE("log: a file that cannot be opened is a storage error; one that fills 
 }
 
 TEST_CASE("log: lines of many threads stay whole") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   log::open_file(scratch / "log.txt");

@@ -103,7 +103,7 @@ TEST_CASE("spans of many threads are all there") {
   for (const trace::Event& event : record.events) CHECK(event.begin <= event.end);
 }
 
-TEST_CASE("the file is JSON with a row for each thread and each event apart") {
+TEST_CASE("the file is JSON with a row for each thread and each asynchronous event") {
   trace::Record record;
   record.events = {
       {"forward", 1'500'000'000'000'001'234, 1'500'000'000'002'001'234, 12, false},
@@ -145,7 +145,7 @@ TEST_CASE("overlap: the part of communication beside computing, and not waited f
   };
   CHECK_FALSE(part({}));
   CHECK_FALSE(part({span("backward", 0, 10), sent("control word", 0, 5)}));
-  CHECK_FALSE(part({span("gradients", 0, 10)}));  // no event apart
+  CHECK_FALSE(part({span("gradients", 0, 10)}));  // not asynchronous
   CHECK(part({span("backward", 0, 10), sent("gradients 0", 2, 8)}) == 1.0);
   CHECK(part({span("backward", 0, 10), sent("gradients 0", 10, 18)}) == 0.0);
   CHECK(part({span("backward", 0, 10), sent("gradients 0", 5, 15)}) == 0.5);

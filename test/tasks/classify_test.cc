@@ -1,4 +1,4 @@
-// The classification task: its loss, smoothing, predictions, and what batches it refuses.
+// The classification task: its loss, smoothing, predictions, and the batches that it refuses.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ones.h>
@@ -8,11 +8,12 @@
 #include <catch2/catch.hpp>
 
 #include "lib/tasks/task.h"
+#include "test/support/error.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
-// Logits are the image's values times a weight.
+// A model whose logits are the values of the image times a weight.
 class ScaleModel : public Model {
  public:
   ScaleModel() {
@@ -42,13 +43,7 @@ Batch batch() {
 std::string refusal(const Batch& batch) {
   ScaleModel model;
   Pass pass;
-  try {
-    make()->loss(model, batch, pass);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  return error_of([&] { make()->loss(model, batch, pass); });
 }
 
 }  // namespace
@@ -99,7 +94,7 @@ TEST_CASE("predictions") {
   CHECK(each.mean().item<float>() == Approx(task->loss(model, batch(), pass).item<float>()));
 }
 
-TEST_CASE("batches that a config's pp got wrong") {
+TEST_CASE("batches from a wrong pp string are refused") {
   Batch no_labels = batch();
   no_labels.erase("labels");
   no_labels["label"] = at::zeros({2}, at::kLong);
@@ -128,4 +123,4 @@ TEST_CASE("an unknown loss names the known ones") {
       Catch::StartsWith("t.yaml:3:7: error: unknown loss 'softmax'"));
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,20 +1,17 @@
-// Losses of the reference that a task refuses by name.
+// Losses of the reference that no task supports.
 #include <catch2/catch.hpp>
 
 #include "lib/tasks/task.h"
+#include "test/support/error.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string refusal(const std::string& loss) {
-  try {
+  return error_of([&] {
     Task::Registry::make("classify", Config(), Place(),
                          {.loss_name = loss, .loss_place = {"c.yaml", 3, 7}});
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST_CASE("a loss whose inputs no task supplies is refused by name, with the reason") {
@@ -33,4 +30,4 @@ TEST_CASE("a loss whose inputs no task supplies is refused by name, with the rea
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

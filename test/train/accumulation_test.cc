@@ -1,16 +1,17 @@
-// Gradient accumulation (key grad_accum_steps): a batch computed in parts, one after the other.
+// Gradient accumulation (key grad_accum_steps): computing a batch in parts, one after the other.
 #include <catch2/catch.hpp>
 
-#include "test/train/tiny.h"
+#include "lib/config/load_config.h"
+#include "test/support/tiny_model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 const std::string kKeys =
     "optax_name: scale_by_adam, lr: 0.01, wd: 0.001, grad_clip_norm: 0.3, mixup: {p: 0.2}, ema: "
     "{decay: 0.5}";
 
-// What a model without buffers makes of the keys.
+// A model without buffers.
 std::shared_ptr<Model> mixer() {
   const Config keys = parse_config(
       "model: {patch_size: [4, 4], hidden_dim: 8, num_blocks: 1, tokens_mlp_dim: 4, "
@@ -18,6 +19,12 @@ std::shared_ptr<Model> mixer() {
       "m.yaml");
   return Model::Registry::make("mlp_mixer", keys.section("model"), {}, ModelEnv{5, 8, 8, 3});
 }
+
+class BatchNormModel : public Model {
+ public:
+  BatchNormModel() { BatchNorm::add(*this, "norm", 4); }
+  at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
+};
 
 struct Read {
   int64_t parts = 0;
@@ -40,8 +47,8 @@ Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
 
 }  // namespace
 
-// Dropout's bits and mixup's pairs are those of the whole batch: they don't know of parts.
-TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole") {
+// The masks of dropout and the pairs of mixup do not depend on the parts.
+TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole batch") {
   TinyRun whole("{" + kKeys + "}", /*dropout=*/0.3);
   whole.run(1, 10);
   const NamedTensors expected = whole.step->state();
@@ -56,7 +63,7 @@ TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole
       CHECK(values[i].second == Approx(wanted[i].second).epsilon(1e-5));
     }
     for (const auto& [name, tensor] : run.step->state()) {
-      if (name.ends_with("mean")) continue;  // moves once a part
+      if (name.ends_with("mean")) continue;  // it is updated once for each part
       INFO(name);
       const double off = (tensor - expected.at(name)).abs().max().item<double>();
       CHECK(off <= (parts == 1 ? 0 : 1e-5));
@@ -64,7 +71,7 @@ TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole
   }
 }
 
-TEST_CASE("grad_accum_steps must divide what a process computes") {
+TEST_CASE("grad_accum_steps must divide the examples of a process") {
   const auto model = mixer();
   CHECK(read(*model, 64, 1, {}).parts == 1);
   CHECK(read(*model, 64, 4, {}).parts == 4);
@@ -90,9 +97,9 @@ TEST_CASE("after an elastic restart no process computes more examples at once th
   for (const Case& c : {Case{256, 1, 8, 8, 1},
                         {256, 1, 8, 4, 2},
                         {256, 1, 8, 1, 8},
-                        {240, 1, 8, 6, 2},  // 40 at 30 at once: 2 of 20
+                        {240, 1, 8, 6, 2},  // 40 examples, at most 30 at once: 2 parts of 20
                         {240, 1, 5, 4, 2},
-                        {105, 1, 5, 3, 5},  // 35 at 21 at once: 5 of 7
+                        {105, 1, 5, 3, 5},  // 35 examples, at most 21 at once: 5 parts of 7
                         {256, 4, 8, 4, 8},
                         {256, 4, 4, 8, 2},
                         {256, 1, 2, 4, 1}}) {
@@ -106,8 +113,18 @@ TEST_CASE("after an elastic restart no process computes more examples at once th
   }
 }
 
-TEST_CASE("batch norm's statistics decide for larger parts, with a warning") {
-  const TinyModel model;  // has a buffer
+TEST_CASE("a buffer that is not batch norm's keeps the elastic rule") {
+  const TinyModel model;
+  REQUIRE(!named_buffers(model).empty());
+  const Read fewer = read(model, 64, 1, {2, 4});
+  CHECK(fewer.parts == 2);
+  CHECK(fewer.warnings.empty());
+  CHECK(read(model, 64, 4, {}).warnings.empty());
+}
+
+TEST_CASE("with batch norm the parts stay as large as before, with a warning") {
+  const BatchNormModel model;
+  REQUIRE(model.has_batch_statistics());
   CHECK(read(model, 64, 1, {4}).warnings.empty());
   CHECK(read(model, 64, 4, {}).warnings ==
         std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: batch norm takes its "
@@ -117,10 +134,10 @@ TEST_CASE("batch norm's statistics decide for larger parts, with a warning") {
   CHECK(fewer.parts == 1);
   CHECK(fewer.warnings ==
         std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: each process computes 32 "
-                                 "examples at once, not 16 as with 4 processes, for the statistics "
-                                 "of batch norm"});
+                                 "examples at once, not 16 as with 4 processes, to keep the "
+                                 "statistics of batch norm"});
   CHECK(read(model, 64, 1, {4, 2}).warnings.empty());
-  // 4 parts do not divide the 18 examples that each has now: 6 do.
+  // 4 parts do not divide the 18 examples that each process has now; 6 parts do.
   const Read other = read(model, 36, 4, {2, 3});
   CHECK(other.parts == 6);
   CHECK(other.warnings ==
@@ -129,4 +146,4 @@ TEST_CASE("batch norm's statistics decide for larger parts, with a warning") {
                                  "batch; with 3 processes it took them from 9"});
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,4 +1,5 @@
-// Mixup against the reference's arrays; the distribution and the determinism of its coefficient.
+// Mixup compared with the reference's arrays, and the distribution and repeatability of its
+// coefficient.
 #include "lib/train/mixup.h"
 
 #include <ATen/Parallel.h>
@@ -10,14 +11,15 @@
 #include <cmath>
 
 #include "lib/ckpt/npz.h"
-#include "test/train/golden.h"
+#include "lib/config/load_config.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 
 TEST_CASE("mixup equals the reference's") {
-  const auto folder = golden_folder("mixup.npz");
-  if (!folder) return;
-  const NamedTensors golden = read_npz(*folder + "/mixup.npz");
+  const std::string file = golden_file("mixup.npz");
+  if (file.empty()) return;
+  const NamedTensors golden = read_npz(file);
   for (int i = 0; i < 4; ++i) {
     const std::string prefix = "mix" + std::to_string(i) + "/";
     INFO(prefix);
@@ -33,11 +35,11 @@ TEST_CASE("mixup equals the reference's") {
 // Two-sample Kolmogorov-Smirnov test of 20,000 draws against the reference's 400: its critical
 // value at p = 1e-3 is 1.95 sqrt((n + m) / (n m)).
 TEST_CASE("the coefficient is distributed as the reference's") {
-  const auto folder = golden_folder("mixup.npz");
-  if (!folder) return;
-  const at::Tensor theirs = read_npz(*folder + "/mixup.npz").at("lambda_samples_p0.2");
+  const std::string file = golden_file("mixup.npz");
+  if (file.empty()) return;
+  const at::Tensor theirs = read_npz(file).at("lambda_samples_p0.2");
   constexpr int64_t kDraws = 20000;
-  std::vector<float> ours;  // as the reference's: many are 1 in float32
+  std::vector<float> ours;  // in float32, as the reference's, where many are 1
   for (int64_t i = 0; i < kDraws; ++i)
     ours.push_back(static_cast<float>(mixup_coefficient(11, i, 0.2)));
   std::sort(ours.begin(), ours.end());
@@ -49,7 +51,8 @@ TEST_CASE("the coefficient is distributed as the reference's") {
   const auto share = [](auto first, auto last, auto at) {
     return static_cast<double>(at - first) / static_cast<double>(last - first);
   };
-  for (const float* x = begin; x != begin + m; ++x) {  // at and just below each of theirs
+  for (const float* x = begin; x != begin + m;
+       ++x) {  // at and just below each of the reference's values
     const auto [our_low, our_high] = std::equal_range(ours.begin(), ours.end(), *x);
     const auto [their_low, their_high] = std::equal_range(begin, begin + m, *x);
     for (const double d :
@@ -66,12 +69,12 @@ TEST_CASE("the coefficient is a function of seed and step") {
   CHECK(mixup_coefficient(1, 5, 0.3) != mixup_coefficient(2, 5, 0.3));
 }
 
-TEST_CASE("mixup is in place, the same bits for any number of threads, and leaves sums alone") {
+TEST_CASE("mixup works in place, has the same bits with any number of threads, and keeps sums") {
   const int threads = at::get_num_threads();
   at::Tensor results[2];
   for (int i = 0; i < 2; ++i) {
     at::set_num_threads(i == 0 ? 1 : 2);
-    // A width that is no multiple of any block or column size.
+    // A width that is not a multiple of any block or column size.
     at::Tensor x = at::arange(7 * 5003, at::kFloat).remainder(97).reshape({7, 5003});
     const void* memory = x.data_ptr();
     const at::Tensor before = x.clone();
@@ -97,11 +100,11 @@ TEST_CASE("a coefficient of one, and a batch of one, change nothing") {
 
 TEST_CASE("mixup's keys") {
   const Config on = parse_config("mixup: {p: 0.2, fold_in: null}", "t.yaml");
-  CHECK(read_mixup(on.section("mixup")).p == 0.2);
+  CHECK(read_mixup(on).p == 0.2);
   CHECK(problem_count(on) == 0);
   CHECK(read_mixup(Config()).p == 0);
   const Config bad = parse_config("mixup: {p: -1, alpha: 2}", "t.yaml");
-  read_mixup(bad.section("mixup"));
+  read_mixup(bad);
   CHECK_THROWS_WITH(throw_problems(bad),
                     "t.yaml:1:12: error: mixup.p: must not be negative, got -1\n"
                     "t.yaml:1:16: error: unknown key 'mixup.alpha'; known here: p, scope");
@@ -117,4 +120,4 @@ TEST_CASE("mixup of encoded or integer features says what to do") {
                     "[train] mixup needs float32 'labels', got Long; add onehot(...) to input.pp");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,12 +1,13 @@
-// Weights with patches of another size, which flexi_vit takes and others do not.
+// Weights with patches of another size: flexi_vit resizes them, other models refuse them.
 #include <ATen/ATen.h>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "lib/train/weights.h"
 #include "test/ckpt/support.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::unique_ptr<Model> build(const std::string& name, const std::string& patch, uint64_t seed) {
@@ -34,9 +35,9 @@ at::Tensor logits(Model& model) {
 
 }  // namespace
 
-TEST_CASE("weights: flexi_vit takes patches of another size as it would resize its own") {
-  const TempFolder folder;
-  // At 4 tokens a side patches are 6x6, which is what forward() resizes the first to.
+TEST_CASE("weights: flexi_vit resizes patches of another size as it resizes its own") {
+  const MemoryFolder folder;
+  // With 4 tokens a side patches are 6x6: forward() resizes those of the first model to that.
   for (const std::string stored : {"[4, 4]", "[9, 9]", "[6, 6]"}) {
     INFO(stored);
     const auto model = build("flexi_vit", stored, 1);
@@ -46,7 +47,7 @@ TEST_CASE("weights: flexi_vit takes patches of another size as it would resize i
     const at::Tensor expected = logits(*model);
     CHECK(at::allclose(logits(*other), expected, 1e-5, 1e-5 * expected.abs().max().item<double>()));
   }
-  // A vit's file with patches of its own.
+  // A file of a vit, whose patches have another size.
   const auto vit = build("vit", "[6, 6]", 1);
   const auto flexi = build("flexi_vit", "[6, 6]", 2);
   write_npz(folder / "v.npz", weights_of(*vit));
@@ -54,8 +55,8 @@ TEST_CASE("weights: flexi_vit takes patches of another size as it would resize i
   CHECK(at::allclose(logits(*flexi), logits(*vit), 1e-5, 1e-5));
 }
 
-TEST_CASE("weights: patches of another size that nothing can be made of are named") {
-  const TempFolder folder;
+TEST_CASE("weights: patches that cannot be resized are named") {
+  const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   const auto line = [&](const std::string& model, const at::Tensor& kernel) {
     const auto target = build(model, "[6, 6]", 1);
@@ -78,4 +79,4 @@ TEST_CASE("weights: patches of another size that nothing can be made of are name
   CHECK(line("flexi_vit", at::zeros({2000, 1, 3, 32})) == differs("(2000, 1, 3, 32)"));
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,18 +1,16 @@
-// Every optimizer under every strategy does what `replicate` does: four real processes, each of
-// them this program again as a worker, train small models with each.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// Every optimizer under every sharding strategy computes what it computes under `replicate`. Four
+// real processes train small models; each is this program again, as a worker.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <set>
 
-#include "lib/distributed/address.h"
+#include "lib/config/load_config.h"
 #include "lib/distributed/group.h"
-#include "test/train/tiny.h"
+#include "test/support/process.h"
+#include "test/support/sockets.h"
+#include "test/support/tiny_model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -24,11 +22,11 @@ struct Case {
   const char* model;
   std::string keys;
   std::string optimizer;
-  double tolerance = 1e-3;  // of a tensor, relative to its largest element
-  int parts = 1;            // grad_accum_steps, where it is sharded
+  double tolerance = 1e-3;  // for each tensor, relative to its largest element
+  int parts = 1;            // grad_accum_steps of the sharded runs
 };
 
-// The optimizers with all their state, and a model for each way through the units.
+// Returns every optimizer with all its state, and a model for each path through the sharded units.
 std::vector<Case> cases() {
   const std::string vit = kVit;
   std::vector<Case> all;
@@ -61,13 +59,13 @@ std::vector<Case> cases() {
 
 const std::vector<std::string> kStrategies = {
     "zero1", "zero2", "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.002)']]",
-    // Blocks are sharded, of the rest only the optimizer's state is, and a kernel is whole.
+    // Blocks are sharded. Of the rest only the optimizer's state is, but for one replicated kernel.
     "[['.*/head/kernel', replicate], ['.*(encoderblock_|MixerBlock_|block).*', 'fsdp(\"data\", "
     "0)'], "
     "['opt/.*', 'fsdp(\"data\", 0)']]"};
 
-// Two groups with different factors, frozen parameters: some of the first block, one outside, and
-// biases whose gradients are nothing but rounding noise, as a norm or a softmax takes them out.
+// Two groups with different factors. Frozen are some parameters of the first block, one outside,
+// and biases whose gradients are only rounding noise because a norm or a softmax cancels them.
 std::string yaml_of(const Case& c, const std::string& strategy) {
   return c.optimizer + "\nsharding_strategy: " + strategy + R"(
 lr: 0.01
@@ -105,8 +103,8 @@ struct Run {
     config.done();
     throw_problems(config);
     step = std::make_unique<TrainStep>(*model, *task, std::move(step_config), 3, Precision::float32,
-                                       &group, parameter_init(*model, 3, std::nullopt));
-    step->share_state();
+                                       group, parameter_init(*model, 3, std::nullopt));
+    step->broadcast_state();
     for (int64_t i = 1; i <= steps; ++i) {
       step->run(i, batch_of(i, group.rank()), true);
       rows.push_back(step->measurements(i));
@@ -129,12 +127,12 @@ struct Run {
   at::Tensor logits, ema_logits;
 };
 
-// Sums over ranks are added in another order, by some 1e-7 of themselves.
+// Sums over ranks are added in another order, which changes them by some 1e-7.
 void check_near(const std::string& name, const at::Tensor& a, const at::Tensor& b,
                 double tolerance) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const double scale = std::max(x.abs().max().item<double>(), 1e-3);
-  // bfloat16 state may round the other way.
+  // bfloat16 state may be rounded to a neighbour.
   if (a.scalar_type() == at::kBFloat16) tolerance = std::max(tolerance, 1e-2);
   const double off = (x - y).abs().max().item<double>() / scale;
   if (!(off < tolerance)) {
@@ -161,16 +159,17 @@ void check_same(Run& whole, Run& shared, const NamedTensors& expected, int rank,
     CHECK(at::IntArrayRef(tensor.shape) == expected.at(name).sizes());
     for (const Piece& piece : tensor.pieces) {
       at::Tensor there = piece.values.clone();
-      copy_stretch(there, piece.first, tensor.strides, expected.at(name));
+      copy_range(there, piece.first, tensor.strides, expected.at(name));
       check_near(name, there, piece.values, tolerance);
     }
   }
   CHECK(FreeableStorage::bytes_now() == 0);
-  // Second moments of adafactor are not shared out.
+  // The factored second moments of adafactor are not sharded.
   CHECK(shared.step->memory().state < whole.step->memory().state * 2 / 3);
 }
 
-// What rank 0 has read of a file gets to all ranks' parts, and no rank has a whole unit for that.
+// Weights that rank 0 reads from a file reach the parts of all ranks, and no rank holds a whole
+// unit meanwhile.
 void check_weights_go_out(Group& group) {
   Run run({"vit", kVit, "optax_name: sgd"}, kStrategies[2], group, /*steps=*/0);
   const std::set<std::string> sharded = run.step->sharded_parameters();
@@ -198,21 +197,15 @@ void check_weights_go_out(Group& group) {
       at::Tensor wanted = before.at(name).pieces[i].values.clone();
       const std::string own = name.substr(7);
       if (names.contains(own))
-        copy_stretch(wanted, tensor.pieces[i].first, tensor.strides, values.at(own));
+        copy_range(wanted, tensor.pieces[i].first, tensor.strides, values.at(own));
       CHECK(tensor.pieces[i].values.equal(wanted));
     }
   }
 }
 
-int free_port() {
-  const Listener listener = listen_at("127.0.0.1", 0);
-  close(listener.fd);
-  return listener.port;
-}
-
 }  // namespace
 
-// A rank: run by the test below, in a process of its own.
+// One rank. The test below runs it in processes of their own.
 TEST_CASE("sharding worker", "[.]") {
   const EnvironmentMap environment = environment_map();
   const auto group = Group::join(find_rank_layout({}, environment), group_options(environment));
@@ -234,28 +227,22 @@ TEST_CASE("sharding worker", "[.]") {
 
 TEST_CASE("every optimizer and model under every sharding strategy matches replicate") {
   const std::string port = std::to_string(free_port());
-  std::vector<int> ranks;
+  std::vector<Process> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(fork());
-    if (ranks.back() != 0) continue;
-    for (const auto& [name, value] : std::vector<std::pair<const char*, std::string>>{
-             {"RANK", std::to_string(rank)},
-             {"WORLD_SIZE", std::to_string(kRanks)},
-             {"LOCAL_RANK", std::to_string(rank)},
-             {"LOCAL_WORLD_SIZE", std::to_string(kRanks)},
-             {"MASTER_ADDR", "127.0.0.1"},
-             {"MASTER_PORT", port},
-             {"OMP_NUM_THREADS", "1"}})
-      setenv(name, value.c_str(), 1);
-    execl("/proc/self/exe", "test_train", "sharding worker", nullptr);
-    _exit(127);
+    ranks.emplace_back("/proc/self/exe", std::vector<std::string>{"test_train", "sharding worker"},
+                       Environment{{"RANK", std::to_string(rank)},
+                                   {"WORLD_SIZE", std::to_string(kRanks)},
+                                   {"LOCAL_RANK", std::to_string(rank)},
+                                   {"LOCAL_WORLD_SIZE", std::to_string(kRanks)},
+                                   {"MASTER_ADDR", "127.0.0.1"},
+                                   {"MASTER_PORT", port},
+                                   {"OMP_NUM_THREADS", "1"}});
   }
-  for (const int pid : ranks) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+  for (Process& rank : ranks) {
+    const Finished finished = rank.wait(900);
+    INFO(finished.out << finished.err);
+    CHECK(finished.code == 0);
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

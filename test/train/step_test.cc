@@ -1,17 +1,19 @@
-// The step: what it measures, that it reads nothing back, non-finite values, averaged weights, its
-// state, and its keys.
+// The training step: what it measures, that it reads nothing back, non-finite values, averaged
+// weights, its state, and its keys.
 #include "lib/train/step.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/record_function.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
-#include "test/train/tiny.h"
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
+#include "test/support/host_reads.h"
+#include "test/support/tiny_model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 const std::string kAdam =
@@ -35,25 +37,6 @@ std::map<std::string, double> measured(const TrainStep& step, int64_t at) {
   for (const auto& [name, value] : step.measurements(at)) all[name] = value;
   return all;
 }
-
-// Counts calls of operators that copy a value to the host.
-std::atomic<int> host_reads{0};
-struct CountHostReads {
-  CountHostReads() {
-    host_reads = 0;
-    handle =
-        at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& fn) {
-                                const std::string_view name = fn.name();
-                                if (name == "aten::item" || name == "aten::_local_scalar_dense" ||
-                                    name == "aten::is_nonzero" || name == "aten::equal") {
-                                  ++host_reads;
-                                }
-                                return std::unique_ptr<at::ObserverContext>();
-                              }).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~CountHostReads() { at::removeCallback(handle); }
-  at::CallbackHandle handle;
-};
 
 }  // namespace
 
@@ -85,7 +68,7 @@ TEST_CASE("the state's names: no optimizer state for frozen parameters") {
   CHECK(run.step->state().at("opt/trace/head/bias").scalar_type() == at::kBFloat16);
 }
 
-TEST_CASE("a state of other optimizer state is refused, by name") {
+TEST_CASE("a state of another optimizer is refused, with the names") {
   TinyRun adam(kAdam), momentum(kMomentum);
   CHECK_THROWS_WITH(momentum.step->load_state(adam.step->state(), "run/ckpt/step-5"),
                     Catch::StartsWith("run/ckpt/step-5: error: does not fit this config: missing "
@@ -132,15 +115,38 @@ TEST_CASE("clipping: no change below the norm, exactly the norm above") {
   CHECK(values.at("l2_grads") == measured(*plain.step, 1).at("l2_grads"));  // before clipping
 }
 
+// The meta device plays the GPU. Its tensors have no values, so copies from it throw, but only
+// after the counter has seen them.
+TEST_CASE("the counter of the next test sees reads of values and copies between devices") {
+  const at::Tensor host = at::ones({3}), device = at::empty({3}, at::kMeta);
+  const auto reads_of = [](const auto& call) {
+    const HostReads reads;
+    try {
+      call();
+    } catch (const std::exception&) {
+    }
+    return reads.count();
+  };
+  CHECK(reads_of([&] { host[0].item<float>(); }) > 0);
+  CHECK(reads_of([&] { at::all(host).is_nonzero(); }) > 0);
+  CHECK(reads_of([&] { device.cpu(); }) == 1);
+  CHECK(reads_of([&] { device.to(at::kCPU, /*non_blocking=*/true); }) == 1);
+  CHECK(reads_of([&] { at::empty({3}).copy_(device); }) == 1);
+  // From pageable memory, although the host need not wait for pinned memory.
+  CHECK(reads_of([&] { host.to(at::kMeta, /*non_blocking=*/true); }) == 1);
+  CHECK(reads_of([&] { at::empty_like(device).copy_(host, /*non_blocking=*/true); }) == 1);
+  // Nothing to wait for.
+  CHECK(reads_of([&] { host.cpu(), host.to(at::kDouble), at::empty({3}).copy_(host); }) == 0);
+  CHECK(reads_of([&] { device.to(at::kDouble), device.clone(); }) == 0);
+}
+
 TEST_CASE("a step that is not measured reads nothing back to the host, and trains the same") {
   TinyRun run(kAdam, 0.2), other(kAdam, 0.2);
   run.run(1, 2);
   {
-    const CountHostReads counting;
+    const HostReads reads;
     for (int64_t i = 3; i <= 6; ++i) run.step->run(i, tiny_batch(i), false);
-    CHECK(host_reads == 0);
-    run.step->state().at("opt/count").item<int64_t>();
-    CHECK(host_reads > 0);  // the counter works
+    CHECK(reads.count() == 0);
   }
   other.run(1, 6);
   check_equal(run.step->state(), other.step->state());
@@ -194,20 +200,43 @@ TEST_CASE("averaged weights: decay min(d, (1+t)/(10+t)), buffers included, swapp
   check_equal(run.step->state(), state);
 }
 
-TEST_CASE("averages start at the weights as they are at the first step") {
+TEST_CASE("averages start at the weights that the first step finds") {
   TinyRun run(kMomentum);
-  const c10::AutoGradMode no_grad(false);
-  for (auto& [name, parameter] : named_parameters(run.model)) parameter.fill_(0.5);  // model_init
+  {
+    const c10::AutoGradMode no_grad(false);
+    for (auto& [name, parameter] : named_parameters(run.model)) parameter.fill_(0.5);  // model_init
+  }
   CHECK(run.step->state().at("ema/head/kernel").equal(run.step->state().at("params/head/kernel")));
+  run.run(1, 1);
+  const NamedTensors state = run.step->state();
+  const double decay = 0.1;  // min(0.5, (1 + t) / (10 + t)) at t = 0
+  const at::Tensor expected = decay * 0.5 + (1 - decay) * state.at("params/head/kernel");
+  CHECK(state.at("ema/head/kernel").allclose(expected, 1e-5, 1e-7));
 }
 
-TEST_CASE("mixup and dropout are functions of seed and step") {
-  TinyRun a(kAdam, 0.5), b(kAdam, 0.5), plain("{optax_name: scale_by_adam, lr: 0.01}", 0.5);
+TEST_CASE("mixup and dropout draw anew in each step, and the same in each run") {
+  TinyRun a(kAdam, 0.5), b(kAdam, 0.5);
   a.run(1, 3);
   b.run(1, 3);
   check_equal(a.step->state(), b.step->state());
-  plain.run(1, 1);
-  CHECK(measured(*plain.step, 1).at("training_loss") != measured(*a.step, 3).at("training_loss"));
+
+  // The losses of one batch with weights that do not change: only the draws differ.
+  const auto losses = [](const std::string& keys, double dropout) {
+    TinyRun run("{optax_name: sgd, lr: 0.0" + keys + "}", dropout);
+    std::vector<double> all;
+    for (int64_t step = 1; step <= 3; ++step) {
+      run.step->run(step, tiny_batch(1), true);
+      all.push_back(measured(*run.step, step).at("training_loss"));
+    }
+    return all;
+  };
+  const std::vector<double> plain = losses("", 0);
+  CHECK(std::set<double>(plain.begin(), plain.end()).size() == 1);
+  for (const auto& drawn : {losses(", mixup: {p: 1}", 0), losses("", 0.5)}) {
+    std::set<double> different(drawn.begin(), drawn.end());
+    different.insert(plain[0]);
+    CHECK(different.size() == 4);
+  }
 }
 
 TEST_CASE("the step's keys") {
@@ -216,19 +245,14 @@ TEST_CASE("the step's keys") {
     const Config config = parse_config(yaml, "t.yaml");
     attempt(config, [&] { read_step(config, model, {.batch_size = 8, .total_steps = 9}); });
     config.done();
-    try {
-      throw_problems(config);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return error_of([&] { throw_problems(config); });
   };
   CHECK(problems("{optax_name: sgd, lr: 1}").empty());
   CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_norm: -1}") ==
         "t.yaml:1:42: error: grad_clip_norm: must not be negative, got -1");
   CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_per_example: 1}") ==
-        "t.yaml:1:49: error: grad_clip_per_example: needs gradients per example, which no task "
-        "gives; use grad_clip_norm");
+        "t.yaml:1:49: error: grad_clip_per_example: is not supported: no task computes "
+        "gradients per example; use grad_clip_norm");
   CHECK(problems("{optax_name: sgd, lr: 1, ema: {decay: 1}}") ==
         "t.yaml:1:39: error: ema.decay: must be at least 0 and below 1, got 1");
   CHECK(problems("{optax_name: sgd, lr: 1, ema: {}}") ==
@@ -236,7 +260,7 @@ TEST_CASE("the step's keys") {
   const std::string unknown =
       unknown_name_message("optimizer", "sgdd", Optimizer::Registry::names());
   CHECK(problems("{optax_name: sgdd, lr: 1}") == "t.yaml:1:14: error: " + unknown);
-  // All together.
+  // All problems together.
   CHECK(problems("{optax_name: sgdd, grad_clip_norm: -1, mixup: {p: -1}}") ==
         "t.yaml: error: lr: missing: a number is required\n"
         "t.yaml:1:14: error: " +
@@ -246,4 +270,4 @@ TEST_CASE("the step's keys") {
             "t.yaml:1:51: error: mixup.p: must not be negative, got -1");
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,5 +1,6 @@
-// Whole training trajectories of the reference (20 steps of a small ViT) through TrainStep.
-// Tolerances: the README beside the golden arrays, about 10 times the distance of a float64 run.
+// TrainStep follows whole training runs of the reference: 20 steps of a small ViT. The tolerances
+// are those of the README beside the golden arrays, about 10 times the distance to a run in
+// float64.
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -7,16 +8,17 @@
 #include <catch2/catch.hpp>
 
 #include "lib/ckpt/npz.h"
+#include "lib/config/load_config.h"
 #include "lib/train/step.h"
-#include "test/train/golden.h"
+#include "test/support/golden.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Tolerance {
   const char* run;
   double loss, l2_grads, l2_params, l2_updates, params;
-  bool skip_key_bias;  // its true gradient is 0: Adam follows rounding noise
+  bool skip_key_bias;  // its gradient is 0 but for rounding, which Adam amplifies
 };
 constexpr Tolerance kRuns[] = {
     {"sgd", 3e-6, 3e-6, 2e-6, 3e-6, 5e-6, false},
@@ -59,7 +61,7 @@ struct Trajectory {
   std::unique_ptr<TrainStep> step;
 };
 
-// The largest difference of the parameters from golden's <prefix>/<path>.
+// Returns the largest difference between a parameter and golden's <prefix>/<path>.
 double worst_parameter(const Trajectory& run, const NamedTensors& golden, const std::string& prefix,
                        bool skip_key_bias) {
   double worst = 0;
@@ -77,9 +79,9 @@ TEST_CASE("training follows the reference's trajectories") {
   for (const Tolerance& tolerance : kRuns) {
     INFO(tolerance.run);
     const auto folder = golden_folder(fmt::format("train/{}.npz", tolerance.run));
-    if (!folder) continue;
-    Trajectory run(*folder, tolerance.run);
-    const NamedTensors golden = read_npz(*folder + "/train/" + tolerance.run + ".npz");
+    if (folder.empty()) continue;
+    Trajectory run(folder, tolerance.run);
+    const NamedTensors golden = read_npz(folder + "/train/" + tolerance.run + ".npz");
     const NamedTensors start = run.step->state();
     const std::map<std::string, double> rtol = {{"training_loss", tolerance.loss},
                                                 {"l2_grads", tolerance.l2_grads},
@@ -107,4 +109,4 @@ TEST_CASE("training follows the reference's trajectories") {
   }
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,5 +1,5 @@
 // model_init into real models: the reference's arrays and logits, both layouts of the encoder,
-// other programs' files, and what does not fit.
+// files of other programs, and what does not fit.
 #include "lib/train/weights.h"
 
 #include <ATen/ATen.h>
@@ -12,18 +12,19 @@
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
-#include "test/train/golden.h"
+#include "test/support/compare.h"
+#include "test/support/golden.h"
+#include "test/support/model.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, int64_t classes,
                              int64_t height, int64_t width) {
-  const Config config = parse_config(yaml, "model.yaml");
-  auto model = Model::Registry::make(name, config, Place(), ModelEnv{classes, height, width, 3});
-  throw_problems(config);
+  auto model = make_model(name, yaml, {classes, height, width, 3});
   init_parameters(*model, 3, std::nullopt);
   return model;
 }
@@ -47,24 +48,11 @@ NamedTensors weights_of(const Model& model) {
   return all;
 }
 
-// To the bit: a damaged file may hold a NaN.
-bool same(const NamedTensors& a, const NamedTensors& b) {
-  if (a.size() != b.size()) return false;
-  for (const auto& [name, value] : a) {
-    if (!b.count(name) || b.at(name).sizes() != value.sizes()) return false;
-    const at::Tensor x = value.contiguous(), y = b.at(name).contiguous();
-    if (x.scalar_type() != y.scalar_type() ||
-        std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0)
-      return false;
-  }
-  return true;
-}
-
 std::string load_error(const std::string& path, Model& model,
                        const std::vector<std::string>& dont_load = {}) {
   const NamedTensors before = weights_of(model);
   const std::string line = error_of([&] { load_weights(path, model, dont_load); });
-  CHECK((line.empty() || same(weights_of(model), before)));  // nothing was written
+  CHECK((line.empty() || same_bits(weights_of(model), before)));  // nothing was written
   return line;
 }
 
@@ -72,17 +60,17 @@ const std::string kMu = "{variant: mu/8, pool_type: tok, depth: 2, head_zeroinit
 
 }  // namespace
 
-TEST_CASE("weights: the reference's vits load to the bit, and their logits are theirs") {
+TEST_CASE("weights: the reference's vits load with the same bits and give the reference's logits") {
   const auto folder = golden_folder("models/vit_gap_learn_rep.ckpt.npz");
-  if (!folder) return;
+  if (folder.empty()) return;
   for (const char* name : {"vit_gap_learn_rep", "vit_tok_learn", "vit_map_learn", "vit_scan_tok",
                            "vit_0_sincos_rep48", "vit_gap_sincos_nonsquare"}) {
     INFO(name);
-    const auto model = build_case(*folder, name);
-    const std::string file = fmt::format("{}/models/{}.ckpt.npz", *folder, name);
+    const auto model = build_case(folder, name);
+    const std::string file = fmt::format("{}/models/{}.ckpt.npz", folder, name);
     load_weights(file, *model, {});
-    CHECK(same(weights_of(*model), read_npz(file, "params/")));
-    const NamedTensors io = read_npz(fmt::format("{}/models/{}.io.npz", *folder, name));
+    CHECK(same_bits(weights_of(*model), read_npz(file, "params/")));
+    const NamedTensors io = read_npz(fmt::format("{}/models/{}.io.npz", folder, name));
     const at::Tensor wanted = io.at("logits");
     CHECK(at::allclose(logits(*model, io.at("image")), wanted, 1e-5,
                        2e-5 * wanted.abs().max().item<double>()));
@@ -91,8 +79,8 @@ TEST_CASE("weights: the reference's vits load to the bit, and their logits are t
 
 TEST_CASE("weights: an old vit file, and a transfer to larger images and other classes") {
   const auto folder = golden_folder("models/vit_oldformat.ckpt.npz");
-  if (!folder) return;
-  const std::string root = *folder + "/models/";
+  if (folder.empty()) return;
+  const std::string root = folder + "/models/";
   const auto old = build("vit", kMu + "}", 10, 32, 32);
   load_weights(root + "vit_oldformat.ckpt.npz", *old, {});
   const NamedTensors old_io = read_npz(root + "vit_oldformat.io.npz");
@@ -100,7 +88,7 @@ TEST_CASE("weights: an old vit file, and a transfer to larger images and other c
 
   const NamedTensors io = read_npz(root + "vit_transfer.io.npz");
   const auto model = build("vit", kMu + "}", 5, 48, 48);
-  load_weights(root + "vit_transfer.init.ckpt.npz", *model, {});  // the fresh values
+  load_weights(root + "vit_transfer.init.ckpt.npz", *model, {});  // the values before the transfer
   load_weights(root + "vit_tok_square.ckpt.npz", *model, {"head/.*"});
   const NamedTensors loaded = weights_of(*model);
   CHECK(loaded.at("head/kernel").equal(io.at("head/kernel")));
@@ -110,7 +98,7 @@ TEST_CASE("weights: an old vit file, and a transfer to larger images and other c
 }
 
 TEST_CASE("weights: stacked and unrolled encoders read each other's files") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const auto unrolled = build("vit", kMu + "}", 10, 32, 32);
   const auto stacked = build("vit", kMu + ", scan: true}", 10, 32, 32);
   const at::Tensor image = at::rand({2, 32, 32, 3}) * 2 - 1;
@@ -120,8 +108,8 @@ TEST_CASE("weights: stacked and unrolled encoders read each other's files") {
   write_npz(folder / "b.npz", weights_of(*stacked));
   const auto again = build("vit", kMu + "}", 10, 32, 32);
   load_weights(folder / "b.npz", *again, {});
-  CHECK(same(weights_of(*again), weights_of(*unrolled)));
-  // Names of dont_load are the model's.
+  CHECK(same_bits(weights_of(*again), weights_of(*unrolled)));
+  // The names in dont_load are those of the model.
   const auto partly = build("vit", kMu + ", scan: true}", 10, 32, 32);
   const NamedTensors fresh = weights_of(*partly);
   init_parameters(*partly, 4, std::nullopt);
@@ -132,8 +120,8 @@ TEST_CASE("weights: stacked and unrolled encoders read each other's files") {
   CHECK(weights_of(*partly).at("pos_embedding").equal(fresh.at("pos_embedding")));
 }
 
-TEST_CASE("weights: a timm file through the disk gives the same model") {
-  const TempFolder folder;
+TEST_CASE("weights: a timm file that is written and read gives the same model") {
+  const MemoryFolder folder;
   for (const char* pool : {"tok", "map", "gap"}) {
     const std::string yaml =
         fmt::format("{{variant: mu/8, pool_type: {}, head_zeroinit: false}}", pool);
@@ -142,12 +130,12 @@ TEST_CASE("weights: a timm file through the disk gives the same model") {
     const auto loaded = build("vit", yaml, 10, 32, 32);
     init_parameters(*loaded, 9, std::nullopt);
     load_weights(folder / "t.safetensors", *loaded, {});
-    CHECK(same(weights_of(*loaded), weights_of(*model)));
+    CHECK(same_bits(weights_of(*loaded), weights_of(*model)));
   }
 }
 
 TEST_CASE("weights: other types are converted, integers and other shapes are refused") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
   NamedTensors file = weights_of(*model);
   file["head/kernel"] = at::ones({32, 3}, at::kBFloat16);
@@ -159,7 +147,7 @@ TEST_CASE("weights: other types are converted, integers and other shapes are ref
 }
 
 TEST_CASE("weights: every name and shape that does not fit is in one line") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
   const std::string path = folder / "a.npz";
   const std::string hint = " (model_load: {dont_load: [PATTERN, ...]} leaves names out)";
@@ -199,16 +187,16 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
               file["extra"] = at::zeros({2});
             },
             dont_load) == "");
-  // The whole name must match.
+  // A pattern must match the whole name.
   CHECK(with([](NamedTensors& file) { file.erase("head/bias"); }, {"head", "bias"}) ==
         "missing in the file: head/bias" + hint);
   CHECK(with([](NamedTensors&) {}, {"("}) ==
-        "model_load.dont_load: the pattern '(' is no regular expression (ECMAScript grammar: no "
-        "lookbehind, no (?i), no named groups, no back-references)");
+        "model_load.dont_load: the pattern '(' is not a valid regular expression (ECMAScript "
+        "grammar: no lookbehind, no (?i), no named groups, no back-references)");
 }
 
 TEST_CASE("weights: a damaged file is an error and leaves the model as it was") {
-  const TempFolder folder;
+  const MemoryFolder folder;
   const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
   const NamedTensors ours = weights_of(*model);
   std::mt19937 random(11);
@@ -221,7 +209,7 @@ TEST_CASE("weights: a damaged file is an error and leaves the model as it was") 
       write_safetensors(good, format == std::string("timm") ? to_timm(ours) : ours);
     const std::string whole = read_file(good);
     for (int i = 0; i < 150; ++i) {
-      // The first kilobytes hold the header of safetensors, the last the directory of npz.
+      // The header of safetensors is in the first kilobytes, the directory of npz in the last.
       const size_t cut = format == std::string("npz") ? whole.size() - 3000 : 0;
       const size_t end = format == std::string("npz") ? whole.size() : 3000;
       const std::string damaged =
@@ -235,4 +223,4 @@ TEST_CASE("weights: a damaged file is an error and leaves the model as it was") 
   CHECK(refused > 200);
 }
 
-}  // namespace bv
+}  // namespace bv::test

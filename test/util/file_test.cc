@@ -1,9 +1,10 @@
-// Reading with limits, atomic replacement, mapping: contents and exact error lines.
+// Reading with limits, atomic replacement and mapping: contents and exact error lines.
 #include "lib/util/file.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
 #include <csignal>
 
 #include <catch2/catch.hpp>
@@ -14,22 +15,14 @@
 #include <vector>
 
 #include "lib/util/error.h"
+#include "lib/util/mapped_file.h"
+#include "test/support/folder.h"
 
 using namespace bv;
+using namespace bv::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-// A folder of its own for each test, removed at its end.
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "bvtrain-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-};
 
 template <class Call>
 std::pair<Exit, std::string> failure(Call call) {
@@ -46,7 +39,7 @@ using Failure = std::pair<Exit, std::string>;
 }  // namespace
 
 TEST_CASE("a file is replaced as a whole and read back") {
-  const Folder folder;
+  const TempFolder folder;
   const std::string file = folder / "a.txt";
   CHECK_FALSE(file_exists(file));
   const std::string bytes("x\0y", 3);
@@ -58,19 +51,19 @@ TEST_CASE("a file is replaced as a whole and read back") {
   CHECK(read_file(file, large.size()) == large);
   write_file_atomically(file, "");
   CHECK(read_file(file).empty());
-  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);  // no temporary is left
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);  // no temporary is left
 }
 
 TEST_CASE("reading fails in one line") {
-  const Folder folder;
+  const TempFolder folder;
   const std::string file = folder / "a.txt";
   CHECK(failure([&] { read_file(file); }) == Failure{Exit::usage, file + ": error: no such file"});
-  CHECK(failure([&] { read_file(folder.path); }) ==
-        Failure{Exit::usage, folder.path + ": error: is a folder"});
+  CHECK(failure([&] { read_file(folder.path()); }) ==
+        Failure{Exit::usage, folder.path() + ": error: is a folder"});
   write_file_atomically(file, "12345");
   CHECK(failure([&] { read_file(file, 4); }) ==
         Failure{Exit::usage, file + ": error: larger than 4 bytes"});
-  // A device without an end and without a size.
+  // A device without end and without a size.
   CHECK(failure([&] { read_file("/dev/zero", 5000); }) ==
         Failure{Exit::usage, "/dev/zero: error: larger than 5000 bytes"});
   CHECK(failure([&] { read_file(file + "/x"); }) ==
@@ -78,21 +71,21 @@ TEST_CASE("reading fails in one line") {
 }
 
 TEST_CASE("a failed write leaves the old content and nothing else") {
-  const Folder folder;
+  const TempFolder folder;
   CHECK(failure([&] { write_file_atomically(folder / "no/a", "x"); }) ==
         Failure{Exit::storage, (folder / "no/a") + ": error: cannot write: no such folder"});
   fs::create_directories(folder / "b/c");  // a folder cannot be replaced by a file
   CHECK(failure([&] { write_file_atomically(folder / "b", "x"); }) ==
         Failure{Exit::storage, (folder / "b") + ": error: cannot replace: is a folder"});
   CHECK(fs::exists(folder / "b/c"));
-  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
   CHECK(failure([&] { fsync_path(folder / "absent"); }) ==
         Failure{Exit::storage, (folder / "absent") + ": error: cannot sync: no such file"});
-  CHECK_NOTHROW(fsync_path(folder.path));
+  CHECK_NOTHROW(fsync_path(folder.path()));
 }
 
 TEST_CASE("a write that stops half-way leaves the old content") {
-  const Folder folder;
+  const TempFolder folder;
   write_file_atomically(folder / "f", "old");
   // A file size limit acts like a full disk: the first write is short, the next one fails.
   struct rlimit before {};
@@ -106,11 +99,33 @@ TEST_CASE("a write that stops half-way leaves the old content") {
   ::signal(SIGXFSZ, old_handler);
   CHECK(got == Failure{Exit::storage, (folder / "f") + ": error: cannot write: File too large"});
   CHECK(read_file(folder / "f") == "old");
-  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("write_all writes everything or says why not") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::string large(1 << 20, 'x');  // more than a pipe holds
+  std::string got;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(ends[0], buffer, sizeof(buffer))) > 0;) {
+      got.append(buffer, static_cast<size_t>(n));
+    }
+  });
+  CHECK(write_all(ends[1], large) == 0);
+  CHECK(write_all(ends[1], "") == 0);
+  ::close(ends[1]);
+  reader.join();
+  CHECK(got == large);
+  const int read_only = ends[0];
+  CHECK(write_all(read_only, "x") == EBADF);
+  CHECK(errno == EBADF);
+  ::close(read_only);
 }
 
 TEST_CASE("many threads may write one file") {
-  const Folder folder;
+  const TempFolder folder;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -125,7 +140,7 @@ TEST_CASE("many threads may write one file") {
 }
 
 TEST_CASE("a mapping shows the file's bytes") {
-  const Folder folder;
+  const TempFolder folder;
   write_file_atomically(folder / "m", "abc");
   const MappedFile mapped(folder / "m");
   CHECK(std::string(mapped.bytes().begin(), mapped.bytes().end()) == "abc");
@@ -133,14 +148,14 @@ TEST_CASE("a mapping shows the file's bytes") {
   CHECK(MappedFile(folder / "empty").bytes().empty());
   CHECK(failure([&] { MappedFile m(folder / "absent"); }) ==
         Failure{Exit::usage, (folder / "absent") + ": error: no such file"});
-  CHECK(failure([&] { MappedFile m(folder.path); }) ==
-        Failure{Exit::usage, folder.path + ": error: is a folder"});
+  CHECK(failure([&] { MappedFile m(folder.path()); }) ==
+        Failure{Exit::usage, folder.path() + ": error: is a folder"});
   CHECK(failure([&] { MappedFile m("/dev/null"); }) ==
         Failure{Exit::usage, "/dev/null: error: not a regular file"});
 }
 
 TEST_CASE("folders are made with their parents") {
-  const Folder folder;
+  const TempFolder folder;
   make_folders(folder / "a/b/c");
   make_folders(folder / "a/b/c");
   CHECK(fs::is_directory(folder / "a/b/c"));
@@ -155,7 +170,7 @@ TEST_CASE("the cache follows XDG") {
   const std::string saved = old_xdg == nullptr ? "" : old_xdg;
   ::setenv("XDG_CACHE_HOME", "/x/y", 1);
   CHECK(cache_home() == "/x/y/bvtrain");
-  ::setenv("XDG_CACHE_HOME", "relative", 1);  // to be ignored, says the specification
+  ::setenv("XDG_CACHE_HOME", "relative", 1);  // the specification says to ignore it
   CHECK(cache_home() == std::string(std::getenv("HOME")) + "/.cache/bvtrain");
   old_xdg == nullptr ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }

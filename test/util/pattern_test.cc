@@ -1,23 +1,23 @@
-// Patterns: what they match, what is refused, and that none of them takes long or much stack.
+// Patterns: what they match, what is refused, and that none takes long or overflows the stack.
 #include "lib/util/pattern.h"
 
 #include <catch2/catch.hpp>
-#include <ctime>
 #include <optional>
 #include <random>
 #include <regex>
 
 #include "lib/util/error.h"
+#include "test/support/clock.h"
 
 using namespace bv;
+using namespace bv::test;
 
 namespace {
 
 const std::string kGrammar =
-    " is no regular expression (ECMAScript grammar: no lookbehind, no (?i), no named groups, no "
+    " is not a valid regular expression (ECMAScript grammar: no lookbehind, no (?i), no named "
+    "groups, no "
     "back-references)";
-
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
@@ -35,7 +35,7 @@ TEST_CASE("a pattern matches the whole name") {
   CHECK(Pattern("\\d{2}").matches("07"));
 }
 
-TEST_CASE("what is no pattern") {
+TEST_CASE("texts that are not patterns") {
   for (const char* bad : {"(", ")", "[z-a]", "*", "a{2", "a{3,2}", "[[:nope:]]", "\\", "(?i)a",
                           "(?<n>a)", "(?<=a)b", "(a)\\1"}) {
     CHECK(Pattern::problem(bad) == "the pattern '" + std::string(bad) + "'" + kGrammar);
@@ -43,7 +43,7 @@ TEST_CASE("what is no pattern") {
   CHECK(Pattern::problem("(\n\x01") == "the pattern '(\\x0a\\x01'" + kGrammar);
   CHECK(Pattern::problem(std::string(1001, 'a')) ==
         "the pattern '" + std::string(60, 'a') +
-            "...' has 1001 characters; at most 1000 are possible");
+            "...' has 1001 characters; at most 1000 are allowed");
   // Cut between two characters of UTF-8.
   CHECK(Pattern::problem(std::string(59, 'a') + std::string("\xc3\xa9(")) ==
         "the pattern '" + std::string(59, 'a') + "...'" + kGrammar);
@@ -65,7 +65,7 @@ TEST_CASE("no pattern takes long, or overflows the stack") {
   CHECK(Pattern(".*.*.*.*.*a").matches(name));
   CHECK(Pattern(".*").matches(std::string(1'000'000, 'a')));  // backtracking would need the stack
   CHECK(cpu_seconds() - start < 1);
-  // The deepest that is let through: all states at once, none of them takes a character.
+  // The deepest pattern that is accepted: all states are active at once and none takes a character.
   CHECK(Pattern(std::string("(((a?)?)?){660}")).matches("aaa"));
   std::string nested = "a";
   while (nested.size() < 990) nested = "(" + nested + ")*";

@@ -1,4 +1,4 @@
-// Philox against its published vectors; distributions against their moments.
+// Philox compared with its published vectors, distributions with their moments.
 #include "lib/util/rng.h"
 
 #include <catch2/catch.hpp>

@@ -2,6 +2,7 @@
 #include "lib/util/text.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 using namespace bv;
 using Strings = std::vector<std::string>;
@@ -42,6 +43,17 @@ TEST_CASE("sizes for people") {
   CHECK(human_count(999) == "999");
   CHECK(human_count(6573120) == "6,573,120");
   CHECK(human_count(-1000) == "-1,000");
+}
+
+TEST_CASE("numbers with 4 digits") {
+  CHECK(short_number(0.98765) == "0.9877");
+  CHECK(short_number(1234) == "1234");
+  CHECK(short_number(21028) == "21.03k");
+  CHECK(short_number(999960) == "1M");
+  CHECK(short_number(-2.5e9) == "-2.5G");
+  CHECK(short_number(0) == "0");
+  CHECK(short_number(NAN) == "nan");
+  CHECK(short_number(1e20) == "1e+20");
 }
 
 TEST_CASE("UTF-8 is well-formed or not") {

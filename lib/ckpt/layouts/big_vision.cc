@@ -1,4 +1,5 @@
-// Old files of big_vision's vit and mlp_mixer (reference 10.3, 10.4).
+// Old files of big_vision's vit and mlp_mixer: models/vit.py, `fix_old_checkpoints`, and
+// models/mlp_mixer.py, `load`.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 
@@ -18,21 +19,21 @@ namespace {
 
 constexpr const char* kPositions = "pos_embedding";
 
-// "LayerNorm_2" in two: "LayerNorm" and "2". No number: the whole name and "".
+// Splits "LayerNorm_2" into "LayerNorm" and "2"; a name without a number into the name and "".
 std::pair<std::string, std::string> split_number(const std::string& name) {
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   if (digits == name.size() || digits < 2 || name[digits - 1] != '_') return {name, ""};
   return {name.substr(0, digits - 1), name.substr(digits)};
 }
 
-// Orders numbers of any length: without leading zeros, the longer is the larger.
+// Returns a sort key for numbers of any length: without leading zeros, the longer one is larger.
 auto natural(const std::string& digits) {
   const std::string value = digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
   return std::make_tuple(value.size(), value, digits.size());
 }
 
-// New names of the children of one level: those that end in _<number> are counted from 0 for each
-// base name, in natural order.
+// Returns the new names of the children of one node: those that end in _<number> are numbered from
+// 0 for each base name, in the order of their numbers.
 std::map<std::string, std::string> renumbered(const std::set<std::string>& children) {
   std::map<std::string, std::vector<std::string>> numbers;
   std::map<std::string, std::string> renamed;
@@ -73,7 +74,8 @@ NamedTensors renumber(const NamedTensors& tree, const std::string& origin) {
   return result;
 }
 
-// kernel1 bias1 kernel2 bias2 of an old mixer's MLP: "Dense_0/kernel" ...; "" for other names.
+// Returns the new name of a parameter in the MLP of an old mixer: "Dense_0/kernel" for kernel1,
+// "Dense_1/bias" for bias2. "" for other names.
 std::string mixer_dense(std::string_view leaf) {
   for (const char* kind : {"kernel", "bias"}) {
     if (leaf == std::string(kind) + "1") return std::string("Dense_0/") + kind;
@@ -82,7 +84,7 @@ std::string mixer_dense(std::string_view leaf) {
   return "";
 }
 
-// Leading axes of size 1 taken off, down to `dimensions`.
+// Removes leading axes of size 1 until `dimensions` are left.
 at::Tensor squeezed(at::Tensor value, int64_t dimensions) {
   while (value.dim() > dimensions && value.size(0) == 1) value = value.squeeze(0);
   return value;
@@ -122,8 +124,8 @@ void split_class_position(NamedTensors& tree, int64_t positions, const std::stri
     const at::Tensor first = all.narrow(1, 0, 1);
     if (cls->second.sizes() != first.sizes()) {
       throw Error(Exit::usage, origin,
-                  fmt::format("cls has shape {}, but its position in pos_embedding {}",
-                              format_shape(cls->second.sizes()), format_shape(first.sizes())));
+                  fmt::format("cls has shape {}, but its position in pos_embedding has shape {}",
+                              shape_text(cls->second.sizes()), shape_text(first.sizes())));
     }
     cls->second = at::add(cls->second, first);
   }

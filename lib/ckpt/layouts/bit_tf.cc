@@ -1,4 +1,4 @@
-// The published BiT files, written by TensorFlow (reference 10.5).
+// The published BiT files, written by TensorFlow (big_vision: models/bit_paper.py, `load`).
 #include <ATen/core/Tensor.h>
 
 #include <map>
@@ -17,7 +17,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// standardized_conv2d, also with a suffix _<n>.
+// Whether `part` is standardized_conv2d or standardized_conv2d_<n>.
 bool is_convolution(std::string_view part) {
   constexpr std::string_view kName = "standardized_conv2d";
   if (!part.starts_with(kName)) return false;
@@ -30,7 +30,7 @@ const char* norm_leaf(std::string_view leaf) {
   return leaf == "beta" ? "bias" : nullptr;
 }
 
-// The name below "resnet/" in the reference's words; "" if it has none.
+// Returns our name for a name below "resnet/"; "" if there is none.
 std::string new_name(const std::vector<std::string>& parts) {
   const size_t n = parts.size();
   const std::string& leaf = parts.back();

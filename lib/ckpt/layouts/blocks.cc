@@ -1,4 +1,5 @@
-// Stacked encoder blocks (`scan: true`) and one subtree a block (reference 10.3, 3).
+// Conversion between stacked encoder blocks (`scan: true`) and one subtree per block
+// (models/vit.py, `load`).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/stack.h>
 
@@ -6,6 +7,7 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -13,7 +15,7 @@ namespace {
 
 constexpr std::string_view kStacked = "Transformer/encoderblock/";
 constexpr std::string_view kBlock = "Transformer/encoderblock_";
-constexpr int64_t kMaxBlocks = 10000;  // each becomes names, whatever a file says
+constexpr int64_t kMaxBlocks = 10000;  // bounds the memory that a malformed file can take
 
 }  // namespace
 
@@ -43,7 +45,7 @@ NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin) {
         throw Error(
             Exit::usage, origin,
             fmt::format("{}{}/{} has shape {}, but that of block 0 is {}: can't be stacked", kBlock,
-                        i, leaf, format_shape(value.sizes()), format_shape(first.sizes())));
+                        i, leaf, shape_text(value.sizes()), shape_text(first.sizes())));
       }
       ordered.push_back(value);
     }
@@ -62,7 +64,7 @@ NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin)
     if (value.dim() == 0 || value.size(0) > kMaxBlocks) {
       throw Error(Exit::usage, origin,
                   fmt::format("{} has shape {}: its first axis can't be the encoder blocks", name,
-                              format_shape(value.sizes())));
+                              shape_text(value.sizes())));
     }
     const std::string leaf = name.substr(kStacked.size());
     for (int64_t i = 0; i < value.size(0); ++i) {

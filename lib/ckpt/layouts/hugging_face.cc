@@ -1,5 +1,5 @@
-// transformers/models/vit/modeling_vit.py (ViTModel, ViTForImageClassification); the pooler is the
-// reference's pre_logits: tanh of a dense layer.
+// Hugging Face: transformers/models/vit/modeling_vit.py (ViTModel, ViTForImageClassification).
+// Their pooler is our pre_logits: tanh of a dense layer.
 #include <ATen/core/Tensor.h>
 
 #include "lib/ckpt/layouts/transformer_names.h"
@@ -27,7 +27,7 @@ constexpr NameRow kRows[] = {
     {"encoder.layer.{}.intermediate.dense", BV_BLOCK "MlpBlock_0/Dense_0", "kernel",
      Layout::linear},
     {"encoder.layer.{}.output.dense", BV_BLOCK "MlpBlock_0/Dense_1", "kernel", Layout::linear},
-    // transformers 5
+    // The names of transformers 5.
     {"layers.{}.layernorm_before", BV_BLOCK "LayerNorm_0", "scale"},
     {"layers.{}.attention.q_proj", BV_ATTENTION "query", "kernel", Layout::split},
     {"layers.{}.attention.k_proj", BV_ATTENTION "key", "kernel", Layout::split},
@@ -51,7 +51,7 @@ bool is_hugging_face(const NamedTensors& tree) {
 }
 
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin) {
-  NamedTensors plain;  // ViTModel's names: ViTForImageClassification has it as "vit."
+  NamedTensors plain;  // by the names in ViTModel, which ViTForImageClassification holds as "vit."
   for (const auto& [name, value] : tree) {
     put_new(plain, name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, value, origin);
   }

@@ -1,23 +1,24 @@
 #include "lib/ckpt/layouts/layouts.h"
 
 #include <ATen/core/Tensor.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
 namespace {
 
-constexpr int64_t kMaxLevels = 32;  // of a name; the reference's have 5
+constexpr int64_t kMaxLevels = 32;  // of a name; those of big_vision have 5
 constexpr size_t kLongestName = 1000;
 constexpr const char* kAttention = "MultiHeadDotProductAttention_0/query/bias";
 
-// The heads of a vit: its query biases are (..., H, D/H). 0 where the model has no attention.
+// Returns the number of attention heads of a vit, whose query biases are (..., H, D/H). 0 if the
+// model has no attention.
 int64_t heads_of(const Shapes& wanted) {
   for (const auto& [name, shape] : wanted) {
     if (name.ends_with(kAttention) && shape.size() >= 2) return shape[shape.size() - 2];
@@ -30,9 +31,9 @@ bool has_prefix(const Shapes& shapes, const std::string& prefix) {
   return found != shapes.end() && found->first.starts_with(prefix);
 }
 
-// GELU and eps are not in a weights file, and these programs have others by default.
+// GELU and eps are not stored in a weights file, and other programs have other defaults.
 void warn_of_formulas(const char* program, const char* theirs) {
-  log::warn("weights of {}: here GELU is the tanh form and the norms' eps is 1e-6; {}", program,
+  log::warn("weights of {}: bvtrain uses the tanh form of GELU and eps 1e-6 in norms; {}", program,
             theirs);
 }
 
@@ -40,9 +41,8 @@ NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin
   if (is_bit_tf(tree)) return from_bit_tf(tree, origin);
   if (!is_timm_bit(tree)) return tree;
   log::warn(
-      "weights of timm: here the maximum of the root's pool is over the image alone, and the "
-      "eps of weight standardisation is 1e-10; timm's resnetv2_*_bit pad with zeros and have "
-      "1e-8");
+      "weights of timm: bvtrain's root pools without padding and standardises weights with eps "
+      "1e-10; timm's resnetv2_*_bit pad with zeros and use eps 1e-8");
   return from_timm_bit(tree, origin);
 }
 
@@ -54,15 +54,11 @@ NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin) {
 
 }  // namespace
 
-std::string format_shape(at::IntArrayRef shape) {
-  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
-}
-
 void put_new(NamedTensors& tree, const std::string& name, at::Tensor value,
              const std::string& origin) {
   if (!tree.emplace(name, std::move(value)).second) {
     throw Error(Exit::usage, origin,
-                fmt::format("two arrays of the file are both '{}' by the name map", name));
+                fmt::format("two arrays of the file map to the same name '{}'", name));
   }
 }
 
@@ -71,7 +67,7 @@ void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t
   if (value.dim() == dimensions) return;
   throw Error(Exit::usage, origin,
               fmt::format("{} has shape {}, expected {} dimension{}", name,
-                          format_shape(value.sizes()), dimensions, dimensions == 1 ? "" : "s"));
+                          shape_text(value.sizes()), dimensions, dimensions == 1 ? "" : "s"));
 }
 
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin) {
@@ -91,7 +87,7 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
     warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
     tree = from_timm(tree, heads, origin);
   } else if (heads > 0 && is_hugging_face(tree)) {
-    warn_of_formulas("Hugging Face", "its ViT has the exact GELU and eps 1e-12 by default");
+    warn_of_formulas("Hugging Face", "its ViT uses the exact GELU and eps 1e-12 by default");
     tree = from_hugging_face(tree, heads, origin);
   }
   if (has_prefix(wanted, "norm-pre-head/")) return adapt_bit_paper(tree, origin);

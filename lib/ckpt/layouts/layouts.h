@@ -1,9 +1,9 @@
-// Trees of parameters in other programs' names and layouts, made into the reference's, and back.
-// The maps are tables in docs/weights.md.
+// Conversion of weights between the names and layouts of other programs and those of big_vision,
+// which are ours. docs/weights.md shows the maps as tables.
 //
-// All functions take any tensor a file may hold: what has the wrong number of dimensions is an
-// Error(Exit::usage) at `origin` (the file) that names it; names they don't know stay as they are,
-// so that whoever loads the tree lists them.
+// All functions accept any tree of tensors that a file may hold. A tensor with the wrong number of
+// dimensions is an Error(Exit::usage) at `origin`, the name of the file. Names that a function does
+// not know stay as they are: the code that loads the tree into a model reports them.
 #pragma once
 
 #include <cstdint>
@@ -15,63 +15,77 @@
 
 namespace bv {
 
-// The shapes a model wants, by the reference's names.
+// The shapes of the parameters of a model, by their names in big_vision.
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
-// Whatever `tree` is, as the model with the parameters `wanted` names and stacks it: the steps
-// below that apply, in this order. Only pos_embedding may still differ in size.
+// Converts `tree`, of whatever program, to the names and layouts of a model with the parameters
+// `wanted`: recognises the program and applies the functions below that fit. Afterwards only
+// pos_embedding may have another size than in the model.
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin);
 
-// timm's VisionTransformer ("blocks.0.attn.qkv.weight"). `heads` splits the fused kernels.
+// ---- timm. The to_ functions take trees with one subtree per block (see unstack_blocks()).
+
+// VisionTransformer ("blocks.0.attn.qkv.weight"). `heads` is the number of attention heads of the
+// model, needed to split the fused kernels.
 bool is_timm(const NamedTensors& tree);
 NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::string& origin);
-// The other way, from parameters of one block each.
 NamedTensors to_timm(const NamedTensors& vit);
 
-// timm's MlpMixer ("blocks.0.mlp_tokens.fc1.weight"), an mlp_mixer.
+// MlpMixer ("blocks.0.mlp_tokens.fc1.weight"): our mlp_mixer.
 bool is_timm_mixer(const NamedTensors& tree);
 NamedTensors from_timm_mixer(const NamedTensors& tree, const std::string& origin);
 NamedTensors to_timm_mixer(const NamedTensors& mixer);
 
-// timm's ResNetV2 as its resnetv2_*_bit are ("stages.0.blocks.0.conv1.weight"), a bit_paper.
+// ResNetV2 in the form of resnetv2_*_bit ("stages.0.blocks.0.conv1.weight"): our bit_paper.
 bool is_timm_bit(const NamedTensors& tree);
 NamedTensors from_timm_bit(const NamedTensors& tree, const std::string& origin);
 NamedTensors to_timm_bit(const NamedTensors& bit_paper);
 
-// Hugging Face's ViTModel and ViTForImageClassification ("vit.encoder.layer.0...").
+// ---- Hugging Face transformers: ViTModel and ViTForImageClassification
+// ("vit.encoder.layer.0...").
+
 bool is_hugging_face(const NamedTensors& tree);
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin);
 
-// BiT as TensorFlow wrote it ("resnet/block1/unit01/a/..."), reference 10.5.
+// ---- BiT as TensorFlow wrote it ("resnet/block1/unit01/a/..."), as big_vision's
+// models/bit_paper.py, `load`.
+
 bool is_bit_tf(const NamedTensors& tree);
 NamedTensors from_bit_tf(const NamedTensors& tree, const std::string& origin);
 
-// Files of earlier big_vision versions, reference 10.3 (2a, b, d) and 10.4. Others stay as they
-// are.
+// ---- Files of earlier versions of big_vision. Other trees are returned unchanged.
+
+// As models/vit.py, `fix_old_checkpoints`: numbers of layers, names of the position embedding and
+// of the attention pooling.
 NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin);
+// As models/mlp_mixer.py, `load`.
 NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
-// Reference 10.3 (2c): the first of n * n + 1 positions belongs to the class token: it is added to
-// `cls` where there is one and dropped where there is none. `positions`: the model's number, which
-// is left alone.
+// Old files have a position embedding of n * n + 1 positions, of which the first belongs to the
+// class token. Removes it from pos_embedding, and adds it to `cls` if the tree has one
+// (models/vit.py, `fix_old_checkpoints`). Does nothing if the model has that number of `positions`
+// itself.
 void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin);
 
-// Transformer/encoderblock_<i>/... to Transformer/encoderblock/... with a leading axis, and back.
+// ---- Encoder blocks. With `scan: true`, big_vision stacks the parameters of all blocks:
+// Transformer/encoderblock/... with a leading axis holds Transformer/encoderblock_<i>/...
+
 NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin);
 NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin);
 
-// A position embedding (1, n * n, D) or (1, h, w, D) resampled to `shape`: bilinear with aligned
-// corners (reference 10.3), computed in double. scipy, which the reference calls, fills the last
-// row and column with zeros for 48 pairs of sizes (28 -> 14, 32 -> 16, ...) by a rounding error;
-// here they have their true values. Throws where a side can't be told.
+// Resamples a position embedding (1, n * n, D) or (1, h, w, D) to `shape`, bilinearly with aligned
+// corners, in double (models/vit.py, `resample_posemb`). big_vision calls scipy.ndimage.zoom, which
+// by a rounding error fills the last row and column with zeros for 48 pairs of sizes (28 -> 14, 32
+// -> 16, ...); here they have their true values. Throws Error(Exit::usage) if the positions of the
+// old or new embedding are not a square.
 at::Tensor resample_positions(const at::Tensor& old, const std::vector<int64_t>& shape,
                               const std::string& origin);
 
-// "(2, 3)"
-std::string format_shape(at::IntArrayRef shape);
-// Puts `value` at `name`, which must be free.
+// ---- Helpers
+
+// Adds `value` as `name`. Throws Error(Exit::usage) if the tree has that name already.
 void put_new(NamedTensors& tree, const std::string& name, at::Tensor value,
              const std::string& origin);
-// Throws unless tensor `name` has `dimensions` dimensions.
+// Throws Error(Exit::usage) unless the tensor `name` has that many dimensions.
 void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t dimensions,
                        const std::string& origin);
 

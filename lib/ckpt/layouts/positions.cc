@@ -1,3 +1,4 @@
+// Resampling of position embeddings (models/vit.py, `resample_posemb`).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -7,6 +8,7 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -16,7 +18,8 @@ struct Grid {
   int64_t height = 0, width = 0;
 };
 
-// (1, n * n, D): n x n. (1, h, w, D): h x w. nullopt: no square.
+// Returns n x n for the shape (1, n * n, D) and h x w for (1, h, w, D). nullopt if the number of
+// positions is not a square.
 std::optional<Grid> grid_of(at::IntArrayRef shape) {
   if (shape.size() == 4) return Grid{shape[1], shape[2]};
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(shape[1]))));
@@ -24,10 +27,10 @@ std::optional<Grid> grid_of(at::IntArrayRef shape) {
   return std::nullopt;
 }
 
-// Output position j of n lies between old positions low and low + 1 of `old`.
+// Position j of n lies between the positions low and low + 1 of the old ones.
 struct Neighbours {
   int64_t low;
-  double weight;  // of low + 1
+  double weight;  // of the position low + 1
 };
 Neighbours neighbours(int64_t j, int64_t n, int64_t old) {
   if (n < 2 || old < 2) return {0, 0};
@@ -48,12 +51,12 @@ at::Tensor resample_positions(const at::Tensor& old, const std::vector<int64_t>&
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::usage, origin,
                 fmt::format("pos_embedding has shape {} in the file but {} in the model{}",
-                            format_shape(old.sizes()), format_shape(shape), why));
+                            shape_text(old.sizes()), shape_text(shape), why));
   };
   if (!usable(old.sizes()) || !usable(shape) || old.size(-1) != shape.back()) refuse("");
   const std::optional<Grid> from_grid = grid_of(old.sizes()), to_grid = grid_of(shape);
-  if (!from_grid) refuse(fmt::format("; {} positions are no square to resample", old.size(1)));
-  if (!to_grid) refuse(fmt::format("; {} positions are no square to resample", shape[1]));
+  if (!from_grid) refuse(fmt::format("; {} positions do not form a square", old.size(1)));
+  if (!to_grid) refuse(fmt::format("; {} positions do not form a square", shape[1]));
   const Grid from = *from_grid, to = *to_grid;
   const int64_t features = shape.back();
   const at::Tensor source = old.to(at::kDouble).contiguous();

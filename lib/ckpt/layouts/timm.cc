@@ -1,4 +1,4 @@
-// timm/models/vision_transformer.py (VisionTransformer, timm 0.9 to 1.0).
+// timm: timm/models/vision_transformer.py (VisionTransformer; timm 0.9 to 1.0).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
@@ -49,7 +49,7 @@ NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::strin
 
 NamedTensors to_timm(const NamedTensors& vit) {
   NamedTensors result = to_torch(vit, kRows);
-  // timm's class token has a position of its own, which ours has not: zero.
+  // In timm the class token has a position of its own. Ours has none, so it is zero.
   const auto cls = result.find("cls_token"), positions = result.find("pos_embed");
   if (cls != result.end() && positions != result.end()) {
     positions->second = at::cat({at::zeros_like(cls->second), positions->second}, 1).contiguous();

@@ -1,5 +1,6 @@
-// timm/models/resnetv2.py (ResNetV2, preact, a plain stem: its resnetv2_*_bit, timm 0.9 to 1.0).
-// Convolutions are (out, in, k, k) there, norms (C), the head a convolution of 1x1.
+// timm: timm/models/resnetv2.py (ResNetV2, preact, with a plain stem, as resnetv2_*_bit; timm 0.9
+// to 1.0). In timm, convolutions are (out, in, k, k), norms are (C), and the head is a 1x1
+// convolution.
 #include <ATen/core/Tensor.h>
 
 #include <charconv>
@@ -23,7 +24,7 @@ constexpr Name kOutside[] = {
     {"head.fc.weight", "head/kernel"},
     {"head.fc.bias", "head/bias"},
 };
-// Below stages.<s>.blocks.<b>. there and block<s+1>/unit<b+1, two digits>/ here.
+// Names below stages.<s>.blocks.<b>. in timm and block<s+1>/unit<b+1, two digits>/ here.
 constexpr Name kInUnit[] = {
     {"norm1.weight", "gn1/scale"},    {"norm1.bias", "gn1/bias"},
     {"norm2.weight", "gn2/scale"},    {"norm2.bias", "gn2/bias"},
@@ -32,14 +33,14 @@ constexpr Name kInUnit[] = {
     {"conv3.weight", "conv3/kernel"}, {"downsample.conv.weight", "conv_proj/kernel"},
 };
 
-// Takes `word` off the front of `name`.
+// Removes `word` from the front of `name`; returns false if it is not there.
 bool take(std::string_view& name, std::string_view word) {
   if (!name.starts_with(word)) return false;
   name.remove_prefix(word.size());
   return true;
 }
 
-// Takes a number of at most four digits off the front of `name`.
+// Removes a number of at most four digits from the front of `name` and returns it.
 std::optional<int> take_number(std::string_view& name) {
   int number = 0;
   const std::string_view digits = name.substr(0, 4);
@@ -49,7 +50,7 @@ std::optional<int> take_number(std::string_view& name) {
   return number;
 }
 
-// Where a parameter of a unit stands, both numbers from 0.
+// The position of a parameter in the network; both numbers count from 0.
 struct InUnit {
   int stage = 0, unit = 0;
   std::string_view leaf;
@@ -64,7 +65,7 @@ std::optional<InUnit> parse(std::string_view name, std::string_view before,
   return InUnit{*stage - first, *unit - first, name};
 }
 
-// Our name of theirs; "" if it has none.
+// Returns our name for a name of timm; "" if there is none.
 std::string our_name(const std::string& theirs) {
   for (const auto& [torch, ours] : kOutside) {
     if (theirs == torch) return std::string(ours);

@@ -1,4 +1,4 @@
-// timm/models/mlp_mixer.py (MlpMixer, timm 0.9 to 1.0).
+// timm: timm/models/mlp_mixer.py (MlpMixer; timm 0.9 to 1.0).
 #include "lib/ckpt/layouts/transformer_names.h"
 
 namespace bv {

@@ -5,12 +5,13 @@
 #include <algorithm>
 
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
 namespace {
 
-// `name` without the suffix ".weight" or ".bias"; which of them it was in `is_weight`.
+// Returns `name` without its suffix ".weight" or ".bias", and which of them it was in `is_weight`.
 std::optional<std::string> layer_of(const std::string& name, bool& is_weight) {
   for (const std::string_view suffix : {".weight", ".bias"}) {
     if (!name.ends_with(suffix)) continue;
@@ -26,13 +27,13 @@ at::Tensor part_of(const std::string& name, const at::Tensor& value, const NameR
   if (value.dim() < 1 || value.size(0) % row.parts != 0) {
     throw Error(Exit::usage, origin,
                 fmt::format("{} has shape {}: its first axis should hold {} layers of one size",
-                            name, format_shape(value.sizes()), row.parts));
+                            name, shape_text(value.sizes()), row.parts));
   }
   const int64_t size = value.size(0) / row.parts;
   return value.narrow(0, row.part * size, size);
 }
 
-// (n) in `heads` parts.
+// Returns the size of a head if `n` features are split into `heads`.
 int64_t head_size(const std::string& name, int64_t n, int64_t heads, const std::string& origin) {
   if (n > 0 && n % heads == 0) return n / heads;
   throw Error(
@@ -81,7 +82,7 @@ at::Tensor weight_to_torch(const at::Tensor& value, Layout layout) {
   throw Error(Exit::internal, "internal", "no such layout");
 }
 
-// The row and block number of one of our parameters, and whether it is the bias.
+// The row and block number of one of our parameters.
 struct Found {
   const NameRow* row = nullptr;
   std::string number;

@@ -1,5 +1,5 @@
-// What the maps of PyTorch's vits and mixers have in common: a PyTorch name or its pattern, the
-// reference's name, and how the values are laid out.
+// Tables that map the layers of PyTorch's vision transformers and mixers to ours: the name in
+// PyTorch, the name in big_vision, and how the values are laid out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,36 +13,39 @@
 
 namespace bv {
 
+// How the values of a layer are laid out: PyTorch <-> big_vision. D is the number of features, H of
+// heads, P the size of a patch, c its channels.
 enum class Layout {
-  same,    // values as they are
-  linear,  // (out, in) <-> (in, out); biases as they are
-  split,   // a linear layer into heads: (D, D) <-> (D, H, D/H), bias (D) <-> (H, D/H)
-  merge,   // a linear layer from heads: (D, D) <-> (H, D/H, D)
+  same,    // unchanged
+  linear,  // kernel (out, in) <-> (in, out); bias unchanged
+  split,   // a linear layer into heads: kernel (D, D) <-> (D, H, D/H), bias (D) <-> (H, D/H)
+  merge,   // a linear layer from heads: kernel (D, D) <-> (H, D/H, D); bias unchanged
   patch,   // a convolution: (D, c, P, P) <-> (P, P, c, D)
 };
 
-// A layer (or a single tensor, where `weight` is null) in both worlds; "{}" is a block's number.
-// Layers that hold several (qkv) have a row for each, with its `part` of `parts`.
+// A layer in both programs, or a single tensor if `weight` is null. "{}" in a name stands for the
+// number of a block. A layer of PyTorch that holds several of ours (qkv) has a row for each of
+// them.
 struct NameRow {
   const char* torch;   // "blocks.{}.attn.qkv"
   const char* ours;    // "Transformer/encoderblock_{}/MultiHeadDotProductAttention_0/query"
-  const char* weight;  // what PyTorch's "weight" is called here: kernel, scale; null: no suffix
+  const char* weight;  // what PyTorch's "weight" is called in big_vision: kernel or scale
   Layout layout = Layout::same;
-  int part = 0, parts = 1;
+  int part = 0, parts = 1;  // which part of PyTorch's tensors, along the first axis, this row is
 };
 
-// The number that stands for "{}" in `name`, "" where `pattern` has none; nullopt where `name` is
-// not of that form.
+// Returns the number for which "{}" stands in `name`, and "" if `pattern` has no "{}". nullopt if
+// `name` does not match.
 std::optional<std::string> match_number(std::string_view pattern, std::string_view name);
-// `pattern` with `number` for its "{}".
+// Returns `pattern` with `number` in place of "{}".
 std::string with_number(std::string_view pattern, const std::string& number);
 
-// `tree` by the reference's names: every tensor is split over the rows that match it, and tensors
-// that match none keep their names.
+// Converts a tree from PyTorch to big_vision: every tensor is split over the rows that match it.
+// Tensors that match no row keep their names.
 NamedTensors from_torch(const NamedTensors& tree, std::span<const NameRow> rows, int64_t heads,
                         const std::string& origin);
 
-// The other way: every name of `tree` must be in a row (check()).
+// Converts a tree from big_vision to PyTorch. Every name must match a row (check()).
 NamedTensors to_torch(const NamedTensors& tree, std::span<const NameRow> rows);
 
 }  // namespace bv

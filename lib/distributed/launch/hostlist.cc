@@ -1,4 +1,4 @@
-// Slurm's compressed lists of hosts and counts (slurm: src/common/hostlist.c is the reference).
+// Expands names in the order of slurm's own src/common/hostlist.c.
 #include "lib/distributed/launch/hostlist.h"
 
 #include <charconv>
@@ -13,14 +13,14 @@ namespace {
 
 constexpr size_t kMostHosts = 65536;
 constexpr size_t kLongestList = 1 << 20;  // bytes
-constexpr size_t kMostDigits = 9;         // a number fits 32 bits
+constexpr size_t kMostDigits = 9;         // so that a number fits into 32 bits
 
 struct List {
   std::string_view text, where;
 
   [[noreturn]] void fail(const std::string& why) const {
     throw Error(Exit::usage, where,
-                fmt::format("'{}' is no host list: {}", text.substr(0, 200), why));
+                fmt::format("'{}' is not a host list: {}", text.substr(0, 200), why));
   }
 };
 
@@ -40,7 +40,7 @@ void add_range(const List& list, std::string_view item, std::vector<std::string>
   const std::string_view high_text =
       dash == std::string_view::npos ? low_text : item.substr(dash + 1);
   const auto low = number(low_text), high = number(high_text);
-  if (!low || !high) list.fail(fmt::format("'{}' is no number or range", item));
+  if (!low || !high) list.fail(fmt::format("'{}' is not a number or a range", item));
   if (*high < *low) list.fail(fmt::format("the range '{}' runs backwards", item));
   if (static_cast<uint64_t>(*high - *low) >= kMostHosts - std::min(out.size(), kMostHosts - 1))
     list.fail(fmt::format("more than {} hosts", kMostHosts));
@@ -48,7 +48,7 @@ void add_range(const List& list, std::string_view item, std::vector<std::string>
     out.push_back(fmt::format("{:0{}}", i, low_text.size()));  // "001" keeps its zeros
 }
 
-// Appends every ending to every beginning.
+// Replaces `names` by all combinations of a name with an ending.
 void multiply(const List& list, std::vector<std::string>& names,
               const std::vector<std::string>& endings) {
   if (names.size() * endings.size() > kMostHosts)
@@ -65,7 +65,7 @@ bool is_name_character(char c) {
          c == '_' || c == '.';
 }
 
-// Expands the host that begins at `at` and moves `at` behind it.
+// Expands the host that begins at `at` and moves `at` to the first character after it.
 std::vector<std::string> expand_host(const List& list, size_t& at) {
   const size_t begin = at;
   std::vector<std::string> names{""};

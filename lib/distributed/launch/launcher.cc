@@ -15,11 +15,12 @@
 #include <set>
 
 #include "lib/distributed/address.h"
-#include "lib/distributed/launch/nodes.h"
+#include "lib/distributed/launch/node_coordinator.h"
 #include "lib/distributed/launch/rank_process.h"
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/store.h"
-#include "lib/distributed/watch/leave.h"
+#include "lib/distributed/watch/deadline.h"
+#include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
@@ -27,10 +28,12 @@
 namespace bv {
 namespace {
 
-constexpr double kCulpritGrace = 1;  // seconds an accused rank gets to end by itself
-constexpr double kStoreAnswers = 5;  // seconds; the launcher can't go on without its store
-constexpr double kStoreSilent = 30;  // the same while all is well: ranks give up a store in 20
-constexpr double kLook = 2, kLookSoon = 0.5;  // seconds between two looks for an accusation
+// All in seconds.
+constexpr double kFailedRankGrace = 1;  // for a rank that others reported to end by itself
+constexpr double kStoreAnswers = 5;     // for an answer of the store, after a failure
+constexpr double kStoreSilent = 30;     // the same without one; ranks give up a store after 20
+// Between two looks for a failure report of the ranks: normally, and after something failed.
+constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -45,10 +48,10 @@ std::string random_token() {
   return token;
 }
 
-// How one generation of ranks ended on this node.
+// How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {
   int code = 0;
-  std::set<int> culprits;  // local ranks that failed of themselves
+  std::set<int> failed;  // local ranks that failed by themselves
 };
 
 class Launcher {
@@ -66,28 +69,28 @@ class Launcher {
   Outcome await_ranks(Store& store);
   void handle_signals();
   void reap(Store& store);
-  void failed(Store& store, RankProcess& process);
-  void end_accused(Store& store);
+  void publish_failure(Store& store, RankProcess& process);
+  void kill_failed_rank(Store& store);
   void kill_rest();
-  bool told_by_itself(const std::string& line) const;
-  void print_held();
+  bool already_printed(const std::string& line) const;
+  void print_held_lines();
   bool running() const;
 
   const LaunchOptions options_;
-  const RankLayout& place_ = options_.place;
+  const RankLayout& layout_ = options_.layout;
   std::string address_, token_;
   int port_ = 0, generation_ = 0, first_world_ = 0, signals_ = -1;
   std::unique_ptr<StoreServer> server_;
-  std::unique_ptr<Nodes> nodes_;
+  std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
   int code_ = 0;
-  double failed_at_ = -1, accused_at_ = -1;
-  bool told_to_stop_ = false;
+  double failed_at_ = -1, failure_seen_at_ = -1;
+  bool stop_requested_ = false;
   sigset_t old_mask_{};
 };
 
 Launcher::Launcher(const LaunchOptions& options) : options_(options) {
-  // Before the store's thread is there, so that it inherits the mask.
+  // Before the store starts its thread, so that the thread inherits the mask.
   sigset_t mask;
   sigemptyset(&mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT})
@@ -96,26 +99,26 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   check(signals_ >= 0, "signalfd: errno {}", errno);
 
-  address_ = resolve(place_.address, place_.nodes > 1, "--rendezvous " + place_.address);
-  token_ = !place_.token.empty() ? place_.token : place_.nodes > 1 ? "nodes" : random_token();
-  port_ = place_.port;
-  if (place_.hosts_store) {
+  address_ = resolve(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address);
+  token_ = !layout_.token.empty() ? layout_.token : layout_.nodes > 1 ? "nodes" : random_token();
+  port_ = layout_.port;
+  if (layout_.hosts_store) {
     server_ = std::make_unique<StoreServer>(address_, port_);
     port_ = server_->port();
   }
 }
 
-// A connection to the run's store. Throws Interrupted where a signal came first.
+// Returns a connection to the run's store. Throws Interrupted if a signal arrives first.
 Store Launcher::connect(const std::string& token) {
-  const Alarm alarm(
-      options_.startup + kStoreAnswers,
+  const Deadline deadline(
+      options_.startup_timeout + kStoreAnswers,
       fmt::format("[distributed] the store at {}:{} does not answer", address_, port_));
-  return {address_, port_, token, options_.startup, [this] { return interrupted(); }};
+  return {address_, port_, token, options_.startup_timeout, [this] { return interrupted(); }};
 }
 
 bool Launcher::interrupted() {
   handle_signals();
-  return told_to_stop_;
+  return stop_requested_;
 }
 
 Launcher::~Launcher() {
@@ -124,13 +127,13 @@ Launcher::~Launcher() {
 }
 
 void Launcher::start_ranks(const std::vector<int>& sizes) {
-  const auto node = static_cast<size_t>(place_.node);
+  const auto node = static_cast<size_t>(layout_.node);
   const int first = std::accumulate(sizes.begin(), sizes.begin() + static_cast<long>(node), 0);
   const int world = std::accumulate(sizes.begin(), sizes.end(), 0);
-  // Of the nodes that have ranks: what BVTRAIN_GROUP_NODE and _NODES count.
+  // BVTRAIN_GROUP_NODE and _NODES count only nodes that have ranks.
   const auto has_ranks = [](int size) { return size > 0; };
   const auto nodes = std::count_if(sizes.begin(), sizes.end(), has_ranks);
-  const auto before = std::count_if(sizes.begin(), sizes.begin() + place_.node, has_ranks);
+  const auto before = std::count_if(sizes.begin(), sizes.begin() + layout_.node, has_ranks);
   if (generation_ == 0) first_world_ = world;
   const auto cpus = divide_cpus(allowed_cpus(), std::max(1, sizes[node]));
   const char* threads = std::getenv("OMP_NUM_THREADS");
@@ -142,7 +145,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
     RankStart how;
     how.argv = options_.argv;
     how.cpus = cpus[static_cast<size_t>(i)];
-    how.quiet = process.rank != 0 && !(place_.nodes > 1 && i == 0);
+    how.quiet = process.rank != 0 && !(layout_.nodes > 1 && i == 0);
     how.environment = {{"BVTRAIN_GROUP_RANK", std::to_string(process.rank)},
                        {"BVTRAIN_GROUP_SIZE", std::to_string(world)},
                        {"BVTRAIN_GROUP_LOCAL_RANK", std::to_string(i)},
@@ -155,7 +158,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
                        {"BVTRAIN_GROUP_TOKEN", fmt::format("{}.{}", token_, generation_)},
                        {"BVTRAIN_GROUP_RESTARTS", std::to_string(generation_)},
                        {"BVTRAIN_GROUP_FIRST_SIZE", std::to_string(first_world_)},
-                       {"BVTRAIN_GROUP_FOUND_BY", place_.found_by}};
+                       {"BVTRAIN_GROUP_FOUND_BY", layout_.found_by}};
     if (!threads || !*threads)
       how.environment["OMP_NUM_THREADS"] = std::to_string(std::max<size_t>(1, how.cpus.size()));
     start(process, how);
@@ -170,30 +173,31 @@ void Launcher::handle_signals() {
   signalfd_siginfo info;
   while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;  // reap() looks at all
+    if (signal == SIGCHLD) continue;  // reap() checks all ranks
     if (signal != SIGTSTP && signal != SIGCONT) {
-      told_to_stop_ = true;
+      stop_requested_ = true;
       if (!running()) code_ = signal == SIGUSR1 ? 75 : signal == SIGINT ? 130 : 143;
     }
     for (const RankProcess& process : ranks_)
       if (process.pid > 0) ::kill(process.pid, signal == SIGTSTP ? SIGSTOP : signal);
-    if (signal == SIGTSTP) ::raise(SIGSTOP);  // Ctrl-Z: all of the run, then this
+    if (signal == SIGTSTP) ::raise(SIGSTOP);  // Ctrl-Z: stops all ranks, then the launcher
   }
 }
 
-// What the launcher knows of a rank's end, all ranks learn at once.
-void Launcher::failed(Store& store, RankProcess& process) {
+// Tells all ranks at once that a rank of this host has failed.
+void Launcher::publish_failure(Store& store, RankProcess& process) {
   if (failed_at_ < 0) failed_at_ = now();
-  // Who is killed by SIGTERM had no handler yet, and told nobody.
-  if (process.by_us || (process.signal == 0 && orderly(process.code))) return;
+  // A rank that ends with an orderly code has told the others itself. One that SIGTERM killed had
+  // no signal handler yet and could not.
+  if (process.killed_by_us || (process.signal == 0 && orderly(process.code))) return;
   const std::string cause =
       process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
-  const Alarm alarm(kStoreAnswers, "[distributed] the launcher's store does not answer");
+  const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
   try {
-    store.exchange(kVerdictKey, "", kNoVerdict);
-    store.exchange(kVerdictKey, kNoVerdict, Accusation{process.rank, cause}.text());
+    store.exchange(kFailureKey, "", kNoFailure);
+    store.exchange(kFailureKey, kNoFailure, FailureReport{process.rank, cause}.text());
   } catch (const std::exception&) {
-    // Its host is gone: the ranks find that out themselves.
+    // The host of the store is gone, which the ranks notice themselves.
   }
 }
 
@@ -206,30 +210,31 @@ void Launcher::reap(Store& store) {
     process.code = process.signal ? 128 + process.signal : WEXITSTATUS(status);
     pass_output(process);
     if (process.code == 0) continue;
-    // Codes by their order of arrival, but a 7 only says that another rank failed.
-    if (!process.by_us && (code_ == 0 || code_ == static_cast<int>(Exit::peer)))
+    // The first code counts, but code 7 only says that another rank failed.
+    if (!process.killed_by_us && (code_ == 0 || code_ == static_cast<int>(Exit::peer)))
       code_ = process.code;
-    failed(store, process);
+    publish_failure(store, process);
   }
 }
 
-// A stopped rank does not end by itself when all others have given it up, be they all elsewhere.
-void Launcher::end_accused(Store& store) {
-  std::optional<Accusation> accused;
+// Kills a rank of this host that other ranks (maybe all on other hosts) have reported as failed. If
+// it is stopped, it does not end by itself.
+void Launcher::kill_failed_rank(Store& store) {
+  std::optional<FailureReport> failure;
   try {
-    const Alarm alarm(kStoreSilent, "[distributed] the launcher's store does not answer");
-    if (store.has({kVerdictKey})) accused = Accusation::parse(store.get(kVerdictKey));
+    const Deadline deadline(kStoreSilent, "[distributed] the launcher's store does not answer");
+    if (store.has({kFailureKey})) failure = FailureReport::parse(store.get(kFailureKey));
   } catch (const std::exception&) {
-    if (failed_at_ < 0) failed_at_ = now();  // no rank goes on without the store
+    if (failed_at_ < 0) failed_at_ = now();  // no rank continues without the store
     return;
   }
-  if (!accused) return;
-  if (accused_at_ < 0) accused_at_ = now();
-  if (failed_at_ < 0) failed_at_ = now();  // others may be stopped here, too
-  if (now() - accused_at_ < kCulpritGrace) return;
+  if (!failure) return;
+  if (failure_seen_at_ < 0) failure_seen_at_ = now();
+  if (failed_at_ < 0) failed_at_ = now();  // other ranks of this host may be stopped, too
+  if (now() - failure_seen_at_ < kFailedRankGrace) return;
   for (RankProcess& process : ranks_) {
-    if (process.rank != accused->rank || process.pid <= 0) continue;
-    process.by_us = true;
+    if (process.rank != failure->rank || process.pid <= 0) continue;
+    process.killed_by_us = true;
     ::kill(process.pid, SIGKILL);
   }
 }
@@ -237,29 +242,31 @@ void Launcher::end_accused(Store& store) {
 void Launcher::kill_rest() {
   for (RankProcess& process : ranks_) {
     if (process.pid <= 0) continue;
-    process.by_us = true;
+    process.killed_by_us = true;
     ::kill(process.pid, SIGKILL);
   }
 }
 
-// Whether a line passes on the error of a rank of this host, which has said it itself.
-bool Launcher::told_by_itself(const std::string& line) const {
+// Whether `line` only repeats the error of a rank of this host, which has printed it itself.
+bool Launcher::already_printed(const std::string& line) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
-    return !process.by_us &&
+    return !process.killed_by_us &&
            line.starts_with(fmt::format("[distributed] rank {} (", process.rank)) &&
            line.find(fmt::format(" ended with exit code {}: ", process.code)) != std::string::npos;
   });
 }
 
-// Error lines of the quiet ranks: what the first one ended with too has been said by it.
-void Launcher::print_held() {
+// Prints the error lines of the quiet ranks, each only once, and not those of ranks that ended with
+// the same code as the first rank, which has printed its own.
+void Launcher::print_held_lines() {
   if (ranks_.empty()) return;
-  std::set<std::string> said;
-  const RankProcess& loud = ranks_.front();
+  std::set<std::string> printed;
+  const RankProcess& first = ranks_.front();
   for (RankProcess& process : ranks_) {
-    if (process.by_us || (loud.errors < 0 && process.code == loud.code)) process.held.clear();
-    for (const std::string& line : process.held)
-      if (!told_by_itself(line) && said.insert(line).second)
+    if (process.killed_by_us || (first.stderr_fd < 0 && process.code == first.code))
+      process.held_lines.clear();
+    for (const std::string& line : process.held_lines)
+      if (!already_printed(line) && printed.insert(line).second)
         std::fprintf(stderr, "%s%s\n",
                      line.starts_with("[distributed] ")
                          ? ""
@@ -269,35 +276,35 @@ void Launcher::print_held() {
 }
 
 Outcome Launcher::await_ranks(Store& store) {
-  double looked = now();
+  double last_look = now();
   while (running()) {
     std::vector<pollfd> waiting{{signals_, POLLIN, 0}};
     for (const RankProcess& process : ranks_)
-      if (process.errors >= 0) waiting.push_back({process.errors, POLLIN, 0});
+      if (process.stderr_fd >= 0) waiting.push_back({process.stderr_fd, POLLIN, 0});
     ::poll(waiting.data(), waiting.size(), 100);
     handle_signals();
     for (RankProcess& process : ranks_) pass_output(process);
     reap(store);
-    if (failed_at_ >= 0 && now() - failed_at_ > options_.grace) kill_rest();
-    const bool soon = failed_at_ >= 0 || accused_at_ >= 0;
-    if (now() - looked > (soon ? kLookSoon : kLook)) {
-      looked = now();
-      end_accused(store);
+    if (failed_at_ >= 0 && now() - failed_at_ > options_.grace_period) kill_rest();
+    const bool soon = failed_at_ >= 0 || failure_seen_at_ >= 0;
+    if (now() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
+      last_look = now();
+      kill_failed_rank(store);
     }
   }
-  print_held();
+  print_held_lines();
   Outcome outcome;
-  const bool ended_here =
-      std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.by_us; });
-  outcome.code = code_ == 0 && ended_here ? static_cast<int>(Exit::peer) : code_;
+  const bool killed_here =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us; });
+  outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
   for (const RankProcess& process : ranks_) {
     const bool failed = process.code != 0 && process.code != static_cast<int>(Exit::peer);
-    if (failed || process.by_us) outcome.culprits.insert(process.local_rank);
+    if (failed || process.killed_by_us) outcome.failed.insert(process.local_rank);
   }
   return outcome;
 }
 
-// What is wrong with the number of ranks, once it is known.
+// Throws if the number of ranks is wrong. It is known only after all nodes have joined.
 void Launcher::check_size(const std::vector<int>& sizes) const {
   const int ranks = std::accumulate(sizes.begin(), sizes.end(), 0);
   check_open_files(ranks);
@@ -316,23 +323,23 @@ int Launcher::run() {
 }
 
 int Launcher::run_generations() {
-  nodes_ = std::make_unique<Nodes>(place_.node, place_.nodes, connect(token_),
-                                   [this] { return interrupted(); });
-  std::vector<int> sizes = nodes_->sizes(place_.local_size, options_.startup);
-  if (sizes.empty()) return code_;  // a signal came first
+  coordinator_ = std::make_unique<NodeCoordinator>(layout_.node, layout_.nodes, connect(token_),
+                                                   [this] { return interrupted(); });
+  std::vector<int> sizes = coordinator_->sizes(layout_.local_size, options_.startup_timeout);
+  if (sizes.empty()) return code_;  // a signal arrived first
   check_size(sizes);
   while (true) {
     code_ = 0;
-    failed_at_ = accused_at_ = -1;
+    failed_at_ = failure_seen_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
-    store.exchange(kVerdictKey, "", kNoVerdict);
+    store.exchange(kFailureKey, "", kNoFailure);
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    const int failed = static_cast<int>(outcome.culprits.size());
-    sizes = nodes_->next(generation_, outcome.code, failed, sizes, options_);
+    const int failed = static_cast<int>(outcome.failed.size());
+    sizes = coordinator_->next(generation_, outcome.code, failed, sizes, options_);
     if (sizes.empty()) return outcome.code;
     ++generation_;
-    const int here = sizes.at(static_cast<size_t>(place_.node));
+    const int here = sizes.at(static_cast<size_t>(layout_.node));
     log::warn("the ranks ended with code {}; starting again, {} of {}, with {} rank{} here",
               outcome.code, generation_, options_.max_restarts, here, here == 1 ? "" : "s");
   }
@@ -357,7 +364,7 @@ void parse_elastic(const std::string& text, LaunchOptions& options) {
 }
 
 int launch(const LaunchOptions& options) {
-  check(options.place.launches, "launch() needs a place that launches");
+  check(options.layout.launches, "launch() needs a layout with `launches`");
   return Launcher(options).run();
 }
 

@@ -1,4 +1,4 @@
-// Inside the room: readers of each launcher's environment, used by place.cc.
+// Private to rank_layout.cc: reads the environment variables that each launcher sets.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace bv {
 
 constexpr int kMostRanks = 65536;
 
-// An environment read strictly. Empty variables count as absent.
+// Strict access to environment variables. An empty variable counts as missing.
 class Environment {
  public:
   explicit Environment(const EnvironmentMap& map) : map_(map) {}
@@ -20,29 +20,32 @@ class Environment {
   bool has(const std::string& name) const { return find(name).has_value(); }
   std::optional<std::string> find(const std::string& name) const;
   std::string text(const std::string& name, const std::string& fallback) const;
-  // Throws Error(Exit::usage) "NAME=value: error: ..." for no number or one outside [low, high].
+  // Returns nothing if the variable is missing. Throws Error(Exit::usage) "NAME=value: error: ..."
+  // if it is not a whole number from `low` to `high`.
   std::optional<int> number(const std::string& name, int low, int high) const;
-  // As above; an absent one is an error that says `of` whose variables it belongs to.
+  // As number(), but throws if the variable is missing. The message names `of`, the variables that
+  // it belongs to.
   int required(const std::string& name, int low, int high, std::string_view of) const;
-  // The first of `names` that is there, else "".
+  // Returns the value of the first of `names` that is set, or "".
   std::string first(const std::vector<std::string>& names) const;
 
  private:
   const EnvironmentMap& map_;
 };
 
-// "NAME=value", for the place of an error.
+// Returns "NAME=value", with which error messages begin.
 std::string shown(const std::string& name, std::string_view value);
+// Throws Error(Exit::usage) unless rank < size.
 void check_rank(const std::string& rank_name, int rank, const std::string& size_name, int size);
-// A port that every rank derives alike from the job's name: 10000 to 29999, below the ports that
-// the kernel hands out.
+// Returns a port that all ranks derive alike from the name of the job: 10000 to 29999, below the
+// ports that the kernel hands out.
 int derived_port(std::string_view job);
 
-// Each returns nothing where its launcher left no trace. `needed` (--launcher): then that is an
-// error.
-std::optional<RankLayout> place_of_own_launcher(const Environment&);
-std::optional<RankLayout> place_of_torchrun(const Environment&, bool needed);
-std::optional<RankLayout> place_of_slurm(const Environment&, bool needed);
-std::optional<RankLayout> place_of_mpi(const Environment&, const RankLayoutOptions&, bool needed);
+// Each returns nothing if its launcher has not started this process. With `needed` (--launcher
+// names it) that is an error instead.
+std::optional<RankLayout> own_launcher_layout(const Environment&);
+std::optional<RankLayout> torchrun_layout(const Environment&, bool needed);
+std::optional<RankLayout> slurm_layout(const Environment&, bool needed);
+std::optional<RankLayout> mpi_layout(const Environment&, const RankLayoutOptions&, bool needed);
 
 }  // namespace bv

@@ -1,4 +1,3 @@
-// Which launcher started this process, and what it is told to be.
 #include "lib/distributed/launch/rank_layout.h"
 
 #include <unistd.h>
@@ -17,22 +16,24 @@ bool same_rank(const RankLayout& a, const RankLayout& b) {
   return a.rank == b.rank && a.size == b.size;
 }
 
-// The launcher outside of bvtrain, by the order of place.h.
-std::optional<RankLayout> outside_place(const RankLayoutOptions& options,
-                                        const Environment& environment) {
+// Returns the layout given by a launcher other than bvtrain's own, in the order of rank_layout.h,
+// or nothing.
+std::optional<RankLayout> external_layout(const RankLayoutOptions& options,
+                                          const Environment& environment) {
   const std::string& wanted = options.launcher;
-  if (wanted == "env") return place_of_torchrun(environment, true);
-  if (wanted == "slurm") return place_of_slurm(environment, true);
-  if (wanted == "mpi") return place_of_mpi(environment, options, true);
+  if (wanted == "env") return torchrun_layout(environment, true);
+  if (wanted == "slurm") return slurm_layout(environment, true);
+  if (wanted == "mpi") return mpi_layout(environment, options, true);
   if (wanted == "none" || wanted == "self") return std::nullopt;
-  if (auto place = place_of_torchrun(environment, false)) return place;
-  const auto slurm = place_of_slurm(environment, false);
-  // mpirun inside a slurm job starts its own daemons by srun, whose numbers are not the ranks';
-  // srun itself also sets PMI_*, which then agree and know less.
+  if (auto layout = torchrun_layout(environment, false)) return layout;
+  const auto slurm = slurm_layout(environment, false);
+  // Inside a slurm job, mpirun starts its daemons with srun, and slurm's variables then describe
+  // the daemons, not the ranks. But srun itself also sets PMI_*: then both agree, and slurm knows
+  // more.
   RankLayoutOptions with_address = options;
   if (slurm && options.rendezvous.empty())
     with_address.rendezvous = fmt::format("{}:{}", slurm->address, slurm->port);
-  auto mpi = place_of_mpi(environment, slurm ? with_address : options, false);
+  auto mpi = mpi_layout(environment, slurm ? with_address : options, false);
   if (slurm && (!mpi || same_rank(*slurm, *mpi))) return slurm;
   if (mpi && slurm && mpi->address.empty() && options.rendezvous.empty()) {
     mpi->address = slurm->address;
@@ -41,27 +42,29 @@ std::optional<RankLayout> outside_place(const RankLayoutOptions& options,
   return mpi;
 }
 
-// With a launcher outside, every process is one rank: --devices can only repeat how many it
-// started here.
-void check_outside_flags(const RankLayout& place, const RankLayoutOptions& options) {
-  if (options.devices.count > 1 && options.devices.count != place.local_size &&
+// Under another launcher every process is one rank, so --devices may only repeat the number of
+// processes that it started on this host.
+void check_flags_under_external_launcher(const RankLayout& layout,
+                                         const RankLayoutOptions& options) {
+  if (options.devices.count > 1 && options.devices.count != layout.local_size &&
       options.devices.text != "auto")
-    throw Error(Exit::usage, "--devices " + options.devices.text,
-                fmt::format("{} started {} process{} on this host, one a device; leave the number "
-                            "out, or give --launcher none",
-                            place.found_by, place.local_size, place.local_size == 1 ? "" : "es"));
+    throw Error(
+        Exit::usage, "--devices " + options.devices.text,
+        fmt::format("{} started {} process{} on this host, one per device; leave the number "
+                    "out, or give --launcher none",
+                    layout.found_by, layout.local_size, layout.local_size == 1 ? "" : "es"));
   if (options.nnodes != 1 || options.node_rank >= 0)
     throw Error(Exit::usage, "--nnodes",
-                fmt::format("{} says already how many nodes there are; give --launcher self to "
+                fmt::format("{} has set the number of nodes already; give --launcher self to "
                             "start ranks from here",
-                            place.found_by));
+                            layout.found_by));
 }
 
-RankLayout own_place(const RankLayoutOptions& options, const Environment& environment) {
-  RankLayout place;
+RankLayout layout_from_flags(const RankLayoutOptions& options, const Environment& environment) {
+  RankLayout layout;
   const bool alone = options.launcher == "none" && options.devices.text == "auto";
-  place.local_size = alone ? 1 : options.devices.count;
-  place.nodes = options.nnodes;
+  layout.local_size = alone ? 1 : options.devices.count;
+  layout.nodes = options.nnodes;
   if (options.nnodes > 1) {
     if (options.node_rank < 0)
       throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
@@ -69,21 +72,21 @@ RankLayout own_place(const RankLayoutOptions& options, const Environment& enviro
     if (options.rendezvous.empty())
       throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),
                   "needs --rendezvous HOST:PORT, where HOST is node 0");
-    place.node = options.node_rank;
+    layout.node = options.node_rank;
   }
-  const bool wants_ranks = place.local_size > 1 || place.nodes > 1;
+  const bool wants_ranks = layout.local_size > 1 || layout.nodes > 1;
   if (options.launcher == "none" && wants_ranks)
     throw Error(Exit::usage, "--launcher none",
-                "runs one process; it does not go with --devices for several or --nnodes");
-  if (!wants_ranks) return place;
-  place.launches = true;
-  place.found_by = place.nodes > 1 ? "rendezvous" : "self";
-  place.size = place.local_size * place.nodes;
-  place.store_host = StoreHost::launcher;
-  place.hosts_store = place.node == 0;
-  place.address = "127.0.0.1";
-  place.token = environment.text("BVTRAIN_TOKEN", "");
-  return place;
+                "runs one process; it does not work with several --devices or --nnodes");
+  if (!wants_ranks) return layout;
+  layout.launches = true;
+  layout.found_by = layout.nodes > 1 ? "rendezvous" : "self";
+  layout.size = layout.local_size * layout.nodes;
+  layout.store_host = StoreHost::launcher;
+  layout.hosts_store = layout.node == 0;
+  layout.address = "127.0.0.1";
+  layout.token = environment.text("BVTRAIN_TOKEN", "");
+  return layout;
 }
 
 }  // namespace
@@ -116,41 +119,41 @@ void check_options(const RankLayoutOptions& options) {
 RankLayout find_rank_layout(const RankLayoutOptions& options, const EnvironmentMap& map) {
   check_options(options);
   const Environment environment(map);
-  // A rank of our own launcher keeps its place whatever else the environment holds.
-  if (auto place = place_of_own_launcher(environment)) return *place;
-  auto outside = outside_place(options, environment);
-  if (!outside || outside->size == 1) {
-    RankLayout place = own_place(options, environment);
-    if (place.launches && !options.rendezvous.empty()) {
+  // A rank that bvtrain's launcher started ignores all other variables.
+  if (auto layout = own_launcher_layout(environment)) return *layout;
+  auto external = external_layout(options, environment);
+  if (!external || external->size == 1) {
+    RankLayout layout = layout_from_flags(options, environment);
+    if (layout.launches && !options.rendezvous.empty()) {
       const HostPort store = parse_host_port(options.rendezvous, "--rendezvous");
-      place.address = store.host;
-      place.port = store.port;
+      layout.address = store.host;
+      layout.port = store.port;
     }
-    return place;
+    return layout;
   }
-  check_outside_flags(*outside, options);
+  check_flags_under_external_launcher(*external, options);
   if (!options.rendezvous.empty()) {
     const HostPort store = parse_host_port(options.rendezvous, "--rendezvous");
-    outside->address = store.host;
-    outside->port = store.port;
-    outside->store_host = StoreHost::rank0;
+    external->address = store.host;
+    external->port = store.port;
+    external->store_host = StoreHost::rank0;
   }
   if (const auto token = environment.find("BVTRAIN_TOKEN"))
-    outside->token = fmt::format("{}-{}", *token, outside->restarts);
-  outside->hosts_store = outside->store_host == StoreHost::rank0 && outside->rank == 0;
-  return *outside;
+    external->token = fmt::format("{}-{}", *token, external->restarts);
+  external->hosts_store = external->store_host == StoreHost::rank0 && external->rank == 0;
+  return *external;
 }
 
-std::string describe(const RankLayout& place) {
-  if (place.size == 1) return "one process";
-  const std::string store = fmt::format("{}:{}", place.address, place.port);
-  const char* by = place.found_by == "torchrun"     ? "torchrun (RANK, WORLD_SIZE)"
-                   : place.found_by == "slurm"      ? "slurm (SLURM_PROCID)"
-                   : place.found_by == "mpi"        ? "mpirun (OMPI_COMM_WORLD_RANK or PMI_RANK)"
-                   : place.found_by == "rendezvous" ? "--nnodes and --rendezvous"
-                                                    : "--devices";
-  return fmt::format("rank {} of {}, node {} of {}, found by {}, store at {}", place.rank,
-                     place.size, place.node, place.nodes, by, store);
+std::string describe(const RankLayout& layout) {
+  if (layout.size == 1) return "one process";
+  const std::string store = fmt::format("{}:{}", layout.address, layout.port);
+  const char* by = layout.found_by == "torchrun"     ? "torchrun (RANK, WORLD_SIZE)"
+                   : layout.found_by == "slurm"      ? "slurm (SLURM_PROCID)"
+                   : layout.found_by == "mpi"        ? "mpirun (OMPI_COMM_WORLD_RANK or PMI_RANK)"
+                   : layout.found_by == "rendezvous" ? "--nnodes and --rendezvous"
+                                                     : "--devices";
+  return fmt::format("rank {} of {}, node {} of {}, found by {}, store at {}", layout.rank,
+                     layout.size, layout.node, layout.nodes, by, store);
 }
 
 HostPort parse_host_port(const std::string& text, const std::string& where) {
@@ -167,7 +170,7 @@ HostPort parse_host_port(const std::string& text, const std::string& where) {
   if (parsed.host.front() == '[' && parsed.host.back() == ']' && parsed.host.size() > 2)
     parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
   else if (parsed.host.find(':') != std::string::npos)
-    fail();  // an IPv6 address needs its brackets
+    fail();  // an IPv6 address needs brackets
   if (parsed.host.find_first_of("[] \t/@") != std::string::npos) fail();
   return parsed;
 }

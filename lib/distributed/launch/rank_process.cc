@@ -38,11 +38,13 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   return all;
 }
 
-// Between fork and exec: system calls only.
-[[noreturn]] void become(char** argv, char** environment, const cpu_set_t* cpus, int parent,
-                         int out, int err) {
+// Runs in the child between fork and exec, where only system calls are safe.
+[[noreturn]] void exec_rank(char** argv, char** environment, const cpu_set_t* cpus, int parent,
+                            int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it is gone already
+  // Why _exit, here and below: the child is a copy of the launcher until exec. Anything else would
+  // run the launcher's destructors and flush its buffers a second time.
+  if (getppid() != parent) _exit(127);  // the launcher is gone already
   setpgid(0, 0);
   for (int signal = 1; signal < NSIG; ++signal)
     if (signal != SIGKILL && signal != SIGSTOP && signal != SIGHUP) ::signal(signal, SIG_DFL);
@@ -61,15 +63,15 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
 
 // "error: ...", "vit.yaml:12:7: error: ...", "[input] ..." (lib/util/error.h).
 bool is_error_line(const std::string& line) {
-  const size_t room = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.", 1);
-  const bool of_room = line.starts_with("[") && room != std::string::npos && room > 1 &&
-                       line.compare(room, 2, "] ") == 0;
-  return of_room || line.starts_with("error: ") || line.find(": error: ") != std::string::npos;
+  const size_t end = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.", 1);
+  const bool has_prefix = line.starts_with("[") && end != std::string::npos && end > 1 &&
+                          line.compare(end, 2, "] ") == 0;
+  return has_prefix || line.starts_with("error: ") || line.find(": error: ") != std::string::npos;
 }
 
 void pass_line(RankProcess& process, std::string line) {
-  if (is_error_line(line) || !process.held.empty())
-    process.held.push_back(std::move(line));
+  if (is_error_line(line) || !process.held_lines.empty())
+    process.held_lines.push_back(std::move(line));
   else
     std::fprintf(stderr, "[rank %d] %s\n", process.rank, line.c_str());
 }
@@ -94,23 +96,23 @@ void start(RankProcess& process, const RankStart& how) {
   const int parent = ::getpid();
   process.pid = ::fork();
   if (process.pid == 0)
-    become(argv_pointers.data(), environment_pointers.data(), how.cpus.empty() ? nullptr : &cpus,
-           parent, null, pipe[1]);
+    exec_rank(argv_pointers.data(), environment_pointers.data(), how.cpus.empty() ? nullptr : &cpus,
+              parent, null, pipe[1]);
   const int error = errno;
   if (null >= 0) ::close(null);
   if (pipe[1] >= 0) ::close(pipe[1]);
-  process.errors = pipe[0];
+  process.stderr_fd = pipe[0];
   if (process.pid < 0)
     throw Error(Exit::memory, fmt::format("rank {}", process.rank),
                 fmt::format("cannot start a process: {}", std::strerror(error)));
-  ::setpgid(process.pid, process.pid);  // in whichever comes first
+  ::setpgid(process.pid, process.pid);  // the child does the same; whichever is first
 }
 
 bool pass_output(RankProcess& process) {
-  if (process.errors < 0) return false;
+  if (process.stderr_fd < 0) return false;
   char buffer[4096];
   while (true) {
-    const ssize_t n = ::read(process.errors, buffer, sizeof(buffer));
+    const ssize_t n = ::read(process.stderr_fd, buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return true;
     if (n <= 0) break;
@@ -126,8 +128,8 @@ bool pass_output(RankProcess& process) {
   }
   if (!process.partial.empty()) pass_line(process, process.partial);
   process.partial.clear();
-  ::close(process.errors);
-  process.errors = -1;
+  ::close(process.stderr_fd);
+  process.stderr_fd = -1;
   return false;
 }
 

@@ -7,17 +7,17 @@
 #include <sstream>
 #include <vector>
 
-#include "lib/distributed/address.h"
 #include "lib/util/error.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
 constexpr size_t kFields = 11;
-constexpr size_t kLongestBeat = 4096;  // bytes
+constexpr size_t kLongestHeartbeat = 4096;  // bytes
 
-// Names are for people and must not break the line.
+// Names are for messages only; control characters in them would break the line.
 std::string cleaned(std::string_view name) {
   std::string out(name.substr(0, 200));
   for (char& c : out)
@@ -31,7 +31,8 @@ bool read(const std::string& field, T& value) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// Fields 3 (state) and 22 (start time) of /proc/<pid>/stat; the name before them may hold anything.
+// Reads fields 3 (state) and 22 (start time) of /proc/<pid>/stat. Field 2, the name, may contain
+// any character, so reading begins after its closing parenthesis.
 bool read_stat(int pid, char& state, uint64_t& started) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::stringstream content;
@@ -62,46 +63,48 @@ std::string pid_namespace() {
 
 std::string Heartbeat::text() const {
   return fmt::format("{}\t{}\t{}\t{}\t{}\t{:.6f}\t{:.6f}\t{}\t{}\t{}\t{}", counter, step, begun,
-                     cleaned(what), cleaned(phase), step_time, own_time, cleaned(host), pid,
+                     cleaned(what), cleaned(phase), step_time, compute_time, cleaned(host), pid,
                      cleaned(machine), started);
 }
 
 std::optional<Heartbeat> Heartbeat::parse(std::string_view text) {
-  if (text.size() > kLongestBeat) return std::nullopt;
+  if (text.size() > kLongestHeartbeat) return std::nullopt;
   const std::vector<std::string> field = split(text, '\t');
-  Heartbeat beat;
-  if (field.size() != kFields || !read(field[0], beat.counter) || !read(field[1], beat.step) ||
-      !read(field[2], beat.begun) || !read(field[5], beat.step_time) ||
-      !read(field[6], beat.own_time) || !read(field[8], beat.pid) || !read(field[10], beat.started))
+  Heartbeat heartbeat;
+  if (field.size() != kFields || !read(field[0], heartbeat.counter) ||
+      !read(field[1], heartbeat.step) || !read(field[2], heartbeat.begun) ||
+      !read(field[5], heartbeat.step_time) || !read(field[6], heartbeat.compute_time) ||
+      !read(field[8], heartbeat.pid) || !read(field[10], heartbeat.started))
     return std::nullopt;
-  beat.what = cleaned(field[3]);
-  beat.phase = cleaned(field[4]);
-  beat.host = cleaned(field[7]);
-  beat.machine = cleaned(field[9]);
-  return beat;
+  heartbeat.what = cleaned(field[3]);
+  heartbeat.phase = cleaned(field[4]);
+  heartbeat.host = cleaned(field[7]);
+  heartbeat.machine = cleaned(field[9]);
+  return heartbeat;
 }
 
 Heartbeat heartbeat_of_this_process() {
-  Heartbeat beat;
-  beat.host = host_name();
-  beat.pid = ::getpid();
+  Heartbeat heartbeat;
+  heartbeat.host = host_name();
+  heartbeat.pid = ::getpid();
   const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
   const std::string space = pid_namespace();
   char state = 0;
-  // Without all three nothing can be said about other processes here.
-  if (!boot.empty() && !space.empty() && read_stat(beat.pid, state, beat.started))
-    beat.machine = boot + " " + space;
-  return beat;
+  // Without all three, known_dead() could not tell anything about other processes.
+  if (!boot.empty() && !space.empty() && read_stat(heartbeat.pid, state, heartbeat.started))
+    heartbeat.machine = boot + " " + space;
+  return heartbeat;
 }
 
-bool known_dead(const Heartbeat& beat, const Heartbeat& mine) {
-  if (beat.machine.empty() || beat.machine != mine.machine || beat.pid <= 0) return false;
+bool known_dead(const Heartbeat& heartbeat, const Heartbeat& mine) {
+  if (heartbeat.machine.empty() || heartbeat.machine != mine.machine || heartbeat.pid <= 0)
+    return false;
   char state = 0;
   uint64_t started = 0;
-  if (!read_stat(beat.pid, state, started))
+  if (!read_stat(heartbeat.pid, state, started))
     return ::access("/proc/self/stat", R_OK) == 0 &&
-           ::access(fmt::format("/proc/{}", beat.pid).c_str(), F_OK) != 0;
-  return started != beat.started || state == 'Z' || state == 'X';
+           ::access(fmt::format("/proc/{}", heartbeat.pid).c_str(), F_OK) != 0;
+  return started != heartbeat.started || state == 'Z' || state == 'X';
 }
 
 }  // namespace bv

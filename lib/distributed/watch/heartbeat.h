@@ -1,4 +1,4 @@
-// What each rank says of itself every other second, as one line in the store.
+// What each rank publishes about itself every two seconds, as one line in the store.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,32 @@
 namespace bv {
 
 struct Heartbeat {
-  int64_t counter = 0;   // rises with every heartbeat
-  int64_t step = -1;     // the last finished step; -1: none yet
-  int64_t begun = 0;     // collectives begun
-  std::string what;      // name of the last one begun
-  std::string phase;     // "", or a long phase ("checkpoint"), or one of the two below
-  double step_time = 0;  // median seconds of the last steps; 0: not known yet
-  double own_time = 0;   // of these, not waiting for others
-  std::string host;      // for people
-  int pid = 0;           // on that host
-  std::string machine;   // kernel boot and pid namespace: equal where `pid` means the same
-  uint64_t started = 0;  // the process's start time in clock ticks, since pids come again
+  int64_t counter = 0;      // increases with every heartbeat
+  int64_t step = -1;        // the last finished step; -1: none yet
+  int64_t begun = 0;        // collectives begun so far
+  std::string what;         // name of the last one begun
+  std::string phase;        // a long phase ("checkpoint"), kEnding, kEnded, or ""
+  double step_time = 0;     // median seconds of the last steps; 0: not known yet
+  double compute_time = 0;  // the same without waiting for other ranks
+  std::string host;         // for messages
+  int pid = 0;              // on that host
+  // Identifies the kernel boot and the pid namespace: where it is equal, equal pids mean the same.
+  std::string machine;
+  uint64_t started = 0;  // start time of the process in clock ticks, because pids are reused
 
-  std::string text() const;                                 // one line, tab-separated
-  static std::optional<Heartbeat> parse(std::string_view);  // nothing for what is no beat
+  std::string text() const;  // one line, fields separated by tabs
+  // Returns nothing if `text` is not a heartbeat.
+  static std::optional<Heartbeat> parse(std::string_view text);
 };
 
-inline constexpr const char* kEnding = "ending";  // at the last barrier of a good end
-inline constexpr const char* kEnded = "ended";    // and behind it
+// Two values of Heartbeat::phase for the orderly end of a run.
+inline constexpr const char* kEnding = "ending";  // in the last barrier
+inline constexpr const char* kEnded = "ended";    // after it
 
-// host, pid, machine and started of this process.
+// Returns a heartbeat with host, pid, machine and started of this process.
 Heartbeat heartbeat_of_this_process();
-// Whether the process is known to be gone: same machine, and no such process, another one under its
-// pid, or a zombie. False where nothing is known.
-bool known_dead(const Heartbeat& beat, const Heartbeat& mine);
+// Whether the process that sent `heartbeat` is certainly gone: it ran on the machine of `mine`, and
+// its pid does not exist any more, belongs to another process, or is a zombie. False if unknown.
+bool known_dead(const Heartbeat& heartbeat, const Heartbeat& mine);
 
 }  // namespace bv

@@ -23,10 +23,10 @@ void push(std::deque<double>& values, double value) {
 
 }  // namespace
 
-void StepClock::step(double now) {
+void StepClock::note_step(double now) {
   if (last_ >= 0) {
-    push(all_, now - last_);
-    push(own_, std::max(1e-6, now - last_ - waited_));
+    push(lengths_, now - last_);
+    push(compute_lengths_, std::max(1e-6, now - last_ - waited_));
   }
   last_ = now;
   waited_ = 0;
@@ -34,7 +34,7 @@ void StepClock::step(double now) {
 
 void StepClock::skip() { last_ = -1; }
 
-double StepClock::step_time() const { return median(all_, 3); }
-double StepClock::own_time() const { return median(own_, kWindow); }
+double StepClock::step_time() const { return median(lengths_, 3); }
+double StepClock::compute_time() const { return median(compute_lengths_, kWindow); }
 
 }  // namespace bv

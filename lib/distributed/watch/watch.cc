@@ -9,23 +9,27 @@
 #include <utility>
 
 #include "lib/distributed/store.h"
-#include "lib/distributed/watch/leave.h"
+#include "lib/distributed/watch/deadline.h"
+#include "lib/distributed/watch/exit_now.h"
+#include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/step_clock.h"
 #include "lib/report/log.h"
 
 namespace bv {
 namespace {
 
-// Above this many ranks each watches its next neighbours only (rank 0 watches all): the store is
-// one thread, and what one rank finds all learn by the verdict.
+// Up to this many ranks, each watches all others. In larger groups each rank watches only its next
+// neighbours, and rank 0 watches all, because the store serves its clients with one thread. What
+// one rank finds, all others learn from kFailureKey.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
-constexpr double kAnswer = 2;      // seconds a store may take to greet
-constexpr double kLinger = 2.5;    // heartbeats
-constexpr double kAskAgain = 0.1;  // seconds between two looks whether to go on waiting
-constexpr int kMostListed = 8;     // missing ranks in a message
+constexpr double kStoreGreeting = 2;   // seconds a store may take for its first answer
+constexpr double kLinger = 2.5;        // heartbeats
+constexpr double kPollInterval = 0.1;  // seconds between two checks whether to go on waiting
+constexpr int kMostListed = 8;         // missing ranks in a message
 constexpr const char* kEndedWith = "ended with exit code";
-constexpr double kSameError = 1;  // seconds for this rank to find what another one ended with
+// Seconds in which this rank may find the same error that another rank has ended with.
+constexpr double kSameError = 1;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,255 +46,265 @@ std::vector<int> watched_ranks(int rank, int size) {
 
 }  // namespace
 
-std::string heartbeat_key(int rank) { return fmt::format("beat/{}", rank); }
+std::string heartbeat_key(int rank) { return fmt::format("heartbeat/{}", rank); }
 
 struct Watch::Impl {
-  Impl(const RankLayout& place, const std::string& address, const Bounds& bounds,
+  Impl(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
        const std::function<bool()>& stop)
-      : place(place),
-        bounds(bounds),
-        where(fmt::format("{}:{}", address, place.port)),
-        watched(watched_ranks(place.rank, place.size)),
+      : layout(layout),
+        timeouts(timeouts),
+        where(fmt::format("{}:{}", address, layout.port)),
+        watched(watched_ranks(layout.rank, layout.size)),
         mine(heartbeat_of_this_process()),
-        judge(place.rank, place.size, bounds,
-              [mine = mine](const Heartbeat& beat) { return known_dead(beat, mine); }) {
-    const Alarm alarm(bounds.startup + kAnswer,
-                      fmt::format("[distributed] the store at {} accepts connections but "
-                                  "does not answer: is it a store of a run?",
-                                  where));
-    store = std::make_unique<Store>(address, place.port, place.token, bounds.startup, stop);
-    store->exchange(kVerdictKey, "", kNoVerdict);
+        detector(layout.rank, layout.size, timeouts, [mine = mine](const Heartbeat& heartbeat) {
+          return known_dead(heartbeat, mine);
+        }) {
+    const Deadline deadline(timeouts.startup + kStoreGreeting,
+                            fmt::format("[distributed] the store at {} accepts connections but "
+                                        "does not answer: is it a run's store?",
+                                        where));
+    store = std::make_unique<Store>(address, layout.port, layout.token, timeouts.startup, stop);
+    store->exchange(kFailureKey, "", kNoFailure);
   }
 
-  const RankLayout place;
-  const Bounds bounds;
+  const RankLayout layout;
+  const Timeouts timeouts;
   const std::string where;
   const std::vector<int> watched;
-  std::unique_ptr<Store> store;  // of the talking thread, from start() on
+  std::unique_ptr<Store> store;  // used by the heartbeat thread only, once it runs
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   Heartbeat mine;
-  Judge judge;
+  FailureDetector detector;
   StepClock clock;
-  double waiting = -1;  // since when the main thread waits
-  bool all_here = false, stopping = false, hurry = false, told = false, silent = false;
-  std::string confession;  // the cause of this process's own end
-  std::atomic<double> last_answer{0};
-  std::thread talker, sentinel;
+  double waiting = -1;                 // since when the main thread waits; -1: it does not
+  bool all_here = false;               // all ranks have sent a heartbeat
+  bool stopping = false;               // stop() was called
+  bool send_now = false;               // send the next heartbeat at once
+  bool last_sent = false;              // the store has this process's last heartbeat
+  bool heartbeats_ended = false;       // the heartbeat thread has ended
+  std::string own_failure;             // why this process ends; "" unless it fails itself
+  std::atomic<double> last_answer{0};  // when the store last answered
+  std::thread heartbeat_thread, store_thread;
 
-  void talk();
-  void converse();
-  void look();
-  void round();
-  void first_round(double started);
-  void read_beats();
+  void run_heartbeats();
+  void heartbeat_loop();
+  void watch_store();
+  void check_ranks();
+  void check_arrivals(double started);
+  void read_heartbeats();
   void linger() const;
-  void leave(const Accusation& accusation);
+  void end_process(const FailureReport& failure);
   [[noreturn]] void store_lost(const std::string& why);
   std::vector<std::string> keys() const;
 };
 
-Watch::Watch(const RankLayout& place, const std::string& address, const Bounds& bounds,
+Watch::Watch(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
              const std::function<bool()>& stop)
-    : impl_(std::make_unique<Impl>(place, address, bounds, stop)) {
+    : impl_(std::make_unique<Impl>(layout, address, timeouts, stop)) {
   impl_->last_answer = now();
-  impl_->talker = std::thread([this] { impl_->talk(); });
-  impl_->sentinel = std::thread([this] { impl_->look(); });
+  impl_->heartbeat_thread = std::thread([this] { impl_->run_heartbeats(); });
+  impl_->store_thread = std::thread([this] { impl_->watch_store(); });
 }
 
 Watch::~Watch() { stop(); }
 
 std::vector<std::string> Watch::Impl::keys() const {
-  std::vector<std::string> keys{kVerdictKey};
+  std::vector<std::string> keys{kFailureKey};
   for (const int rank : watched) keys.push_back(heartbeat_key(rank));
   return keys;
 }
 
-// The store's host leaves last, or the others would accuse it of taking the store away.
+// The host of the store ends last. Otherwise the others would report it as the rank that failed,
+// because their store is gone.
 void Watch::Impl::linger() const {
-  if (place.hosts_store) std::this_thread::sleep_for(seconds(kLinger * bounds.heartbeat));
+  if (layout.hosts_store) std::this_thread::sleep_for(seconds(kLinger * timeouts.heartbeat));
 }
 
-// Returns only where this process is about to end with an error of its own.
-void Watch::Impl::leave(const Accusation& accusation) {
+// Ends the process (7). Returns only if this process is about to end with an error of its own.
+void Watch::Impl::end_process(const FailureReport& failure) {
   std::string line;
   {
     std::unique_lock lock(mutex);
-    // A wrong config, or a loss that is not a number, is found by all ranks within moments: each
-    // ends with that, not with the news that another one did.
-    if (accusation.cause.starts_with(kEndedWith) && accusation.rank != place.rank)
-      changed.wait_for(lock, seconds(kSameError), [&] { return !confession.empty(); });
-    if (!confession.empty()) return;
-    line = judge.line(accusation, mine);
-    if (accusation.rank == place.rank)
+    // All ranks find an error in the config, or a loss that is not finite, at about the same time.
+    // Each should then end with that error, not with the report that another rank did.
+    if (failure.cause.starts_with(kEndedWith) && failure.rank != layout.rank)
+      changed.wait_for(lock, seconds(kSameError), [&] { return !own_failure.empty(); });
+    if (!own_failure.empty()) return;
+    line = detector.message(failure, mine);
+    if (failure.rank == layout.rank)
       line = fmt::format(
-          "[distributed] the other ranks went on without this one (rank {}, {}, pid {}), "
+          "[distributed] the other ranks continued without this one (rank {}, {}, pid {}), "
           "which {}",
-          place.rank, mine.host, mine.pid, accusation.cause);
+          layout.rank, mine.host, mine.pid, failure.cause);
   }
   linger();
-  leave_now(Exit::peer, line);
+  exit_now(Exit::peer, line);
 }
 
 void Watch::Impl::store_lost(const std::string& why) {
   std::string line;
   {
     const std::lock_guard lock(mutex);
-    const char* host = place.store_host == StoreHost::torchrun ? "torchrun" : "bvtrain's launcher";
-    if (place.store_host == StoreHost::rank0 && judge.beat(0) && place.rank != 0)
-      line = judge.line({0, fmt::format("and with it the run's store at {} {}", where, why)}, mine);
-    else if (place.store_host == StoreHost::rank0)
+    const char* host = layout.store_host == StoreHost::torchrun ? "torchrun" : "bvtrain's launcher";
+    if (layout.store_host == StoreHost::rank0 && detector.last_heartbeat(0) && layout.rank != 0)
+      line = detector.message({0, fmt::format("hosts the run's store at {}, which {}", where, why)},
+                              mine);
+    else if (layout.store_host == StoreHost::rank0)
       line = fmt::format("[distributed] the run's store at {} (hosted by rank 0) {}", where, why);
     else
       line = fmt::format(
           "[distributed] the run's store at {} (hosted by {}) {}; the last step here was {}", where,
           host, why, mine.step);
   }
-  leave_now(Exit::peer, line);
+  exit_now(Exit::peer, line);
 }
 
-// Reads the verdict and all watched beats.
-void Watch::Impl::read_beats() {
+// Reads the failure, if there is one, and the heartbeats of all watched ranks.
+void Watch::Impl::read_heartbeats() {
   const std::vector<std::string> values = store->get_all(keys());
   const double read_at = now();
-  if (values.at(0) != kNoVerdict) {
+  if (values.at(0) != kNoFailure) {
     {
       const std::lock_guard lock(mutex);
-      if (told) return;  // this process is on its way out
+      if (last_sent) return;  // this process is ending already
       for (size_t i = 0; i < watched.size(); ++i)
-        if (const auto beat = Heartbeat::parse(values[i + 1]))
-          judge.see(watched[i], *beat, read_at);
-      const auto verdict = Accusation::parse(values[0]);
-      // A launcher that saw a rank leave behind the last barrier has nothing to accuse it of.
-      const Heartbeat* culprit = verdict ? judge.beat(verdict->rank) : nullptr;
-      if (culprit && mine.phase == kEnding &&
-          (culprit->phase == kEnding || culprit->phase == kEnded))
+        if (const auto heartbeat = Heartbeat::parse(values[i + 1]))
+          detector.record(watched[i], *heartbeat, read_at);
+      const auto failure = FailureReport::parse(values[0]);
+      // A launcher reports any rank that ended with an error. If that rank had reached the last
+      // barrier, and so has this one, this one can finish.
+      const Heartbeat* failed_rank = failure ? detector.last_heartbeat(failure->rank) : nullptr;
+      if (failed_rank && mine.phase == kEnding &&
+          (failed_rank->phase == kEnding || failed_rank->phase == kEnded))
         return;
     }
-    leave(Accusation::parse(values[0]).value_or(Accusation{-1, "the run was given up"}));
+    end_process(FailureReport::parse(values[0]).value_or(FailureReport{-1, "the run was aborted"}));
   }
   const std::lock_guard lock(mutex);
   for (size_t i = 0; i < watched.size(); ++i)
-    if (const auto beat = Heartbeat::parse(values[i + 1])) judge.see(watched[i], *beat, read_at);
+    if (const auto heartbeat = Heartbeat::parse(values[i + 1]))
+      detector.record(watched[i], *heartbeat, read_at);
 }
 
-// Until all ranks have come: their keys are not there yet, and reading one would block.
-void Watch::Impl::first_round(double started) {
+// Used until all ranks have joined: some heartbeats do not exist yet, and reading one would block.
+void Watch::Impl::check_arrivals(double started) {
   std::vector<std::string> all;
-  for (int rank = 0; rank < place.size; ++rank) all.push_back(heartbeat_key(rank));
+  for (int rank = 0; rank < layout.size; ++rank) all.push_back(heartbeat_key(rank));
   if (store->has(all)) {
-    read_beats();
+    read_heartbeats();
     const std::lock_guard lock(mutex);
     all_here = true;
     changed.notify_all();
     return;
   }
-  if (const auto verdict = Accusation::parse(store->get(kVerdictKey))) leave(*verdict);
-  if (now() - started <= bounds.startup) return;
+  if (const auto failure = FailureReport::parse(store->get(kFailureKey))) end_process(*failure);
+  if (now() - started <= timeouts.startup) return;
   std::string missing;
   int listed = 0;
-  for (int rank = 0; rank < place.size && listed <= kMostListed; ++rank) {
+  for (int rank = 0; rank < layout.size && listed <= kMostListed; ++rank) {
     if (store->has({all[static_cast<size_t>(rank)]})) continue;
     missing += (missing.empty() ? "" : ", ") +
                (++listed > kMostListed ? std::string("...") : std::to_string(rank));
   }
-  leave_now(Exit::peer,
-            fmt::format("[distributed] within {:.3g} s only some of {} ranks came; missing: {}",
-                        now() - started, place.size, missing));
+  exit_now(Exit::peer,
+           fmt::format("[distributed] only some of {} ranks joined within {:.3g} s; missing: {}",
+                       layout.size, now() - started, missing));
 }
 
-void Watch::Impl::round() {
-  read_beats();
-  std::optional<Accusation> accusation;
-  std::optional<Judge::Slow> slow;
+void Watch::Impl::check_ranks() {
+  read_heartbeats();
+  std::optional<FailureReport> failure;
+  std::optional<FailureDetector::SlowRank> slow;
   std::string slow_line;
   {
     const std::lock_guard lock(mutex);
-    if (told) return;
-    accusation = judge.accuse(mine, waiting, now());
-    if (place.rank == 0 && (slow = judge.slow(mine))) {
-      const Heartbeat* beat = slow->rank == 0 ? &mine : judge.beat(slow->rank);
+    if (last_sent) return;
+    failure = detector.find_failure(mine, waiting, now());
+    if (layout.rank == 0 && (slow = detector.find_slow_rank(mine))) {
+      const Heartbeat* heartbeat = slow->rank == 0 ? &mine : detector.last_heartbeat(slow->rank);
       slow_line = fmt::format(
           "rank {} ({}, pid {}) is slow: its steps take {:.1f} times the "
           "median of the ranks",
-          slow->rank, beat->host, beat->pid, slow->ratio);
+          slow->rank, heartbeat->host, heartbeat->pid, slow->ratio);
     }
   }
   if (!slow_line.empty()) log::warn("{}", slow_line);
-  if (!accusation) return;
-  // The first accusation is everybody's.
-  const std::string agreed = store->exchange(kVerdictKey, kNoVerdict, accusation->text());
-  leave(Accusation::parse(agreed).value_or(*accusation));
+  if (!failure) return;
+  // The first report wins; all ranks act on it.
+  const std::string agreed = store->exchange(kFailureKey, kNoFailure, failure->text());
+  end_process(FailureReport::parse(agreed).value_or(*failure));
 }
 
-// The talking thread.
-void Watch::Impl::talk() {
-  converse();
+void Watch::Impl::run_heartbeats() {
+  heartbeat_loop();
   const std::lock_guard lock(mutex);
-  silent = told = true;
+  heartbeats_ended = last_sent = true;
   changed.notify_all();
 }
 
-void Watch::Impl::converse() {
+void Watch::Impl::heartbeat_loop() {
   const double started = now();
   double last = started;
-  // Closer looks while the group comes together, so that a start takes no heartbeat longer.
-  double pause = std::min(0.02, bounds.heartbeat);
+  // Shorter pauses while ranks join, so that a start does not take a whole heartbeat longer.
+  double pause = std::min(0.02, timeouts.heartbeat);
   while (true) {
-    std::string line, confessed;
+    std::string line, own_cause;
     bool last_one = false, starting = false;
     {
       std::unique_lock lock(mutex);
-      changed.wait_for(lock, seconds(pause), [&] { return stopping || hurry; });
-      hurry = false;
+      changed.wait_for(lock, seconds(pause), [&] { return stopping || send_now; });
+      send_now = false;
       last_one = stopping;
       starting = !all_here;
       ++mine.counter;
-      // This process was itself stopped (Ctrl-Z, a debugger, suspend): the others' silence is ours.
-      if (now() - last > bounds.heartbeat + bounds.silence / 2) judge.forgive(now());
+      // After such a long pause this process was itself stopped (Ctrl-Z, a debugger, suspend). The
+      // other ranks were not silent; this one did not read their heartbeats.
+      if (now() - last > timeouts.heartbeat + timeouts.silence / 2) detector.reset_timers(now());
       last = now();
       line = mine.text();
-      confessed = confession;
+      own_cause = own_failure;
     }
     try {
-      if (!confessed.empty())
-        store->exchange(kVerdictKey, kNoVerdict, Accusation{place.rank, confessed}.text());
-      store->set(heartbeat_key(place.rank), line);
-      if (!confessed.empty() || last_one) {
-        store->has(
-            {heartbeat_key(place.rank)});  // set() sends only: this waits until it has arrived
+      if (!own_cause.empty())
+        store->exchange(kFailureKey, kNoFailure, FailureReport{layout.rank, own_cause}.text());
+      store->set(heartbeat_key(layout.rank), line);
+      if (!own_cause.empty() || last_one) {
+        // set() only sends; a request with an answer proves that it has arrived.
+        store->has({heartbeat_key(layout.rank)});
         const std::lock_guard lock(mutex);
-        told = true;
+        last_sent = true;
         changed.notify_all();
       }
       if (last_one) return;
       if (starting)
-        first_round(started);
+        check_arrivals(started);
       else
-        round();
+        check_ranks();
     } catch (const std::exception&) {
       {
         const std::lock_guard lock(mutex);
-        if (stopping || !confessed.empty()) return;
+        if (stopping || !own_cause.empty()) return;
       }
       store_lost("is lost");
     }
     last_answer = now();
-    pause = starting ? std::min(bounds.heartbeat, pause * 1.3) : bounds.heartbeat;
+    pause = starting ? std::min(timeouts.heartbeat, pause * 1.3) : timeouts.heartbeat;
   }
 }
 
-// The second thread: does the first one get answers?
-void Watch::Impl::look() {
+// The second thread: checks that the heartbeat thread gets answers.
+void Watch::Impl::watch_store() {
   double last = now();
   std::unique_lock lock(mutex);
-  while (!silent) {
-    changed.wait_for(lock, seconds(bounds.heartbeat), [&] { return silent; });
+  while (!heartbeats_ended) {
+    changed.wait_for(lock, seconds(timeouts.heartbeat), [&] { return heartbeats_ended; });
     const double time = now();
-    if (time - last > bounds.heartbeat + bounds.silence / 2) last_answer = time;  // stopped itself
+    if (time - last > timeouts.heartbeat + timeouts.silence / 2)
+      last_answer = time;  // this process was stopped
     last = time;
-    if (silent || time - last_answer <= bounds.silence + bounds.heartbeat) continue;
+    if (heartbeats_ended || time - last_answer <= timeouts.silence + timeouts.heartbeat) continue;
     lock.unlock();
     store_lost(fmt::format("has not answered for {:.3g} s", time - last_answer));
   }
@@ -298,7 +312,7 @@ void Watch::Impl::look() {
 
 bool Watch::await_all(const std::function<bool()>& stop) {
   std::unique_lock lock(impl_->mutex);
-  while (!impl_->changed.wait_for(lock, seconds(kAskAgain), [&] { return impl_->all_here; }))
+  while (!impl_->changed.wait_for(lock, seconds(kPollInterval), [&] { return impl_->all_here; }))
     if (stop && stop()) return false;
   return true;
 }
@@ -306,7 +320,7 @@ bool Watch::await_all(const std::function<bool()>& stop) {
 int64_t Watch::begin(const char* what) {
   const std::lock_guard lock(impl_->mutex);
   impl_->mine.what = what;
-  impl_->judge.begun(++impl_->mine.begun, what);
+  impl_->detector.note_begun(++impl_->mine.begun, what);
   return impl_->mine.begun;
 }
 
@@ -317,45 +331,46 @@ void Watch::await_begin() {
 
 void Watch::await_end(int64_t joined) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->judge.joined(joined);
-  impl_->clock.waited(now() - impl_->waiting);
+  impl_->detector.note_joined(joined);
+  impl_->clock.note_wait(now() - impl_->waiting);
   impl_->waiting = -1;
 }
 
 void Watch::note_step(int64_t step) {
   const std::lock_guard lock(impl_->mutex);
   impl_->mine.step = step;
-  impl_->judge.stepped(step, impl_->mine.begun);
-  impl_->clock.step(now());
+  impl_->detector.note_step(step, impl_->mine.begun);
+  impl_->clock.note_step(now());
   impl_->mine.step_time = impl_->clock.step_time();
-  impl_->mine.own_time = impl_->clock.own_time();
+  impl_->mine.compute_time = impl_->clock.compute_time();
 }
 
 std::string Watch::phase(const std::string& name) {
   const std::lock_guard lock(impl_->mutex);
   std::string before = std::exchange(impl_->mine.phase, name);
-  impl_->clock.skip();  // the step around it tells nothing of steps
-  impl_->hurry = true;
+  impl_->clock.skip();  // the length of this step would say nothing about the others
+  impl_->send_now = true;
   impl_->changed.notify_all();
   return before;
 }
 
 void Watch::failed(int64_t number, const char* what, const std::string& message) {
-  // A broken connection says that somebody went, not who. The watch knows soon: by the launcher,
-  // by the process table, by silence.
-  const double limit = impl_->bounds.silence + 2 * impl_->bounds.heartbeat + 1;
+  // A broken connection shows that a rank is gone, but not which. The heartbeat thread finds that
+  // out and ends the process: from a launcher's report, from the process table, or because
+  // heartbeats stop. The line below is only for the case that it does not.
+  const double limit = impl_->timeouts.silence + 2 * impl_->timeouts.heartbeat + 1;
   std::this_thread::sleep_for(seconds(limit));
-  leave_now(Exit::peer, fmt::format("[distributed] collective {} ({}) failed: {}", number, what,
-                                    message.substr(0, message.find('\n'))));
+  exit_now(Exit::peer, fmt::format("[distributed] collective {} ({}) failed: {}", number, what,
+                                   message.substr(0, message.find('\n'))));
 }
 
-void Watch::accuse_self(const std::string& cause) {
+void Watch::report_own_failure(const std::string& cause) {
   std::unique_lock lock(impl_->mutex);
   if (impl_->stopping) return;
-  impl_->confession = cause;
-  impl_->hurry = true;
+  impl_->own_failure = cause;
+  impl_->send_now = true;
   impl_->changed.notify_all();
-  impl_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->told; });
+  impl_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->last_sent; });
   lock.unlock();
   impl_->linger();
 }
@@ -370,8 +385,8 @@ void Watch::stop() {
     if (impl_->mine.phase == kEnding) impl_->mine.phase = kEnded;
     impl_->changed.notify_all();
   }
-  impl_->talker.join();
-  impl_->sentinel.join();
+  impl_->heartbeat_thread.join();
+  impl_->store_thread.join();
 }
 
 }  // namespace bv

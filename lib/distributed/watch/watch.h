@@ -1,50 +1,58 @@
-// The watch over a group: each process says every other second that it lives and what it does, and
-// reads the same of the others. When a rank is dead, stopped or does not come, or the store is
-// lost, every process ends with exit code 7 and one line on stderr and in its log.
+// Watches over a group. Each rank publishes a heartbeat in the run's store and reads those of the
+// other ranks. When a rank is dead, stopped or late, or when the store is lost, every process ends
+// with exit code 7 and one line on stderr and in its log. failure_detector.h decides which rank has
+// failed; this file does the I/O and the waiting.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "lib/distributed/launch/rank_layout.h"
-#include "lib/distributed/watch/judge.h"
+#include "lib/distributed/watch/timeouts.h"
 
 namespace bv {
 
-// Key of the one accusation that all believe: "-" until the first one comes.
-inline constexpr const char* kVerdictKey = "verdict";
-inline constexpr const char* kNoVerdict = "-";
+// Key of the first FailureReport of the run, on which all ranks act; kNoFailure until there is one.
+inline constexpr const char* kFailureKey = "failure";
+inline constexpr const char* kNoFailure = "-";
 std::string heartbeat_key(int rank);
 
-// Thread-safe. Two threads: one talks with the store on a connection of its own, one only looks
-// that the first gets answers (a stopped store blocks its clients).
+// Thread-safe. Runs two threads: one exchanges heartbeats on its own connection to the store, the
+// other checks that the store answers the first one (a stopped store blocks its clients).
 class Watch {
  public:
-  // Waits for the store; throws as it does.
-  Watch(const RankLayout& place, const std::string& address, const Bounds& bounds,
+  // Waits for the store and throws as Store does. `address` is layout.address, resolved.
+  Watch(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
         const std::function<bool()>& stop = {});
-  ~Watch();  // as stop()
+  ~Watch();  // calls stop()
   Watch(const Watch&) = delete;
 
-  // Returns when all ranks have sent a beat; exits (7) after Bounds::startup, naming who is
-  // missing. False where `stop` said so first.
+  // Returns true when all ranks have sent a heartbeat, false when `stop` returned true before.
+  // After Timeouts::startup it ends the process (7) and names the missing ranks.
   bool await_all(const std::function<bool()>& stop);
 
-  int64_t begin(const char* what);  // a collective begins; its number
-  void await_begin();               // the main thread waits for one
-  void await_end(int64_t joined);   // ... no more; the newest that all ranks are proved to have
-                                    // joined, 0 for nothing new
-  void note_step(int64_t step);     // a step ended
-  std::string phase(const std::string& name);  // "" ends a long phase; the one before
-  // A collective of number `number` threw: waits until it is known who is to blame, and exits (7).
+  // A collective begins. Returns its number.
+  int64_t begin(const char* what);
+  // The main thread starts to wait for a collective.
+  void await_begin();
+  // It does not wait any more. `joined`: the number of a collective that all ranks have certainly
+  // joined; 0 if nothing new is known.
+  void await_end(int64_t joined);
+  // A training step ended.
+  void note_step(int64_t step);
+  // Starts the long phase `name`, or ends it with "". Returns the phase before.
+  std::string phase(const std::string& name);
+  // Collective `number` threw an exception. Waits until the failed rank is known, and ends the
+  // process (7).
   [[noreturn]] void failed(int64_t number, const char* what, const std::string& message);
-  // Tells the others that this process ends, and why. Best effort, for a second; the
-  // store's host stays until they have read it.
-  void accuse_self(const std::string& cause);
+  // Tells the other ranks that this process ends, and why. Gives up after a second. On the store's
+  // host it then waits until the others have read it.
+  void report_own_failure(const std::string& cause);
 
-  void ending();  // before the last barrier of a good end
-  void stop();    // behind it
+  void ending();  // call before the last barrier of an orderly end
+  void stop();    // call after it
 
  private:
   struct Impl;

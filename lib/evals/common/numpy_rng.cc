@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-constexpr int kPool = 4;  // words of a SeedSequence's pool
+constexpr int kPool = 4;  // words in the pool of a SeedSequence
 
 constexpr unsigned __int128 kMultiplier =
     (static_cast<unsigned __int128>(0x2360ED051FC65DA4) << 64) | 0x4385DF649FCCF645;

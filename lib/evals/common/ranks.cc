@@ -12,21 +12,21 @@
 namespace bv {
 namespace {
 
-// How many rows each rank has: (ranks,) int64.
+// Returns how many rows each rank has: (ranks) int64.
 at::Tensor count_rows(Group& group, const at::Tensor& rows) {
   const at::Tensor counts = at::empty({group.size()}, at::kLong);
   group.all_gather(counts, at::full({1}, rows.size(0), at::kLong), "evaluation counts").wait();
   return counts;
 }
 
-// Bytes of a row, which a rank without rows does not know.
+// Returns the bytes of a row. A rank without rows learns it from the others.
 int64_t row_bytes(Group& group, const at::Tensor& rows) {
   const int64_t k = rows.size(0);
   const int64_t width = k == 0 ? 0 : static_cast<int64_t>(rows.nbytes()) / k;
   return group.all_max(std::array{width}, "evaluation rows").at(0);
 }
 
-// All ranks' rows one behind the other.
+// Returns the rows of all ranks, ordered by rank.
 at::Tensor stack_rows(Group& group, const at::Tensor& rows, const at::Tensor& counts) {
   const auto* count = counts.const_data_ptr<int64_t>();
   const int64_t most = *std::max_element(count, count + group.size());
@@ -45,36 +45,36 @@ at::Tensor stack_rows(Group& group, const at::Tensor& rows, const at::Tensor& co
 
 }  // namespace
 
-void sum_over_ranks(Group* group, const at::Tensor& tensor) {
-  if (group && group->size() > 1) group->all_reduce_sum(tensor, "evaluation sums").wait();
+void sum_over_ranks(Group& group, const at::Tensor& tensor) {
+  if (group.size() > 1) group.all_reduce_sum(tensor, "evaluation sums").wait();
 }
 
-at::Tensor gather_rows(Group* group, const at::Tensor& rows, const at::Tensor& ids) {
-  if (!group || group->size() == 1) return rows;
-  const at::Tensor counts = count_rows(*group, rows);
-  const at::Tensor order = std::get<1>(stack_rows(*group, ids, counts).view({-1}).sort());
-  return stack_rows(*group, rows, counts).index_select(0, order);
+at::Tensor gather_rows(Group& group, const at::Tensor& rows, const at::Tensor& ids) {
+  if (group.size() == 1) return rows;
+  const at::Tensor counts = count_rows(group, rows);
+  const at::Tensor order = std::get<1>(stack_rows(group, ids, counts).view({-1}).sort());
+  return stack_rows(group, rows, counts).index_select(0, order);
 }
 
-at::Tensor gather_rows_on_first(Group* group, const at::Tensor& rows, const at::Tensor& ids) {
-  if (!group || group->size() == 1) return rows;
-  const at::Tensor counts = count_rows(*group, rows);
-  const at::Tensor order = std::get<1>(stack_rows(*group, ids, counts).view({-1}).sort());
-  // Where each row goes: the inverse of `order`.
+at::Tensor gather_rows_on_first(Group& group, const at::Tensor& rows, const at::Tensor& ids) {
+  if (group.size() == 1) return rows;
+  const at::Tensor counts = count_rows(group, rows);
+  const at::Tensor order = std::get<1>(stack_rows(group, ids, counts).view({-1}).sort());
+  // The place of each row in the result: the inverse of `order`.
   const at::Tensor places = at::empty_like(order);
   places.index_copy_(0, order, at::arange(order.numel()));
-  const int64_t width = row_bytes(*group, rows);
+  const int64_t width = row_bytes(group, rows);
   at::Tensor all;
-  if (group->rank() == 0) all = at::empty({order.numel(), width}, at::kByte);
+  if (group.rank() == 0) all = at::empty({order.numel(), width}, at::kByte);
   int64_t first = 0;
-  for (int r = 0; r < group->size(); ++r) {
+  for (int r = 0; r < group.size(); ++r) {
     const int64_t k = counts.const_data_ptr<int64_t>()[r];
     at::Tensor part = at::empty({k, width}, at::kByte);
-    if (r == group->rank()) {
+    if (r == group.rank()) {
       const at::Tensor dense = rows.contiguous();
       if (k > 0) std::memcpy(part.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes());
     }
-    if (r > 0 && k > 0) group->broadcast(part, r, "evaluation rows");
+    if (r > 0 && k > 0) group.broadcast(part, r, "evaluation rows");
     if (all.defined() && k > 0) all.index_copy_(0, places.narrow(0, first, k), part);
     first += k;
   }

@@ -1,5 +1,5 @@
-// What evaluators need of the other ranks: sums, and rows in the order of the data. `group` may be
-// null: a group of one.
+// Collectives of evaluators: sums, and rows in the order of the data. All ranks of the group must
+// call them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,13 +8,15 @@
 
 namespace bv {
 
-// In place: element by element the sum over ranks, on every rank.
-void sum_over_ranks(Group* group, const at::Tensor& tensor);
+// Sums `tensor` over ranks, in place on every rank.
+void sum_over_ranks(Group& group, const at::Tensor& tensor);
 
-// rows: (k, ...) of any type, ids: (k) int64, their places in the data, all different over ranks; k
-// differs from rank to rank. Returns all ranks' rows in ascending order of ids, on every rank.
-at::Tensor gather_rows(Group* group, const at::Tensor& rows, const at::Tensor& ids);
-// The same on rank 0 alone; undefined on the others, which hold one rank's rows at a time.
-at::Tensor gather_rows_on_first(Group* group, const at::Tensor& rows, const at::Tensor& ids);
+// Gathers the rows of all ranks in the order of the data. rows: (k, ...) of any type; k may differ
+// from rank to rank. ids: (k) int64, the places of the rows in the data; no two ranks may have the
+// same one. Returns the rows of all ranks by ascending id, on every rank.
+at::Tensor gather_rows(Group& group, const at::Tensor& rows, const at::Tensor& ids);
+// The same on rank 0 only; returns an undefined tensor on the others. Ranks other than 0 hold the
+// rows of one rank at a time, so it needs less memory.
+at::Tensor gather_rows_on_first(Group& group, const at::Tensor& rows, const at::Tensor& ids);
 
 }  // namespace bv

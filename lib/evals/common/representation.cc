@@ -2,9 +2,10 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <fmt/ranges.h>
 
+#include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -12,14 +13,14 @@ namespace {
 constexpr const char* kLogits = "logits";
 constexpr const char* kMask = "_mask";
 
-// Which rows count: (n) bool.
+// Returns which rows count: (n) bool.
 at::Tensor mask_of(const Batch& batch, const std::string& key, const std::string& evaluator) {
   const at::Tensor& real = batch.at(kMask);
   if (key == kMask) return real;
   const auto found = batch.find(key);
   if (found == batch.end() || found->second.dim() != 1) {
     throw Error(Exit::usage, "",
-                fmt::format("evaluator '{}': mask_key '{}' is no feature with one value per "
+                fmt::format("evaluator '{}': mask_key '{}' is not a feature with one value per "
                             "example",
                             evaluator, key));
   }
@@ -38,8 +39,8 @@ std::vector<std::string> RepresentationKeys::layers() const {
   return layer.empty() ? std::vector<std::string>() : std::vector<std::string>{layer};
 }
 
-Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
-  Represented all;
+LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
+  LabelledFeatures all;
   std::vector<at::Tensor> ids;
   int64_t rows = 0;
   input.for_each(context, [&](const Batch& batch) {
@@ -47,9 +48,9 @@ Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& c
         context.predict(batch, layers()).at(layer.empty() ? kLogits : layer);
     if (features.dim() != 2) {
       throw Error(Exit::usage, "",
-                  fmt::format("evaluator '{}': representation_layer '{}' has shape ({}), not one "
+                  fmt::format("evaluator '{}': representation_layer '{}' has shape {}, not one "
                               "vector per example",
-                              evaluator, layer, fmt::join(features.sizes(), ", ")));
+                              evaluator, layer, shape_text(features.sizes())));
     }
     const at::Tensor keep = mask_of(batch, mask_key, evaluator).nonzero().squeeze(1);
     const at::Tensor labels = class_labels(batch, label_key, evaluator);
@@ -64,8 +65,8 @@ Represented RepresentationKeys::represent(EvalInput& input, const EvalContext& c
   });
   check(all.features.defined(), "evaluator '{}' saw no batch", evaluator);
   const at::Tensor places = at::cat(ids);
-  return {gather_rows(context.group, all.features.narrow(0, 0, rows), places),
-          gather_rows(context.group, all.labels.narrow(0, 0, rows), places)};
+  return {gather_rows(*context.group, all.features.narrow(0, 0, rows), places),
+          gather_rows(*context.group, all.labels.narrow(0, 0, rows), places)};
 }
 
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator) {
@@ -75,7 +76,7 @@ int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::
   constexpr int64_t kMost = 1 << 24;
   if (least < 0 || greatest >= kMost) {
     throw Error(Exit::usage, "",
-                fmt::format("evaluator '{}': label {} is no class", evaluator,
+                fmt::format("evaluator '{}': label {} is not a class number", evaluator,
                             least < 0 ? least : greatest));
   }
   return std::max(classes, greatest + 1);

@@ -1,6 +1,6 @@
-// bit as an ONNX graph (models/bit.cc, reference 9.3). Kernels are written as they are used:
-// standardised.
+// Writes bit (models/bit.cc) as an ONNX graph. Kernels are standardised before they are written.
 #include "lib/export/onnx_layers.h"
+#include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
@@ -31,7 +31,7 @@ Plane unit(OnnxLayers& net, const Plane& x, const std::string& name, int64_t str
 
 class OnnxBit : public WeightsWriter {
  public:
-  OnnxBit(const Config&, const Trained& trained) : trained_(trained) {}
+  OnnxBit(const Config&, const TrainedModel& trained) : trained_(trained) {}
 
   void write(const std::string& output) const override {
     OnnxLayers net(trained_,
@@ -47,7 +47,7 @@ class OnnxBit : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, OnnxBit> registered("onnx/bit");

@@ -1,6 +1,7 @@
-// bit_paper as an ONNX graph (models/bit_paper.cc, reference 9.4). Kernels are written as they are
-// used: standardised.
+// Writes bit_paper (models/bit_paper.cc) as an ONNX graph. Kernels are standardised before they are
+// written.
 #include "lib/export/onnx_layers.h"
+#include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
@@ -29,7 +30,7 @@ Plane unit(OnnxLayers& net, const Plane& x, const std::string& name, int64_t str
 
 class OnnxBitPaper : public WeightsWriter {
  public:
-  OnnxBitPaper(const Config&, const Trained& trained) : trained_(trained) {}
+  OnnxBitPaper(const Config&, const TrainedModel& trained) : trained_(trained) {}
 
   void write(const std::string& output) const override {
     const std::string root = "root_block/conv_root";
@@ -46,7 +47,7 @@ class OnnxBitPaper : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, OnnxBitPaper> registered("onnx/bit_paper");

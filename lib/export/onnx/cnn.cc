@@ -1,4 +1,4 @@
-// cnn as an ONNX graph (models/cnn.cc).
+// Writes cnn (models/cnn.cc) as an ONNX graph.
 #include "lib/export/onnx_layers.h"
 
 namespace bv {
@@ -6,7 +6,7 @@ namespace {
 
 class OnnxCnn : public WeightsWriter {
  public:
-  OnnxCnn(const Config&, const Trained& trained) : trained_(trained) {}
+  OnnxCnn(const Config&, const TrainedModel& trained) : trained_(trained) {}
 
   void write(const std::string& output) const override {
     using Padding = OnnxLayers::Padding;
@@ -28,7 +28,7 @@ class OnnxCnn : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, OnnxCnn> registered("onnx/cnn");

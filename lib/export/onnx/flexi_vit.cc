@@ -1,13 +1,14 @@
-// flexi_vit as an ONNX graph, cut into patches as the run's `seqhw` says (reference 9.6).
+// Writes flexi_vit (models/flexi_vit.cc) as an ONNX graph, with the patch size that follows from
+// the config's `seqhw`.
 #include "lib/export/vit_weights.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 
 namespace bv {
 namespace {
 
 class OnnxFlexiVit : public WeightsWriter {
  public:
-  OnnxFlexiVit(const Config& model, const Trained& trained)
+  OnnxFlexiVit(const Config& model, const TrainedModel& trained)
       : vit_(flexi_vit_weights(model, trained)) {}
   void write(const std::string& output) const override { write_vit_onnx(vit_, output); }
 
@@ -16,7 +17,7 @@ class OnnxFlexiVit : public WeightsWriter {
 };
 
 const Register<WeightsWriter, OnnxFlexiVit> registered("onnx/flexi_vit");
-const Register<WeightsWriter, OnnxFlexiVit> registered_seed_name("onnx/proj.flexi.vit");
+const Register<WeightsWriter, OnnxFlexiVit> registered_full_name("onnx/proj.flexi.vit");
 
 }  // namespace
 }  // namespace bv

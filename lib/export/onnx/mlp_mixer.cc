@@ -1,4 +1,4 @@
-// mlp_mixer as an ONNX graph (models/mlp_mixer.cc, reference 9.2).
+// Writes mlp_mixer (models/mlp_mixer.cc) as an ONNX graph.
 #include "lib/export/onnx_layers.h"
 
 namespace bv {
@@ -6,7 +6,7 @@ namespace {
 
 class OnnxMixer : public WeightsWriter {
  public:
-  OnnxMixer(const Config&, const Trained& trained) : trained_(trained) {}
+  OnnxMixer(const Config&, const TrainedModel& trained) : trained_(trained) {}
 
   void write(const std::string& output) const override {
     const at::Tensor& kernel = trained_parameter(trained_, "stem/kernel");
@@ -30,7 +30,7 @@ class OnnxMixer : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, OnnxMixer> registered("onnx/mlp_mixer");

@@ -1,5 +1,5 @@
-// resnet_cifar as an ONNX graph (models/resnet_cifar.cc). Batch normalisation uses the running
-// statistics.
+// Writes resnet_cifar (models/resnet_cifar.cc) as an ONNX graph. Batch normalisation uses the
+// running statistics.
 #include "lib/export/onnx_layers.h"
 #include "lib/model/layers.h"
 
@@ -20,7 +20,7 @@ Plane conv_norm(OnnxLayers& net, const Plane& x, const std::string& conv, const 
 
 class OnnxResnetCifar : public WeightsWriter {
  public:
-  OnnxResnetCifar(const Config& model, const Trained& trained)
+  OnnxResnetCifar(const Config& model, const TrainedModel& trained)
       : batch_norm_(model.word("norm", "batch", {"batch", "group"}) == "batch"),
         logit_scale_(static_cast<float>(model.get<double>("logit_scale", 0.125))),
         trained_(trained) {}
@@ -46,7 +46,7 @@ class OnnxResnetCifar : public WeightsWriter {
  private:
   const bool batch_norm_;
   const float logit_scale_;
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, OnnxResnetCifar> registered("onnx/resnet_cifar");

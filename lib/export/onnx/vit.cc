@@ -1,13 +1,13 @@
-// vit as an ONNX graph (models/vit.cc, reference 9.1).
+// Writes vit (models/vit.cc) as an ONNX graph: see lib/export/vit_onnx.cc.
 #include "lib/export/vit_weights.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 
 namespace bv {
 namespace {
 
 class OnnxVit : public WeightsWriter {
  public:
-  OnnxVit(const Config& model, const Trained& trained) : vit_(vit_weights(model, trained)) {}
+  OnnxVit(const Config& model, const TrainedModel& trained) : vit_(vit_weights(model, trained)) {}
   void write(const std::string& output) const override { write_vit_onnx(vit_, output); }
 
  private:

@@ -1,18 +1,18 @@
-// bit_paper for timm.models.resnetv2.ResNetV2, whose conv_layer must be partial(StdConv2d,
-// eps=1e-10). Its stem_type is the plain one: that of timm's resnetv2_*_bit pads with zeros before
-// the maximum.
+// Writes bit_paper for timm.models.resnetv2.ResNetV2. The class must be given conv_layer =
+// partial(StdConv2d, eps=1e-10). stem_type stays at its default: the one of timm's resnetv2_*_bit
+// pads with zeros before the max pooling.
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/export/timm_file.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 
 namespace bv {
 namespace {
 
 class TimmBitPaper : public WeightsWriter {
  public:
-  TimmBitPaper(const Config&, const Trained& trained) : trained_(trained) {}
+  TimmBitPaper(const Config&, const TrainedModel& trained) : trained_(trained) {}
 
   void write(const std::string& output) const override {
     const at::Tensor& root = trained_parameter(trained_, "root_block/conv_root/kernel");
@@ -29,7 +29,7 @@ class TimmBitPaper : public WeightsWriter {
       layers.push_back(units);
     }
     const auto head = trained_.params.find("head/bias");
-    // timm dilates the stages behind this instead of shrinking.
+    // With a smaller output_stride timm would dilate the last stages instead of striding.
     const int64_t stride = std::max<int64_t>(32, int64_t{2} << layers.size());
     write_timm(output, to_timm_bit(trained_.params), "ResNetV2",
                {{"layers", layers},
@@ -41,7 +41,7 @@ class TimmBitPaper : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
 };
 
 const Register<WeightsWriter, TimmBitPaper> registered("timm/bit_paper");

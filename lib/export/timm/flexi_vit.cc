@@ -1,13 +1,13 @@
-// flexi_vit for timm's VisionTransformer: see lib/export/vit_timm.cc.
+// Writes flexi_vit for timm's VisionTransformer: see lib/export/vit_timm.cc.
 #include "lib/export/vit_weights.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 
 namespace bv {
 namespace {
 
 class TimmFlexiVit : public WeightsWriter {
  public:
-  TimmFlexiVit(const Config& model, const Trained& trained)
+  TimmFlexiVit(const Config& model, const TrainedModel& trained)
       : vit_(flexi_vit_weights(model, trained)) {}
   void write(const std::string& output) const override { write_vit_timm(vit_, output); }
 
@@ -16,7 +16,7 @@ class TimmFlexiVit : public WeightsWriter {
 };
 
 const Register<WeightsWriter, TimmFlexiVit> registered("timm/flexi_vit");
-const Register<WeightsWriter, TimmFlexiVit> registered_seed_name("timm/proj.flexi.vit");
+const Register<WeightsWriter, TimmFlexiVit> registered_full_name("timm/proj.flexi.vit");
 
 }  // namespace
 }  // namespace bv

@@ -1,22 +1,23 @@
-// mlp_mixer for timm.models.mlp_mixer.MlpMixer, whose act_layer must be GELUTanh.
+// Writes mlp_mixer for timm.models.mlp_mixer.MlpMixer. The class must be given act_layer =
+// GELUTanh.
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/export/timm_file.h"
-#include "lib/export/writer.h"
+#include "lib/export/weights_writer.h"
 
 namespace bv {
 namespace {
 
 class TimmMixer : public WeightsWriter {
  public:
-  TimmMixer(const Config&, const Trained& trained)
+  TimmMixer(const Config&, const TrainedModel& trained)
       : trained_(trained), patch_(trained_parameter(trained, "stem/kernel").sizes().vec()) {
     const ImageSize image = known_image(trained, trained_parameter(trained, "stem/kernel"));
     if (image.height % patch_[0] != 0 || image.width % patch_[1] != 0) {
       throw Error(Exit::usage, "--format timm",
                   fmt::format("images of {}x{} are padded to whole patches of {}x{}, which timm's "
-                              "MlpMixer does not do; npz, safetensors and onnx hold it",
+                              "MlpMixer does not do; use npz, safetensors or onnx",
                               image.height, image.width, patch_[0], patch_[1]));
     }
   }
@@ -43,7 +44,7 @@ class TimmMixer : public WeightsWriter {
   }
 
  private:
-  const Trained trained_;
+  const TrainedModel trained_;
   const std::vector<int64_t> patch_;  // rows, columns, channels, width
 };
 

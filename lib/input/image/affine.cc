@@ -4,13 +4,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "lib/device/simd.h"
+#include "lib/device/cpu_dispatch.h"
 
 namespace bv {
 namespace {
 
-// One row. `padded` is the input as float inside a frame of fill, one pixel on the left and top,
-// two on the right and bottom: clamping a position to the frame leaves all four taps inside it.
+// Computes one output row. `padded` is the input as float inside a frame of the fill value: one
+// pixel wide on the left and top, two on the right and bottom. A position that is clamped to the
+// frame has all four of its neighbours inside it.
 template <class T>
 [[gnu::always_inline]] inline void affine_row(const float* __restrict padded, int64_t height,
                                               int64_t width, int64_t channels, const AffineMap& map,
@@ -19,7 +20,7 @@ template <class T>
   const auto step = static_cast<int32_t>(channels);
   const auto xx = static_cast<float>(map.xx);
   const auto yx = static_cast<float>(map.yx);
-  // Positions within the frame, hence + 1.
+  // Positions count from the frame, so 1 is added.
   const auto left = static_cast<float>(map.xy * static_cast<double>(y) + map.x0 + 1);
   const auto top = static_cast<float>(map.yy * static_cast<double>(y) + map.y0 + 1);
   const auto right_end = static_cast<float>(width + 1);

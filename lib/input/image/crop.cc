@@ -7,7 +7,8 @@
 namespace bv {
 namespace {
 
-// After TensorFlow's GenerateRandomCrop. nearbyint rounds half to even, as lrintf there.
+// Makes one attempt. Follows GenerateRandomCrop in TensorFlow's
+// sample_distorted_bounding_box_op.cc. nearbyint() rounds halves to even, like its lrintf().
 bool try_window(int64_t height, int64_t width, const CropRange& range, Rng& rng, Window& window) {
   const double aspect = rng.uniform(range.aspect_min, range.aspect_max);
   const double area = static_cast<double>(height) * static_cast<double>(width);

@@ -1,4 +1,4 @@
-// Any supported image file to an HWC uint8 tensor.
+// Image files of any supported format to (height, width, channels) uint8 tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,14 +9,16 @@
 
 namespace bv {
 
-// "JPEG", "PNG", or what else the first bytes show ("GIF", "WebP", "BMP", "TIFF"); "" = unknown.
+// Returns the format that the first bytes of a file show: "JPEG", "PNG", "GIF", "WebP", "BMP",
+// "TIFF", or "" if unknown.
 std::string image_format(std::span<const uint8_t> bytes);
-// Whether these first bytes are the text that git-LFS leaves in a file's place.
+// Returns whether the first bytes of a file are those of a git-LFS pointer, the text that git-LFS
+// leaves in place of a file that was not downloaded.
 bool is_lfs_pointer(std::span<const uint8_t> bytes);
-// One line on why bytes that are neither JPEG nor PNG are no image for us.
+// Returns one line that says why a file that is neither JPEG nor PNG can't be decoded.
 std::string not_an_image(std::span<const uint8_t> bytes);
 
-// JPEG or PNG by its first bytes, whatever the file is called: see decode_jpeg(), decode_png().
+// Decodes a JPEG or PNG file; the first bytes tell which. See decode_jpeg() and decode_png().
 // Throws Error(Exit::data) without a place.
 at::Tensor decode_image(std::span<const uint8_t> bytes, int channels, bool precise);
 

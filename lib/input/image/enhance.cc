@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "lib/device/simd.h"
+#include "lib/device/cpu_dispatch.h"
 
 namespace bv {
 namespace {
@@ -20,7 +20,7 @@ void apply_tables(const RgbImage& image, const std::array<Table, kChannels>& tab
   }
 }
 
-// Every value v becomes result(v).
+// Replaces every value v by result(v).
 template <class Result>
 void map_values(const RgbImage& image, const Result& result) {
   Table table;
@@ -28,7 +28,7 @@ void map_values(const RgbImage& image, const Result& result) {
   for (int64_t i = 0; i < image.count() * kChannels; ++i) image.pixels[i] = table[image.pixels[i]];
 }
 
-// d + factor * (x - d); float32, in this order.
+// Returns d + factor * (x - d), clipped and truncated: in float32, in this order.
 [[gnu::always_inline]] inline uint8_t blend(float d, float x, float factor) {
   float value = d + factor * (x - d);
   value = value < 0.0f ? 0.0f : value;
@@ -36,7 +36,7 @@ void map_values(const RgbImage& image, const Result& result) {
   return static_cast<uint8_t>(static_cast<int32_t>(value));
 }
 
-// tf.image.rgb_to_grayscale: by way of floats in 0..1, truncated.
+// tf.image.rgb_to_grayscale for uint8: computes with floats in 0..1 and truncates.
 [[gnu::always_inline]] inline uint8_t grey(const uint8_t* pixel) {
   constexpr float kScale = 1.0f / 255.0f;
   const float sum = static_cast<float>(pixel[0]) * kScale * 0.2989f +
@@ -62,6 +62,7 @@ Table unchanged() {
   return table;
 }
 
+// The table of auto_contrast() for one channel.
 Table stretching(const Histogram& counts) {
   int low = 0, high = 255;
   while (low < 255 && counts[low] == 0) ++low;
@@ -77,6 +78,7 @@ Table stretching(const Histogram& counts) {
   return table;
 }
 
+// The table of equalize() for one channel.
 Table flattening(const Histogram& counts) {
   int64_t sum = 0, last = 0;
   for (const int64_t count : counts) {
@@ -86,7 +88,7 @@ Table flattening(const Histogram& counts) {
   const int64_t step = (sum - last) / 255;
   if (step == 0) return unchanged();
   Table table;
-  int64_t below = 0;  // pixels of smaller values
+  int64_t below = 0;  // number of pixels with smaller values
   for (int v = 0; v < 256; ++v) {
     const int64_t value = v == 0 ? 0 : (below + step / 2) / step;
     table[v] = static_cast<uint8_t>(std::min<int64_t>(value, 255));
@@ -95,10 +97,10 @@ Table flattening(const Histogram& counts) {
   return table;
 }
 
-// One row of the image smoothed by [[1 1 1] [1 5 1] [1 1 1]] / 13, without its first and last
-// pixel. TensorFlow's convolution adds the taps row by row with fused multiply-adds: products and
-// sums in double are exact here (8-bit values, float32 weights), and each sum is rounded to float32
-// once.
+// Computes one row of the image smoothed by [[1 1 1] [1 5 1] [1 1 1]] / 13, except for its first
+// and last pixel. TensorFlow's convolution adds the taps row by row with fused multiply-adds. Here,
+// products and sums in double are exact (8-bit values times float32 weights), and each sum is
+// rounded to float32 once, which gives the same bits.
 [[gnu::always_inline]] inline void smoothed_row(const double* __restrict above,
                                                 const double* __restrict row,
                                                 const double* __restrict below, int64_t n,
@@ -121,7 +123,7 @@ Table flattening(const Histogram& counts) {
   }
 }
 
-// x[i] becomes the blend with d[i], which is truncated before. d: 0 .. 255 and a rounding error.
+// Blends each x[i] with d[i], truncated to an integer. d[i] is in 0..255 up to a rounding error.
 [[gnu::always_inline]] inline void blend_values(const float* __restrict d, int64_t n, float factor,
                                                 uint8_t* __restrict x) {
   for (int64_t i = 0; i < n; ++i) {
@@ -179,15 +181,15 @@ void blend_with_black(const RgbImage& image, float factor) {
   map_values(image, [=](int v) { return blend(0.0f, static_cast<float>(v), factor); });
 }
 
-// Meant to be the mean grey, but the reference divides the sum of the histogram (so the number of
-// pixels) by 256.
+// The constant is meant to be the mean grey value, but big_vision's `contrast` divides the sum of
+// the histogram, which is the number of pixels, by 256.
 void blend_with_constant(const RgbImage& image, float factor) {
   const auto d = static_cast<float>(std::min<int64_t>(image.count() / 256, 255));
   map_values(image, [=](int v) { return blend(d, static_cast<float>(v), factor); });
 }
 
 void blend_with_smoothed(const RgbImage& image, float factor) {
-  if (image.height < 3 || image.width < 3) return;  // nothing but border, which stays
+  if (image.height < 3 || image.width < 3) return;  // all pixels are border, which is kept
   const int64_t n = image.width * kChannels;
   std::vector<double> rows(3 * n);  // the last three input rows, by y % 3
   std::vector<float> smoothed(n);

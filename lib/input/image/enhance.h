@@ -1,12 +1,14 @@
-// Point operations and filters on RGB images, in place: RandAugment's, with the numbers of the
-// TensorFlow code that big_vision runs. Reference section 12.7.
+// The point operations and filters of RandAugment, in place on RGB images.
+//
+// They reproduce the numbers of big_vision's pp/archive/autoaugment.py (pp/archive/randaug.py calls
+// it), including its known peculiarities, which are noted below.
 #pragma once
 
 #include <cstdint>
 
 namespace bv {
 
-// Someone else's pixels.
+// A view of someone else's pixels.
 struct RgbImage {
   uint8_t* pixels = nullptr;  // (height, width, 3), contiguous
   int64_t height = 0, width = 0;
@@ -14,22 +16,23 @@ struct RgbImage {
   int64_t count() const { return height * width; }
 };
 
-// Each channel stretched to 0..255, truncated; one whose pixels are all equal stays.
+// Stretches each channel to 0..255, truncating. A channel with one value only stays unchanged.
 void auto_contrast(const RgbImage& image);
-// Each channel's histogram flattened.
+// Equalizes the histogram of each channel.
 void equalize(const RgbImage& image);
+// Replaces each value v by 255 - v.
 void invert(const RgbImage& image);
-// Keeps the upper `bits`, but always one at least: TensorFlow's shifts stop at 7.
+// Keeps the upper `bits` bits of each value, at least one: TensorFlow's shifts stop at 7.
 void posterize(const RgbImage& image, int64_t bits);
-// Inverts what is not below the threshold, of which only the lower 8 bits count.
+// Inverts the values at or above the threshold, of which only the lower 8 bits count.
 void solarize(const RgbImage& image, int64_t threshold);
-// Adds to what is below 128.
+// Adds `addition` to the values below 128, clipping to 0..255.
 void solarize_add(const RgbImage& image, int64_t addition);
 
-// d + factor * (image - d), clipped and truncated, where d is ...
+// Replace the image by d + factor * (image - d), clipped and truncated, where d is ...
 void blend_with_grey(const RgbImage& image, float factor);      // its grey image ("Color")
-void blend_with_black(const RgbImage& image, float factor);     // "Brightness"
-void blend_with_constant(const RgbImage& image, float factor);  // "Contrast", see enhance.cc
-void blend_with_smoothed(const RgbImage& image, float factor);  // "Sharpness"
+void blend_with_black(const RgbImage& image, float factor);     // black ("Brightness")
+void blend_with_constant(const RgbImage& image, float factor);  // pixel count / 256 ("Contrast")
+void blend_with_smoothed(const RgbImage& image, float factor);  // its smoothed image ("Sharpness")
 
 }  // namespace bv

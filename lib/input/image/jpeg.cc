@@ -33,15 +33,6 @@ at::Tensor decode(JpegDecoder& decoder, const JpegOutput& output, int64_t height
 
 }  // namespace
 
-void check_image_size(int64_t height, int64_t width) {
-  if (height < 1 || width < 1 || height > kMaxImageSide || width > kMaxImageSide ||
-      height * width > kMaxImagePixels) {
-    throw Error::bare(
-        Exit::data, fmt::format("image of {} x {} pixels: at most {} a side and {} in all", height,
-                                width, kMaxImageSide, kMaxImagePixels));
-  }
-}
-
 JpegSize jpeg_size(std::span<const uint8_t> bytes) {
   JpegDecoder decoder(bytes.data(), bytes.size());
   read_header(decoder);

@@ -6,9 +6,11 @@
 namespace bv {
 namespace {
 
-// A progressive file of a few kilobytes can ask for thousands of passes over a huge image.
+// A limit, because a progressive file of a few kilobytes can ask for thousands of passes over a
+// huge image.
 constexpr int kMaxScans = 500;
-// Columns decoded beside a window and dropped: chroma upsampling looks one chroma sample aside.
+// Columns that are decoded on each side of a window and dropped: chroma upsampling uses the
+// neighbouring chroma sample.
 constexpr JDIMENSION kMargin = 4;
 
 size_t bytes_left(j_common_ptr info) {
@@ -26,8 +28,8 @@ size_t bytes_left(j_common_ptr info) {
   longjmp(errors->jump, 1);
 }
 
-// Warnings after which the pixels are wrong are failures; the others (extraneous bytes, an odd
-// Adobe marker, ...) are common in the wild and harmless.
+// Treats warnings after which the pixels are wrong as failures. The others (extraneous bytes, an
+// odd Adobe marker, ...) are common and harmless.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -61,10 +63,10 @@ void set_up(JpegErrors* errors) {
   errors->message[0] = 0;
 }
 
-// Puts "truncated JPEG at byte N" or "corrupt JPEG at byte N: <reason>" in place of libjpeg's text.
+// Replaces libjpeg's text by "truncated JPEG at byte N" or "corrupt JPEG at byte N: <reason>".
 void place_message(JpegErrors* errors, size_t size) {
   const int code = errors->base.msg_code;
-  // At the end of the data libjpeg's count is that of the last whole unit.
+  // At the end of the data libjpeg's count is that of the last complete unit.
   const size_t left = code == JWRN_JPEG_EOF ? 0 : errors->bytes_left;
   const size_t at = size - std::min(size, left);
   char text[sizeof(errors->message)];
@@ -147,8 +149,8 @@ bool JpegDecoder::decode(const JpegOutput& output, uint8_t* pixels) {
   return true;
 }
 
-// From row_ to the window's columns; CMYK becomes RGB as TensorFlow's decoder does it. Adobe files
-// hold inverted inks.
+// Copies the window's columns of row_ to `target`. CMYK is converted to RGB like TensorFlow's
+// decoder does it; files with an Adobe marker hold inverted inks.
 void JpegDecoder::copy_row(const JpegOutput& output, uint8_t* target) const {
   const JDIMENSION columns = output.height == 0 ? info_.output_width : output.width;
   const uint8_t* source = *row_ + (output.x - first_column_) * info_.output_components;

@@ -1,6 +1,7 @@
-// libjpeg-turbo behind an interface without exceptions: its errors leave by longjmp, so this unit
-// holds no C++ object with a destructor between setjmp and libjpeg. Free of LibTorch.
-// Callers use image/jpeg.h.
+// libjpeg-turbo behind an interface without exceptions; callers use image/jpeg.h.
+//
+// libjpeg reports errors with longjmp(), so this file and its .cc have no C++ object with a
+// destructor between setjmp() and a call of libjpeg. They do not depend on LibTorch.
 #pragma once
 
 #include <csetjmp>
@@ -8,27 +9,29 @@
 #include <cstdint>
 #include <cstdio>
 
-// Needs <cstdio> before it, and the numbers of jerror.h depend on it.
+// jpeglib.h needs <cstdio> before it, and the numbers in jerror.h depend on jpeglib.h.
 #include <jpeglib.h>
 
 #include <jerror.h>
 
 namespace bv {
 
-// What libjpeg's callbacks need; `base` must stay the first member.
+// The state of libjpeg's error callbacks. `base` must stay the first member.
 struct JpegErrors {
   jpeg_error_mgr base;
   jmp_buf jump;
-  size_t bytes_left;  // of the input at the failure
+  size_t bytes_left;  // of the input, when the error occurred
   char message[JMSG_LENGTH_MAX + 64];
 };
 
 struct JpegOutput {
   int channels = 3;                              // 1 or 3
-  bool precise = true;                           // the accurate DCT, else the fast integer one
-  uint32_t y = 0, x = 0, height = 0, width = 0;  // window; height 0 = the whole image
+  bool precise = true;                           // the accurate DCT, or the fast integer DCT
+  uint32_t y = 0, x = 0, height = 0, width = 0;  // the window; height 0 = the whole image
 };
 
+// Decodes one JPEG file in memory. Call read_header(), then decode(). Both return false on failure;
+// message() then says why.
 class JpegDecoder {
  public:
   JpegDecoder(const uint8_t* data, size_t size);
@@ -36,7 +39,6 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Both return false on failure: see message(). read_header() first.
   bool read_header();
   // Writes height * width * channels bytes, row by row.
   bool decode(const JpegOutput& output, uint8_t* pixels);
@@ -55,12 +57,13 @@ class JpegDecoder {
   jpeg_decompress_struct info_;
   jpeg_progress_mgr progress_;
   JpegErrors errors_;
-  JSAMPARRAY row_ = nullptr;  // one row, from libjpeg's pool
+  JSAMPARRAY row_ = nullptr;  // one row, allocated by libjpeg
   JDIMENSION first_column_ = 0;
 };
 
-// Encodes height * width * channels bytes; `*out` is malloc'ed and the caller's to free(), also
-// after a failure. Returns false with `message` (at least JMSG_LENGTH_MAX bytes) filled.
+// Encodes (height, width, channels) bytes. `*out` is allocated with malloc(); the caller frees it,
+// also after a failure. Returns false on failure, with the reason in `message`, which must have
+// room for JMSG_LENGTH_MAX bytes.
 bool jpeg_encode(const uint8_t* pixels, uint32_t height, uint32_t width, int channels, int quality,
                  unsigned char** out, unsigned long* size, char* message);
 

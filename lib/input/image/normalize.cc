@@ -1,5 +1,3 @@
-// A table of 256 results for uint8 was measured: the divisions of a vector are faster than its
-// look-ups.
 #include "lib/input/image/normalize.h"
 
 #include <ATen/ops/empty.h>
@@ -7,23 +5,23 @@
 #include <algorithm>
 #include <limits>
 
-#include "lib/device/simd.h"
+#include "lib/device/cpu_dispatch.h"
 
 namespace bv {
 namespace {
 
-// The numbers of the channels, repeated over enough values to fill vectors.
+// The numbers of the channels, repeated so often that whole SIMD vectors can be loaded.
 struct Tiles {
   std::vector<float> low, range;
 };
 
-Tiles tile(const Normalization& how) {
+Tiles tile(const Normalization& normalization) {
   constexpr size_t kValues = 128;
-  const size_t repeats = (kValues + how.low.size() - 1) / how.low.size();
+  const size_t repeats = (kValues + normalization.low.size() - 1) / normalization.low.size();
   Tiles tiles;
   for (size_t i = 0; i < repeats; ++i) {
-    tiles.low.insert(tiles.low.end(), how.low.begin(), how.low.end());
-    tiles.range.insert(tiles.range.end(), how.range.begin(), how.range.end());
+    tiles.low.insert(tiles.low.end(), normalization.low.begin(), normalization.low.end());
+    tiles.range.insert(tiles.range.end(), normalization.range.begin(), normalization.range.end());
   }
   return tiles;
 }
@@ -41,32 +39,34 @@ template <class T>
   }
 }
 
+// For uint8 this divides, too: look-ups in a table of 256 results were measured to be slower than
+// vectorised divisions.
 template <class T>
-void normalize_all(const T* in, float* out, int64_t n, const Normalization& how) {
-  const Tiles tiles = tile(how);
+void normalize_all(const T* in, float* out, int64_t n, const Normalization& normalization) {
+  const Tiles tiles = tile(normalization);
   const auto step = static_cast<int64_t>(tiles.low.size());
   const float infinity = std::numeric_limits<float>::infinity();
-  const float least = how.clip ? how.clip_min : -infinity;
-  const float most = how.clip ? how.clip_max : infinity;
+  const float least = normalization.clip ? normalization.clip_min : -infinity;
+  const float most = normalization.clip ? normalization.clip_max : infinity;
   run_simd([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < n; i += step) {
       normalize_some(in + i, out + i, std::min(step, n - i), tiles.low.data(), tiles.range.data(),
-                     how.scale, how.offset, least, most);
+                     normalization.scale, normalization.offset, least, most);
     }
   });
 }
 
 }  // namespace
 
-at::Tensor normalize(const at::Tensor& x, const Normalization& how) {
+at::Tensor normalize(const at::Tensor& x, const Normalization& normalization) {
   const at::Tensor in =
       x.scalar_type() == at::kByte ? x.contiguous() : x.to(at::kFloat).contiguous();
   at::Tensor out = at::empty(in.sizes(), in.options().dtype(at::kFloat));
   float* values = out.mutable_data_ptr<float>();
   if (in.scalar_type() == at::kByte) {
-    normalize_all(in.const_data_ptr<uint8_t>(), values, in.numel(), how);
+    normalize_all(in.const_data_ptr<uint8_t>(), values, in.numel(), normalization);
   } else {
-    normalize_all(in.const_data_ptr<float>(), values, in.numel(), how);
+    normalize_all(in.const_data_ptr<float>(), values, in.numel(), normalization);
   }
   return out;
 }

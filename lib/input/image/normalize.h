@@ -1,4 +1,4 @@
-// Scaling values to a range: y = (x - low[c]) / range[c] * scale + offset, c the channel.
+// Normalization of values: y = (x - low[c]) / range[c] * scale + offset for channel c.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +8,15 @@
 namespace bv {
 
 struct Normalization {
-  std::vector<float> low, range;  // one number for all channels, or one each; equal lengths
+  std::vector<float> low, range;  // one number for all channels, or one per channel; equal lengths
   float scale = 1, offset = 0;
-  bool clip = false;  // to [clip_min, clip_max] at last
+  bool clip = false;  // clips the results to [clip_min, clip_max]
   float clip_min = 0, clip_max = 0;
 };
 
-// float32, whatever x is, in float32 arithmetic and this order of operations. With per-channel
-// numbers x's last dimension must have as many entries: the caller checks.
-at::Tensor normalize(const at::Tensor& x, const Normalization& how);
+// Returns the normalized values as float32, for x of any real dtype, in float32 arithmetic and in
+// this order of operations. If there is one number per channel, x's last dimension must be the
+// channels; the caller checks this.
+at::Tensor normalize(const at::Tensor& x, const Normalization& normalization);
 
 }  // namespace bv

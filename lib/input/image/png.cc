@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "lib/input/image/jpeg.h"
+#include "lib/input/image/geometry.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -17,7 +17,7 @@ void ok(int code) {
   if (code) throw Error::bare(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
 }
 
-// The weights of libjpeg's luma, in 16 bits, rounded.
+// libjpeg's luma: 16-bit fixed-point weights, rounded.
 uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
 }
@@ -31,7 +31,7 @@ at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
   check(context != nullptr, "no memory for a PNG decoder");
   ok(spng_set_image_limits(context.get(), kMaxImageSide, kMaxImageSide));
   ok(spng_set_chunk_limits(context.get(), kChunkLimit, kChunkLimit));
-  // A damaged comment does no harm to the pixels.
+  // A damaged ancillary chunk (a comment) does not affect the pixels.
   ok(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD));
   ok(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
   spng_ihdr header;

@@ -1,7 +1,8 @@
-// PNG to HWC uint8 tensors, by libspng: all bit depths (16 bits lose the lower 8) and colour types,
-// interlaced or not; alpha is dropped, palettes are resolved.
+// PNG files to (height, width, channels) uint8 tensors, by libspng. All bit depths (16-bit values
+// lose their lower 8 bits) and colour types, interlaced or not. Alpha is dropped, palettes are
+// resolved.
 //
-// Broken input throws Error(Exit::data) without a place: "broken PNG: <reason>".
+// Broken files throw Error(Exit::data) without a place: "broken PNG: <reason>".
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +12,8 @@
 
 namespace bv {
 
-// (h, w, channels) uint8. channels: 1 (colour becomes luma), 3 (grey is replicated) or 0 (1 for
-// grey, else 3). Limits as in image/jpeg.h.
+// Returns (height, width, channels) uint8. channels: 1 (colour becomes luma), 3 (grey is
+// replicated) or 0 (1 for grey images, 3 for others). The limits are those of check_image_size().
 at::Tensor decode_png(std::span<const uint8_t> bytes, int channels);
 
 }  // namespace bv

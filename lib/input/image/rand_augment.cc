@@ -6,21 +6,21 @@
 #include <numbers>
 #include <vector>
 
-#include "lib/device/simd.h"
+#include "lib/device/cpu_dispatch.h"
 
 namespace bv {
 namespace {
 
 constexpr uint8_t kFill = 128;
 
-// Output pixel (x, y) shows the input at (xx x + xy y + x0, yx x + yy y + y0). float32 in this
-// order of operations, as in TensorFlow's ImageProjectiveTransform.
+// Output pixel (x, y) shows the input at (xx x + xy y + x0, yx x + yy y + y0). Computed in float32
+// and in this order of operations, like TensorFlow's ImageProjectiveTransform.
 struct Transform {
   float xx = 1, xy = 0, x0 = 0;
   float yx = 0, yy = 1, y0 = 0;
 };
 
-// The whole number nearest to `position`, halves away from zero; -1 where it is not in [0, n).
+// Returns the integer nearest to `position` (halves away from zero), or -1 if it is not in [0, n).
 [[gnu::always_inline]] inline int32_t nearest_index(float position, float n) {
   const bool inside = position > -0.5f && position < n - 0.5f;
   const float at = inside && position > 0.0f ? position : 0.0f;
@@ -29,11 +29,12 @@ struct Transform {
   return inside ? whole + up : -1;
 }
 
-// Nearest pixel; kFill where there is none.
+// Transforms the image in place: each output pixel is the nearest input pixel, or kFill if that is
+// outside the image.
 void transform(const RgbImage& image, const Transform& t) {
   const int64_t height = image.height, width = image.width;
   const std::vector<uint8_t> in(image.pixels, image.pixels + image.count() * 3);
-  std::vector<int32_t> source(width);  // of a row: the pixel's number in `in`, -1 for none
+  std::vector<int32_t> source(width);  // for one row: the pixel's number in `in`, or -1
   for (int64_t y = 0; y < height; ++y) {
     int32_t* __restrict number = source.data();
     run_simd([&]() __attribute__((always_inline)) {
@@ -57,7 +58,7 @@ void transform(const RgbImage& image, const Transform& t) {
   }
 }
 
-// About the middle. float32 throughout, as tfa.image.rotate.
+// A rotation about the middle of the image. Computed in float32, like tfa.image.rotate.
 Transform rotation(const RgbImage& image, float degrees) {
   const float angle = degrees * static_cast<float>(std::numbers::pi / 180);
   const float c = std::cos(angle), s = std::sin(angle);
@@ -71,7 +72,7 @@ Transform rotation(const RgbImage& image, float degrees) {
           .y0 = (bottom - (s * right + c * bottom)) / 2};
 }
 
-// A square of side 2 * half around (y, x), as far as it is inside.
+// Fills the part of a square of side 2 * half around (y, x) that is inside the image.
 void cut_out(const RgbImage& image, int64_t half, int64_t y, int64_t x) {
   const int64_t top = std::max<int64_t>(0, y - half), bottom = std::min(image.height, y + half);
   const int64_t left = std::max<int64_t>(0, x - half), right = std::min(image.width, x + half);
@@ -101,7 +102,7 @@ AugmentationDraw draw_augmentation(int64_t height, int64_t width, Rng& rng) {
 void augment(const RgbImage& image, const AugmentationDraw& draw, double magnitude) {
   const double part = magnitude / 10;
   const auto whole = [&](int most) { return static_cast<int64_t>(part * most); };
-  const auto size = [&](double most) {  // with its sign
+  const auto size = [&](double most) {  // with the drawn sign
     const auto value = static_cast<float>(part * most);
     return draw.negative ? -value : value;
   };

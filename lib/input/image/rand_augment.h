@@ -1,6 +1,6 @@
-// RandAugment (Cubuk, Zoph, Shlens, Le: "RandAugment: practical automated data augmentation with a
-// reduced search space", 2019), with the operations and constants of big_vision's
-// `archive.randaug`: reference section 12.7.
+// RandAugment: E. Cubuk, B. Zoph, J. Shlens, Q. Le, "RandAugment: practical automated data
+// augmentation with a reduced search space", 2019. The operations and constants are those of
+// big_vision's pp/archive/randaug.py and pp/archive/autoaugment.py.
 #pragma once
 
 #include <array>
@@ -30,22 +30,23 @@ enum class Augmentation {
   cutout,
   solarize_add
 };
-// The paper's names, in this order.
+// The paper's names, in the order of the enum.
 constexpr std::array<std::string_view, 16> kAugmentationNames = {
     "AutoContrast", "Equalize",   "Invert",     "Rotate",     "Posterize", "Solarize",
     "Color",        "Contrast",   "Brightness", "Sharpness",  "ShearX",    "ShearY",
     "TranslateX",   "TranslateY", "Cutout",     "SolarizeAdd"};
 
-// What is random in one layer.
+// The random part of one layer.
 struct AugmentationDraw {
   Augmentation op = Augmentation::invert;
-  bool negative = false;  // rotate, shear and translate
-  int64_t y = 0, x = 0;   // cutout: the centre
+  bool negative = false;  // the sign of a rotation, shear or translation
+  int64_t y = 0, x = 0;   // the centre of a cutout
 };
-// Draws: the op, uniformly; then the sign, or y and x, of an op that has one.
+// Draws the operation uniformly, then its sign or its y and x, if it has them.
 AugmentationDraw draw_augmentation(int64_t height, int64_t width, Rng& rng);
 
-// magnitude 0 .. 10, or more: 10 is the nominal maximum.
+// Applies one operation in place. The nominal range of `magnitude` is 0 to 10; larger values
+// extrapolate.
 void augment(const RgbImage& image, const AugmentationDraw& draw, double magnitude);
 
 }  // namespace bv

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <fmt/ranges.h>
 
 #include <cstring>
 #include <span>
@@ -13,13 +12,9 @@
 namespace bv {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) {
-  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
-}
-
 std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
 
-// Whether (n,) uint8 are a JPEG's or PNG's bytes rather than a text's.
+// Returns whether `bytes`, (n,) uint8, are a JPEG or PNG image (and not text).
 bool is_encoded(const at::Tensor& bytes) {
   constexpr std::string_view kJpeg = "\xFF\xD8\xFF", kPng = "\x89PNG";
   const at::Tensor dense = bytes.contiguous();
@@ -32,16 +27,16 @@ bool is_encoded(const at::Tensor& bytes) {
 
 }  // namespace
 
-BatchRing::BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation,
+BatchRing::BatchRing(const Example& prototype, int64_t batch_size, int batches, bool evaluation,
                      bool pinned)
     : pinned_(pinned), batches_(batches) {
-  for (const auto& [name, value] : form) {
+  for (const auto& [name, value] : prototype) {
     if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
     add(name, value.scalar_type(), value.sizes(), batch_size, features_);
   }
   if (!evaluation) return;
-  if (!form.contains("_mask")) add("_mask", at::kBool, {}, batch_size, mask_and_id_);
-  if (!form.contains("_id")) add("_id", at::kLong, {}, batch_size, mask_and_id_);
+  if (!prototype.contains("_mask")) add("_mask", at::kBool, {}, batch_size, mask_and_id_);
+  if (!prototype.contains("_id")) add("_id", at::kLong, {}, batch_size, mask_and_id_);
 }
 
 void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape,
@@ -59,7 +54,7 @@ void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayR
       double bytes = static_cast<double>(c10::elementSize(dtype) * batches_.size());
       for (const int64_t size : whole) bytes *= static_cast<double>(size);
       throw Error::in("input", Exit::memory,
-                      fmt::format("no memory for {} batches of feature '{}' {} ({}, {} in all)",
+                      fmt::format("no memory for {} batches of feature '{}' {} ({}, {} in total)",
                                   batches_.size(), name, shape_text(whole), dtype_text(dtype),
                                   human_bytes(bytes)));
     }
@@ -78,25 +73,25 @@ void BatchRing::write_stacked(int64_t slot, int64_t row, int64_t count, const Ex
 void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
                      const Example& example) {
   const auto unknown = [](const std::string& name) {
-    fail(fmt::format("feature '{}' is not in the other examples: make all alike, or drop('{}')",
-                     name, name));
+    fail(fmt::format("feature '{}' is not in other examples: remove it with drop('{}')", name,
+                     name));
   };
-  auto given = example.begin();  // sorted by name, as features_
+  auto given = example.begin();  // sorted by name, like features_
   for (const Feature& feature : features_) {
     if (given != example.end() && given->first < feature.name) unknown(given->first);
     if (given == example.end() || given->first != feature.name || !given->second.defined()) {
-      fail(fmt::format("feature '{}' is missing, other examples have it", feature.name));
+      fail(fmt::format("feature '{}' is missing, but other examples have it", feature.name));
     }
     const at::Tensor& value = given->second;
     ++given;
     if (value.scalar_type() != feature.dtype) {
-      fail(fmt::format("feature '{}' is {}, in other examples {}", feature.name,
+      fail(fmt::format("feature '{}' is {}, but {} in other examples", feature.name,
                        dtype_text(value.scalar_type()), dtype_text(feature.dtype)));
     }
     const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
     const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();
     if (has_count != stacked || shape != at::IntArrayRef(feature.shape)) {
-      fail(fmt::format("feature '{}' has shape {}, in other examples {}: {}", feature.name,
+      fail(fmt::format("feature '{}' has shape {}, but {} in other examples: {}", feature.name,
                        shape_text(shape), shape_text(feature.shape), remedy(feature, value)));
     }
     char* to = feature.base[slot] + row * feature.row_bytes;
@@ -109,7 +104,7 @@ void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
   if (given != example.end()) unknown(given->first);
 }
 
-// What to do about a feature that has another shape in other examples.
+// Returns the advice for a feature whose shape differs between examples.
 std::string BatchRing::remedy(const Feature& feature, const at::Tensor& value) const {
   const bool bytes = feature.dtype == at::kByte && feature.shape.size() == 1;
   if (feature.name == "image" && !bytes)
@@ -120,8 +115,8 @@ std::string BatchRing::remedy(const Feature& feature, const at::Tensor& value) c
       kept += fmt::format("{}'{}'", kept.empty() ? "" : ", ", other.name);
   }
   const bool encoded = bytes && (feature.name == "image" || is_encoded(value));
-  return fmt::format("{} pp, or leave it out with drop('{}'){}",
-                     encoded ? "add decode to" : "fill it up with pad_to_shape in", feature.name,
+  return fmt::format("add {} to pp, or remove the feature with drop('{}'){}",
+                     encoded ? "decode" : "pad_to_shape", feature.name,
                      kept.empty() ? "" : fmt::format(" or keep({})", kept));
 }
 

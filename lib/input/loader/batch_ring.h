@@ -1,5 +1,5 @@
-// The memory of a loader: several batches of one form, allocated once and filled in place, row by
-// row, by any number of threads.
+// BatchRing: the memory of a loader. It holds several batches of equal shapes, allocated once and
+// filled in place, row by row, by any number of threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,24 +12,26 @@
 
 namespace bv {
 
+// `slot` is the number of a batch of the ring. Different rows may be written at the same time.
 class BatchRing {
  public:
-  // Every batch gets the features of `form` (one example) with a leading dimension batch_size. With
-  // `evaluation` also `_mask` (bool) and `_id` (int64), unless `form` has them. Contents are
-  // undefined until written. `pinned` is for CUDA. Throws Error(Exit::memory).
-  BatchRing(const Example& form, int64_t batch_size, int batches, bool evaluation,
+  // Allocates `batches` batches with the keys, dtypes and shapes of `prototype` (one example) and a
+  // leading dimension batch_size. If `evaluation` is set, a batch also has `_mask` (bool) and `_id`
+  // (int64), unless the prototype has them. Contents are undefined until written. `pinned` asks for
+  // page-locked memory (needs CUDA). Throws Error(Exit::memory).
+  BatchRing(const Example& prototype, int64_t batch_size, int batches, bool evaluation,
             bool pinned = false);
 
   const Batch& batch(int64_t slot) const { return batches_[slot]; }
 
-  // Copy one example, or `count` stacked ones, to row `row` on. Different rows may be written at
-  // the same time. Error(Exit::usage) where a feature is missing or unknown, or has another type or
-  // shape than in the form: the rows are then undefined.
+  // Copy one example into row `row`, or `count` stacked examples into the rows from `row` on. Throw
+  // Error(Exit::usage) if a key is missing or unknown, or a dtype or shape differs from the
+  // prototype; the rows are then undefined.
   void write(int64_t slot, int64_t row, const Example& example);
   void write_stacked(int64_t slot, int64_t row, int64_t count, const Example& stacked);
-  // Sets `_mask` and `_id` of a row, where they are the ring's own.
+  // Sets `_mask` to true and `_id` to `id`, where the ring added these keys itself.
   void mark(int64_t slot, int64_t row, int64_t id);
-  // Zeros in all features, `_mask` and `_id` included.
+  // Fills `count` rows of all features with zeros, `_mask` and `_id` included.
   void clear(int64_t slot, int64_t row, int64_t count);
 
  private:
@@ -38,7 +40,7 @@ class BatchRing {
     at::ScalarType dtype;
     std::vector<int64_t> shape;  // of one example
     size_t row_bytes;
-    std::vector<char*> base;  // of each batch's tensor
+    std::vector<char*> base;  // the memory of each batch's tensor
   };
   void add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape, int64_t batch_size,
            std::vector<Feature>& to);
@@ -47,8 +49,8 @@ class BatchRing {
 
   const bool pinned_;
   std::vector<Batch> batches_;
-  std::vector<Feature> features_;     // in the order of an Example
-  std::vector<Feature> mask_and_id_;  // empty, or one or both, as the ring's own
+  std::vector<Feature> features_;     // sorted by name, like an Example
+  std::vector<Feature> mask_and_id_;  // the ones of `_mask` and `_id` that the ring added
 };
 
 }  // namespace bv

@@ -1,17 +1,6 @@
 #include "lib/input/loader/compute_example.h"
 
-#include <algorithm>
-#include <optional>
-
-#include "lib/input/loader/batch_ring.h"
-#include "lib/input/loader/example_failure.h"
-
 namespace bv {
-namespace {
-
-constexpr int64_t kMostFailures = 10;  // examples tried at the most
-
-}  // namespace
 
 Example compute_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t position,
                         int64_t index) {
@@ -19,50 +8,6 @@ Example compute_example(const Dataset& data, const Pipeline& pp, uint64_t seed, 
   Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position));
   pp.apply(example, rng);
   return example;
-}
-
-Example Loader::first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                              int64_t error_budget) {
-  if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
-  std::optional<Error> first;
-  for (int64_t i = 0; i < data.size() && i <= std::min(error_budget, kMostFailures); ++i) {
-    try {
-      return compute_example(data, pp, seed, i, i);
-    } catch (...) {
-      const ExampleFailure failure = current_failure(data, i);
-      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
-      const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
-      if (!first) first = Error::in("input", code, failure.text);
-      if (failure.fatal) break;
-    }
-  }
-  throw *first;
-}
-
-void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                         const Example& form) {
-  std::vector<std::pair<int64_t, int64_t>> chosen = data.label_bounds();
-  if (data.size() > 1) chosen.emplace_back(1, 0);
-  BatchRing ring(form, /*batch_size=*/1, /*batches=*/1, /*evaluation=*/false);
-  for (const auto& [index, label] : chosen) {
-    Example example;
-    try {
-      example = compute_example(data, pp, seed, index, index);
-    } catch (...) {
-      const ExampleFailure failure = current_failure(data, index);
-      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
-      throw Error(failure.code == Exit::data ? Exit::usage : failure.code, "", failure.text);
-    }
-    try {
-      if (label < 0 && (example.contains("label") || example.contains("labels"))) {
-        throw Error(Exit::data, "",
-                    fmt::format("the label is {}, class numbers begin at 0", label));
-      }
-      ring.write(0, 0, example);
-    } catch (const Error&) {
-      throw Error(Exit::usage, "", current_failure(data, index).text);
-    }
-  }
 }
 
 }  // namespace bv

@@ -10,10 +10,11 @@ namespace {
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
-// What a message says of the example `name`, without repeating the name.
+// Returns the first line of an error about the example `name`, without repeating the name.
 std::string reason(const Error& error, const std::string& name) {
   const bool about_example = error.where().empty() || error.where() == name;
-  std::string_view text = first_line(about_example ? error.message() : error.what());
+  std::string_view text = first_line(about_example ? std::string_view(error.message())
+                                                   : std::string_view(error.what()));
   if (text.starts_with(name) && text.substr(name.size()).starts_with(": "))
     text.remove_prefix(name.size() + 2);
   return std::string(text);

@@ -1,10 +1,11 @@
-// Loader: worker threads take tickets (a chunk of a batch) from a counter, in order, and fill the
-// chunk's rows of the ring. The thread that does a batch's last chunk marks it ready. The consumer
-// holds one batch of the ring; workers wait once all others are full. Locks are taken per batch,
-// not per example, except to wait and to record failures.
+// How the threads share the work: a batch is divided into chunks of rows. Worker threads take the
+// chunks in order from an atomic counter and fill their rows of the ring. The thread that finishes
+// the last chunk of a batch marks the batch ready. The consumer holds one batch of the ring; the
+// workers wait when all others are full. Locks are taken per batch, not per example, except for
+// waiting and for recording failures.
 //
-// Failures are recorded with their batch, and counted, warned of and thrown by the consumer when it
-// gets there: what happens at which batch does not depend on the threads either.
+// Workers only record failures, with their batch. The consumer counts them, warns and throws when
+// it reaches that batch, so the batch at which a run fails does not depend on the threads.
 #include "lib/input/loader/loader.h"
 
 #include <ATen/Parallel.h>
@@ -28,7 +29,7 @@
 #include "lib/input/loader/batch_ring.h"
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
-#include "lib/input/loader/shuffle.h"
+#include "lib/input/shuffle.h"
 #include "lib/report/log.h"
 
 namespace bv {
@@ -37,10 +38,10 @@ namespace {
 constexpr int kMaxReplacements = 20;
 constexpr int64_t kMaxWarnings = 10;
 
-// LibTorch's ops stay in the calling thread from now on. at::set_num_threads() would change all
-// threads, so OpenMP and MKL are told, whose settings are per thread. LibTorch overwrites them when
-// a thread first asks for its number of threads: that comes first. MKL is found at run time because
-// only some builds of LibTorch contain it.
+// Keeps LibTorch's ops in the calling thread from now on. at::set_num_threads() would change all
+// threads of the process, so this uses the per-thread settings of OpenMP and MKL. LibTorch
+// overwrites these when a thread first asks for its number of threads, so we ask first. MKL is
+// looked up at run time because only some builds of LibTorch contain it.
 void stay_single_threaded() {
   at::get_num_threads();
   omp_set_num_threads(1);
@@ -49,12 +50,12 @@ void stay_single_threaded() {
   }
 }
 
-// An example that the ring takes its shapes from: the first that can be read, so that the shapes do
-// not depend on where a run begins. A failure is reported by the batch it belongs to, unless there
-// is nothing else.
-Example find_form(const Dataset& data, const Pipeline& pp, uint64_t seed) {
+// Returns the example from which the ring takes its shapes: the first of the data set that can be
+// computed, so that the shapes do not depend on where a run begins. Failures before it are not
+// reported here but at their batch. Throws the first failure if the first 20 examples fail.
+Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
   const c10::NoGradGuard no_grad;
-  std::optional<ExampleFailure> failure;  // the first
+  std::optional<ExampleFailure> failure;
   for (int64_t index = 0; index < std::min<int64_t>(data.size(), kMaxReplacements); ++index) {
     try {
       return compute_example(data, pp, seed, index, index);
@@ -76,7 +77,7 @@ struct Loader::Impl {
   void stop();
   const Batch& next();
   void release(int64_t batch);
-  void settle(std::vector<ExampleFailure>& failures);
+  void count_failures(std::vector<ExampleFailure>& failures);
 
   void work(int number);
   void fill(int64_t batch, int64_t chunk);
@@ -86,13 +87,13 @@ struct Loader::Impl {
   void record(int64_t batch, ExampleFailure failure);
 
   struct Slot {
-    std::atomic<int64_t> open{0};          // chunks still to be done
+    std::atomic<int64_t> open_chunks{0};   // chunks that are not filled yet
     bool ready = false;                    // guarded by mutex
     std::vector<ExampleFailure> failures;  // guarded by mutex until ready
   };
   Slot& slot(int64_t batch) { return slots[batch % std::ssize(slots)]; }
   int64_t ring_slot(int64_t batch) const { return batch % std::ssize(slots); }
-  // In the stream, of a row of this rank's part of a batch.
+  // Returns the position in the stream of a row of this rank's part of a batch.
   int64_t position_of(int64_t batch, int64_t row) const {
     return batch * options.batch_size + options.rank * rows + row;
   }
@@ -101,27 +102,27 @@ struct Loader::Impl {
   const std::shared_ptr<const Pipeline> pp;
   const LoaderOptions options;
   const int64_t size;
-  const int64_t rows;    // of a batch, in this rank
-  const bool stacked;    // chunks go through read_batch() and apply_batch()
-  const int64_t chunk;   // rows
-  const int64_t chunks;  // of a batch
-  const int64_t last;    // batches of an evaluation; endless in training
+  const int64_t rows;       // per batch, in this rank
+  const bool stacked;       // whether chunks go through read_batch() and apply_batch()
+  const int64_t chunk;      // rows per chunk
+  const int64_t chunks;     // chunks per batch
+  const int64_t end_batch;  // number of batches of an evaluation pass; unlimited in training
   std::optional<BatchRing> ring;
-  std::vector<Slot> slots;  // of the ring
+  std::vector<Slot> slots;  // one for each batch of the ring
 
-  // Of the workers.
+  // State of the workers.
   std::vector<std::thread> workers;
-  int64_t first = 0;  // batch of ticket 0
-  std::atomic<int64_t> ticket{0};
-  std::atomic<int64_t> limit{0};  // workers fill batches below it; raised under mutex
+  int64_t first_batch = 0;         // the batch of ticket 0
+  std::atomic<int64_t> ticket{0};  // the next chunk, counted from first_batch
+  std::atomic<int64_t> limit{0};   // workers fill only batches below it; raised under mutex
   std::atomic<bool> stopping{false};
   std::mutex mutex;
   std::condition_variable ready;  // a batch became ready
-  std::condition_variable space;  // limit was raised, or stopping
+  std::condition_variable space;  // limit was raised, or stopping was set
 
-  // Of the consumer.
-  int64_t coming = 0;  // the batch that next() returns
-  bool holds = false;  // it still has the one before
+  // State of the consumer.
+  int64_t next_batch = 0;    // the batch that next() will return
+  bool holds_batch = false;  // whether the consumer holds the batch before it
   std::set<int64_t> failed;
   int64_t pass_failures = 0;  // since seek()
   std::optional<Error> error;
@@ -130,6 +131,7 @@ struct Loader::Impl {
 
 namespace {
 
+// Returns the number of rows of a chunk: one example, unless whole stacks are computed at once.
 int64_t chunk_rows(int64_t rows, int threads, bool stacked) {
   if (!stacked) return 1;
   return std::min(std::clamp<int64_t>(rows / (2 * threads), 8, 256), rows);
@@ -158,24 +160,24 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
       stacked(data->is_array() && pp->has_batched()),
       chunk(chunk_rows(rows, options.threads, stacked)),
       chunks((rows + chunk - 1) / chunk),
-      last(options.evaluation ? (size + options.batch_size - 1) / options.batch_size
-                              : std::numeric_limits<int64_t>::max()),
+      end_batch(options.evaluation ? (size + options.batch_size - 1) / options.batch_size
+                                   : std::numeric_limits<int64_t>::max()),
       slots(options.prefetch + 1) {}
 
 void Loader::Impl::start() {
   if (!ring) {
-    ring.emplace(find_form(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
+    ring.emplace(find_prototype(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
                  options.evaluation, options.pinned);
   }
   for (Slot& each : slots) {
-    each.open = chunks;
+    each.open_chunks = chunks;
     each.ready = false;
     each.failures.clear();
   }
-  first = coming;
+  first_batch = next_batch;
   ticket = 0;
-  limit = first + std::ssize(slots);
-  holds = false;
+  limit = first_batch + std::ssize(slots);
+  holds_batch = false;
   try {
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
@@ -199,39 +201,40 @@ void Loader::Impl::stop() {
 
 const Batch& Loader::Impl::next() {
   if (error) throw *error;
-  check(coming < last, "loader: no batch {} in a pass of {}", coming, last);
+  check(next_batch < end_batch, "loader: no batch {} in a pass of {}", next_batch, end_batch);
   const auto begin = std::chrono::steady_clock::now();
   if (workers.empty()) {
     start();
-  } else if (holds) {
-    release(coming - 1);
+  } else if (holds_batch) {
+    release(next_batch - 1);
   }
-  Slot& current = slot(coming);
+  Slot& current = slot(next_batch);
   {
     std::unique_lock lock(mutex);
     ready.wait(lock, [&] { return current.ready; });
   }
   waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  settle(current.failures);
-  holds = true;
-  return ring->batch(ring_slot(coming++));
+  count_failures(current.failures);
+  holds_batch = true;
+  return ring->batch(ring_slot(next_batch++));
 }
 
 void Loader::Impl::release(int64_t batch) {
   {
     const std::lock_guard lock(mutex);
     Slot& done = slot(batch);
-    done.open = chunks;
+    done.open_chunks = chunks;
     done.ready = false;
     done.failures.clear();
     ++limit;
-    holds = false;
+    holds_batch = false;
   }
   space.notify_all();
 }
 
-// Counts a ready batch's failures, in the order of its rows.
-void Loader::Impl::settle(std::vector<ExampleFailure>& failures) {
+// Counts the failures of a ready batch in the order of its rows, warns, and throws the first one
+// that exceeds the error budget.
+void Loader::Impl::count_failures(std::vector<ExampleFailure>& failures) {
   std::sort(failures.begin(), failures.end(), [](const ExampleFailure& a, const ExampleFailure& b) {
     return std::tie(a.row, a.attempt) < std::tie(b.row, b.attempt);
   });
@@ -241,9 +244,9 @@ void Loader::Impl::settle(std::vector<ExampleFailure>& failures) {
       const int64_t count = std::ssize(failed);
       if (count <= std::min(options.error_budget, kMaxWarnings)) {
         log::warn("[input] {} ({})", failure.text,
-                  options.evaluation ? "left out" : "another example takes its place");
+                  options.evaluation ? "skipped" : "another example takes its place");
       } else if (count <= options.error_budget && count == kMaxWarnings + 1) {
-        log::warn("[input] further examples that fail are counted, not listed");
+        log::warn("[input] further failing examples are counted but not listed");
       }
     }
     const int64_t count = std::ssize(failed);
@@ -263,8 +266,8 @@ void Loader::Impl::work(int number) {
   const c10::InferenceMode no_autograd;
   while (true) {
     const int64_t mine = ticket.fetch_add(1, std::memory_order_relaxed);
-    const int64_t batch = first + mine / chunks;
-    if (batch >= last) return;
+    const int64_t batch = first_batch + mine / chunks;
+    if (batch >= end_batch) return;
     if (batch >= limit) {
       std::unique_lock lock(mutex);
       space.wait(lock, [&] { return stopping || batch < limit; });
@@ -272,11 +275,11 @@ void Loader::Impl::work(int number) {
     if (stopping) return;
     try {
       fill(batch, mine % chunks);
-    } catch (const std::exception& error) {  // not of an example: those are handled there
+    } catch (const std::exception& error) {  // fill() handles the failures of examples itself
       record(batch, {.fatal = true, .code = Exit::internal, .text = error.what()});
     }
     Slot& filled = slot(batch);
-    if (filled.open.fetch_sub(1) == 1) {
+    if (filled.open_chunks.fetch_sub(1) == 1) {
       const std::lock_guard lock(mutex);
       filled.ready = true;
       ready.notify_one();
@@ -287,7 +290,7 @@ void Loader::Impl::work(int number) {
 void Loader::Impl::fill(int64_t batch, int64_t number) {
   const int64_t begin = number * chunk;
   const int64_t end = std::min(begin + chunk, rows);
-  // Where an evaluation's padding begins.
+  // The row at which the padding of an evaluation's last batch begins.
   const int64_t real =
       options.evaluation ? std::clamp(size - position_of(batch, 0), begin, end) : end;
   if (real < end) ring->clear(ring_slot(batch), real, end - real);
@@ -320,7 +323,7 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
   } catch (...) {
     failure = std::current_exception();
   }
-  // One by one, to find out which example it is.
+  // Compute the examples one by one, to find out which one fails.
   bool found = false;
   for (int64_t row = begin; row < end; ++row) found |= !fill_row(batch, row);
   if (found) return;
@@ -334,7 +337,7 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
   }
 }
 
-// Returns whether the example went through at the first try.
+// Computes one row, with replacements if necessary. Returns whether the first try succeeded.
 bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
   const int64_t position = position_of(batch, row);
   int64_t index = index_at(position);
@@ -390,9 +393,10 @@ int64_t Loader::batches_per_pass() const {
 }
 
 void Loader::seek(int64_t batch) {
-  check(batch >= 0 && batch <= impl_->last, "loader: seek to batch {} of {}", batch, impl_->last);
+  check(batch >= 0 && batch <= impl_->end_batch, "loader: seek to batch {} of {}", batch,
+        impl_->end_batch);
   impl_->stop();
-  impl_->coming = batch;
+  impl_->next_batch = batch;
   impl_->pass_failures = 0;
   impl_->error.reset();
 }
@@ -410,8 +414,7 @@ int64_t read_error_budget(const Config& config) {
     return config.get<bool>("skip_errors") ? std::numeric_limits<int64_t>::max() : 0;
   const auto budget = config.get<int64_t>("skip_errors", 0);
   if (budget < 0)
-    config.fail("skip_errors",
-                "the number of failing examples to put up with must not be negative");
+    config.fail("skip_errors", "the number of failing examples to tolerate must not be negative");
   return budget;
 }
 

@@ -1,73 +1,77 @@
-// Batches from a data set: threads in the process, a ring of preallocated batches.
+// Loader: batches of a data set, computed ahead by worker threads of this process.
 //
-// Batch b is a pure function of (data, pp, seed, b): position p = b * batch_size + slot of the
-// endless stream is example shuffle(seed, p / n, p % n) (p % n without shuffling), augmented with
-// Rng(seed, Purpose::augment, p). Nothing depends on threads, prefetch or a restart.
+// The stream of examples is a pure function of (data, pp, seed). Position p = b * batch_size + row
+// belongs to batch b. It holds example shuffle(seed, p / n, p % n) of the n examples (p % n without
+// shuffling), augmented with Rng(seed, Purpose::augment, p). Threads, prefetching and restarts
+// change nothing.
 //
-// An example that fails (Error(Exit::data) or another exception of the source or an op) counts
-// against the error budget. In training the k-th draw of Rng(seed, Purpose::shuffle, p).below(n)
-// takes its place at the k-th try, at most 20 times; in evaluation its row is zeros. What only a
-// wrong config can bring about (examples of different shapes, a missing feature) always stops.
+// An example that fails (the source or an op throws Error(Exit::data) or a foreign exception)
+// counts against the error budget. In training another example takes its place: try k, up to 20,
+// takes example number k of the draws Rng(seed, Purpose::shuffle, p).below(n). In evaluation the
+// row is filled with zeros. Failures that only a wrong config can cause (examples of different
+// shapes, a missing feature) always stop the run.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <string>
 
-#include "lib/input/op.h"
-#include "lib/input/source.h"
+#include "lib/input/dataset.h"
+#include "lib/input/pipeline.h"
 
 namespace bv {
 
-using Batch = Example;  // every tensor has the same leading dimension: batch_size / ranks
+using Batch = Example;  // every tensor has the leading dimension batch_size / ranks
 
 struct LoaderOptions {
-  int64_t batch_size = 0;
+  int64_t batch_size = 0;  // of all ranks together, a multiple of `ranks`
   int threads = 1;
   int prefetch = 2;  // complete batches kept ready
   uint64_t seed = 0;
   bool shuffle = true;
-  // Endless stream for training, or one pass in order for evaluation: the last batch is padded with
-  // zeros, and every batch has `_mask` (bool: a real example) and `_id` (int64: its index).
+  // False: an endless stream for training. True: one pass in order for evaluation. The last batch
+  // is then padded with zeros, and every batch has `_mask` (bool: whether the row is a real
+  // example) and `_id` (int64: the example's index).
   bool evaluation = false;
-  int64_t error_budget = 0;  // different examples that may fail, in the loader's life
-  // Of `ranks` equal parts of every batch, this loader makes number `rank`. batch_size is of the
-  // whole, a multiple of `ranks`.
+  int64_t error_budget = 0;  // number of different examples that may fail in the loader's lifetime
+  // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
-  bool pinned = false;  // batches lie in pages that a CUDA device reads while the CPU goes on
+  // Batches are in page-locked memory, so that copies to a CUDA device can be asynchronous.
+  bool pinned = false;
 };
 
-// The key `skip_errors`: how many failing examples to put up with; true (the seeds' form) is any
-// number. Throws Error(Exit::usage).
+// Reads the key `skip_errors`: the number of failing examples to tolerate, or true for any number
+// (and false for none). Throws Error(Exit::usage).
 int64_t read_error_budget(const Config& config);
 
+// Used by one thread, the consumer.
 class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
          LoaderOptions options);
   ~Loader();
 
-  int64_t batches_per_pass() const;  // ceil(n / batch_size)
-  // (Re)starts so that the next batch is `batch`; threads start at the first next().
+  // Returns ceil(n / batch_size).
+  int64_t batches_per_pass() const;
+  // Makes `batch` the next batch. Stops the worker threads; next() starts them again.
   void seek(int64_t batch);
-  // Blocks. Valid until the next call of next() or seek(). Rethrows a worker's error at the batch
-  // it belongs to: Error(Exit::data), "[input] train/cat/17.jpg: ..." above the error budget; so
-  // does every further call until seek().
-  // An evaluation loader throws Error(internal) past its last batch.
+  // Returns the next batch, waiting for it if necessary. The reference is valid until the next call
+  // of next() or seek().
+  //
+  // Throws the failure of a worker at the batch to which it belongs, and at every further call
+  // until seek(): Error(Exit::data) "[input] train/cat/17.jpg: ..." once the error budget is
+  // exceeded. An evaluation loader throws Error(Exit::internal) after its last batch.
   const Batch& next();
-  double wait_seconds() const;  // spent in next(), in total
-  int64_t errors() const;       // different examples that failed in the batches handed out so far
-  const std::set<int64_t>& failed() const;  // their indices
-  // In an evaluation: rows of the batches handed out since seek() that were left out. An example
-  // that fails in every pass is one of errors(), but a row of each.
-  int64_t failed_rows() const;
 
-  // One example after pp, computed in this thread: for shapes, --dry-run. It is the first that does
-  // not fail, if no more than `error_budget` do, else Error(Exit::usage) for the first; what a
-  // wrong config brings about keeps its place in the config.
-  static Example first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                               int64_t error_budget = 0);
+  double wait_seconds() const;  // total time spent in next()
+
+  // The number of different examples that failed in the batches returned so far, and their indices.
+  int64_t errors() const;
+  const std::set<int64_t>& failed() const;
+  // Evaluation: the number of rows that were filled with zeros because their example failed, in the
+  // batches returned since seek(). An example that fails in every pass counts once in errors() and
+  // once per pass here.
+  int64_t failed_rows() const;
 
  private:
   struct Impl;

@@ -1,10 +1,13 @@
-// central_crop: the middle of the image. pp: "central_crop(224)", "central_crop" (the largest
-// square) Reference section 12.3.
+// central_crop(crop_size=None): the middle of the image.
+//   crop_size  a number for both sides or [height, width]; None: the largest square
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
+// any dtype. An image smaller than the crop is an error. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_central_crop`.
 #include <algorithm>
 
 #include "lib/input/image/crop.h"
+#include "lib/input/ops/common/image_op.h"
 #include "lib/input/ops/common/op_args.h"
-#include "lib/input/ops/common/tensor_op.h"
 
 namespace bv {
 namespace {
@@ -13,7 +16,7 @@ class CentralCrop : public ImageOp {
  public:
   explicit CentralCrop(const Config& args)
       : ImageOp("central_crop"), size_(maybe_size(args, "crop_size")) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
   }
 
  private:

@@ -1,11 +1,15 @@
-// choice: a random pick of a feature's entries (along its first dimension), the same of all keys.
-// pp: "choice(key='captions')", "choice(n=128, key=['patches', 'positions'])",
-// "choice([1, 4], inkey='boxes', outkey='some_{key}')"
-//   n          "single" (default): one, without its dimension; a number: so many; [least, most]: a
-//              random number of them. Without repetition, in their order
-//   key        in and out; or inkey and outkey: a name or a list of names
-//   fewer_ok   default False: fewer entries than n (or least) are an error; else all are taken
-// Reference section 12.2. Draws: the number for [least, most], then a partial shuffle.
+// choice(n="single", fewer_ok=False): a random choice among a feature's entries along its first
+// dimension. Several features get the same choice. Examples:
+// "choice(key='captions')", "choice(n=128, key=['patches', 'positions'])",
+// "choice([1, 4], inkey='boxes', outkey='some_{key}')".
+//   n         "single": one entry, without its dimension; a number: that many entries;
+//             [least, most]: a random number of entries. Without repetition, in the original order
+//   fewer_ok  True: take all entries if there are fewer than n (or least); False: that is an error
+//   key       the feature or a list of features; or inkey and outkey, where "{key}" in outkey
+//             stands for the name in inkey. Required
+// Takes and gives tensors of any dtype with at least 1 dimension. Draws the number of entries for
+// [least, most], then one number per chosen entry (a partial Fisher-Yates shuffle).
+// Follows big_vision's pp/ops_general.py `get_choice`.
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
@@ -13,8 +17,8 @@
 #include <numeric>
 
 #include "lib/input/op.h"
+#include "lib/input/ops/common/example_keys.h"
 #include "lib/input/ops/common/op_args.h"
-#include "lib/input/ops/common/tensor_op.h"
 
 namespace bv {
 namespace {
@@ -44,7 +48,7 @@ class Choice : public Op {
 
   void apply(Example& example, Rng& rng) const override {
     std::vector<at::Tensor> in;
-    for (const std::string& key : inkeys_) in.push_back(need(example, key, "choice"));
+    for (const std::string& key : inkeys_) in.push_back(require_tensor(example, key, "choice"));
     const int64_t entries = checked_entries(in);
     const int64_t count = least_ == most_ ? most_ : least_ + rng.below(most_ - least_ + 1);
     const at::Tensor picked = pick(entries, std::min(count, entries), rng);
@@ -55,14 +59,14 @@ class Choice : public Op {
   }
 
  private:
-  static constexpr int64_t kMostEntries = int64_t{1} << 31;
+  static constexpr int64_t kMaxEntries = int64_t{1} << 31;
 
   void read_count(const Config& args) {
     if (args.is_list("n")) {
       const auto range = args.get<std::vector<int64_t>>("n");
-      if (range.size() != 2 || range[0] < 0 || range[0] > range[1] || range[1] > kMostEntries) {
+      if (range.size() != 2 || range[0] < 0 || range[0] > range[1] || range[1] > kMaxEntries) {
         args.fail("n", fmt::format("must be [least, most] with 0 <= least <= most <= {}, got [{}]",
-                                   kMostEntries, fmt::join(range, ", ")));
+                                   kMaxEntries, fmt::join(range, ", ")));
       }
       least_ = range[0];
       most_ = range[1];
@@ -98,7 +102,7 @@ class Choice : public Op {
     return entries;
   }
 
-  // (count,) int64: different numbers below `entries`, ascending.
+  // Returns (count,) int64: different random numbers below `entries`, ascending.
   static at::Tensor pick(int64_t entries, int64_t count, Rng& rng) {
     std::vector<int64_t> numbers(entries);
     std::iota(numbers.begin(), numbers.end(), 0);

@@ -1,5 +1,6 @@
-// choice_no_replacement: refused. The reference's op (section 12.2) counts how often it has seen an
-// example; what an op gives must not depend on what went before, or a resumed run would differ.
+// choice_no_replacement: not supported. big_vision's op (pp/ops_general.py
+// `get_choice_no_replacement`) counts how often it has seen an example. Here the result of an op
+// must not depend on what happened before, or a resumed run would differ from an uninterrupted one.
 #include "lib/input/op.h"
 
 namespace bv {
@@ -8,7 +9,8 @@ namespace {
 class ChoiceNoReplacement : public Op {
  public:
   explicit ChoiceNoReplacement(const Config& args) {
-    args.fail("", "it would count visits, which a resumed run could not repeat: use choice");
+    args.fail("",
+              "not supported, because a resumed run can't repeat its counts of visits; use choice");
   }
   void apply(Example&, Rng&) const override {}
 };

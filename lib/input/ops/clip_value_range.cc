@@ -1,5 +1,8 @@
-// clip_value_range: (x - mean) / std with CLIP's statistics, as float32. pp: "clip_value_range"
-// Reference section 12.3.
+// clip_value_range(mean=..., std=...): (x - mean) / std with the statistics of CLIP's images.
+//   mean, std  a number or one number per channel, for values in 0..255
+// Keys: key, or inkey and outkey; "image" by default. Takes any real dtype, with the channels last;
+// gives float32 of the same shape. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_clip_value_range`.
 #include "lib/input/ops/common/normalize_op.h"
 
 namespace bv {

@@ -1,6 +1,8 @@
-// coco_captions: the captions of a COCO example. pp: "coco_captions", "coco_captions('texts')"
-// Reference section 12.4: the nested feature captions/text, under `outkey` (default "captions").
+// coco_captions(outkey="captions"): the captions of a COCO example.
+// Copies the feature "captions/text" to outkey. Draws nothing.
+// Follows big_vision's pp/ops_text.py `get_coco_captions`.
 #include "lib/input/op.h"
+#include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
@@ -10,7 +12,7 @@ class CocoCaptions : public Op {
   explicit CocoCaptions(const Config& args) : outkey_(args.get("outkey", "captions")) {}
 
   void apply(Example& example, Rng&) const override {
-    const at::Tensor captions = need(example, "captions/text", "coco_captions");
+    const at::Tensor captions = require_tensor(example, "captions/text", "coco_captions");
     example[outkey_] = captions;
   }
   bool has_batched() const override { return true; }

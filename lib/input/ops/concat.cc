@@ -1,12 +1,13 @@
-// concat: joins features along an axis. pp: "concat(['a', 'b'])", "concat(['a', 'b'], 'c', axis=0)"
-//   inkeys  of equal types, and of equal shapes but for the axis
-//   outkey  default: the first inkey
-//   axis    default -1, the last
-// Reference section 12.2.
+// concat(inkeys, outkey=None, axis=-1): joins features along an axis.
+//   inkeys  a list of features of equal dtypes, and of equal shapes except along the axis
+//   outkey  None: the first of inkeys
+// Gives the dtype of the features. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_concat`.
 #include <ATen/ops/cat.h>
 
 #include "lib/input/op.h"
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/example_keys.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -25,10 +26,10 @@ class Concat : public Op {
   void apply_batch(Example& batch, std::span<Rng>) const override { join(batch, 1); }
 
  private:
-  // lead: dimensions before those of an example.
+  // lead: the number of dimensions before those of one example (1 for a batch).
   void join(Example& example, int64_t lead) const {
     std::vector<at::Tensor> parts;
-    for (const std::string& key : inkeys_) parts.push_back(need(example, key, "concat"));
+    for (const std::string& key : inkeys_) parts.push_back(require_tensor(example, key, "concat"));
     const at::IntArrayRef first = parts[0].sizes().slice(lead);
     const auto rank = static_cast<int64_t>(first.size());
     if (axis_ < -rank || axis_ >= rank) {

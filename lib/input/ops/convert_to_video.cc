@@ -1,11 +1,12 @@
-// convert_to_video: an image as the first frame of a video whose other frames are zeros, (frames,
-// height, width, channels). pp: "convert_to_video(16)"
-// Reference section 12.3.
+// convert_to_video(num_frames): a video whose first frame is the image; the other frames are zeros.
+// Keys: key, or inkey and outkey; "image" by default. Takes (height, width, channels) of any dtype,
+// gives (num_frames, height, width, channels) of the same dtype. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_convert_to_video`.
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
 
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
@@ -14,7 +15,7 @@ class ConvertToVideo : public ImageOp {
  public:
   explicit ConvertToVideo(const Config& args)
       : ImageOp("convert_to_video"), num_frames_(args.get<int64_t>("num_frames")) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     if (num_frames_ < 1 || num_frames_ > kMaxFrames) {
       args.problem("num_frames",
                    fmt::format("must be within 1 .. {}, got {}", kMaxFrames, num_frames_));

@@ -1,6 +1,8 @@
-// copy: a second key for the same tensor. pp: "copy('label', 'labels')"
-// Reference section 12.2.
+// copy(inkey, outkey): stores the tensor of inkey under outkey, too. Any dtype and shape. Draws
+// nothing.
+// Follows big_vision's pp/ops_general.py `get_copy`.
 #include "lib/input/op.h"
+#include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
@@ -11,7 +13,7 @@ class Copy : public Op {
       : in_(args.get<std::string>("inkey")), out_(args.get<std::string>("outkey")) {}
 
   void apply(Example& example, Rng&) const override {
-    const at::Tensor tensor = need(example, in_, "copy");
+    const at::Tensor tensor = require_tensor(example, in_, "copy");
     example[out_] = tensor;
   }
   bool has_batched() const override { return true; }

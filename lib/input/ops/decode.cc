@@ -1,9 +1,14 @@
-// decode: encoded bytes to an image. pp: "decode", "decode(channels=1)", "decode(precise=True)"
-// Reference section 12.5: the fast DCT unless precise.
+// decode(channels=3, precise=False): encoded bytes to an image.
+//   channels  1 or 3
+//   precise   True: the accurate DCT, as most JPEG decoders use; False: the fast integer DCT
+// Keys: key, or inkey and outkey; "image" by default. Takes the bytes of a JPEG or PNG file as 1-d
+// uint8, gives (height, width, channels) uint8. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_decode` and TensorFlow's decode_jpeg.
 #include "lib/input/image/decode.h"
 
 #include "lib/input/op.h"
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/example_keys.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -20,7 +25,7 @@ class Decode : public Op {
   }
 
   void apply(Example& example, Rng&) const override {
-    const at::Tensor bytes = need(example, keys_.in, "decode").contiguous();
+    const at::Tensor bytes = require_tensor(example, keys_.in, "decode").contiguous();
     if (bytes.dim() != 1 || bytes.scalar_type() != at::kByte) {
       throw Error::bare(
           Exit::usage,
@@ -35,7 +40,7 @@ class Decode : public Op {
  private:
   const int64_t channels_;
   const bool precise_;
-  const InOut keys_;
+  const InOutKeys keys_;
 };
 
 const Register<Op, Decode> registered("decode");

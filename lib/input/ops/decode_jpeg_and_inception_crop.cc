@@ -1,14 +1,22 @@
-// decode_jpeg_and_inception_crop: decode|inception_crop in one, decoding little more than the
-// window. pp: "decode_jpeg_and_inception_crop(224)"
-// Reference sections 12.3 and 12.6: the same window for the same draws, up to 2 grey levels apart
-// from the crop of a decoded image. The fast DCT, 3 channels. A PNG is decoded as a whole. Draws:
-// those of sample_crop_window().
+// decode_jpeg_and_inception_crop(size=None, area_min=5, area_max=100, ratio_min=0.75,
+//                                ratio_max=1.33, method="bilinear", antialias=False):
+// "decode|inception_crop" in one op, which decodes little more than the window of a JPEG file (a
+// PNG file is decoded as a whole).
+//   size                  a number for both sides or [height, width]; None: the window's own size
+//   area_min, area_max    the window's area in percent of the image's
+//   ratio_min, ratio_max  the window's width / height
+//   method, antialias     see image/resizer.h
+// Keys: key, or inkey and outkey; "image" by default. Takes 1-d uint8 bytes, gives (height, width,
+// 3) uint8. The same draws give the same window as inception_crop (sample_crop_window()); its
+// values differ by up to 2 grey levels from a crop of the decoded image. The DCT is the fast one.
+// Follows big_vision's pp/ops_image.py `get_decode_jpeg_and_inception_crop`.
 #include <ATen/ops/empty.h>
 
 #include "lib/input/image/crop.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/ops/common/resize_op.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -19,8 +27,8 @@ class DecodeJpegAndInceptionCrop : public Op {
       : size_(maybe_size(args, "size")), range_(read_crop_area(args)) {
     range_.aspect_min = args.get<double>("ratio_min", 0.75);
     range_.aspect_max = args.get<double>("ratio_max", 1.33);
-    kind_ = read_resize_kind(args, "bilinear", false);
-    keys_ = InOut(args);
+    resize_ = read_resize_options(args, "bilinear", false);
+    keys_ = InOutKeys(args);
     if (!(range_.aspect_min > 0)) {
       args.problem("ratio_min", fmt::format("must be positive, got {}", range_.aspect_min));
     } else if (!(range_.aspect_min <= range_.aspect_max && range_.aspect_max <= kMaxRatio)) {
@@ -31,7 +39,7 @@ class DecodeJpegAndInceptionCrop : public Op {
 
   void apply(Example& example, Rng& rng) const override {
     const at::Tensor encoded =
-        need(example, keys_.in, "decode_jpeg_and_inception_crop").contiguous();
+        require_tensor(example, keys_.in, "decode_jpeg_and_inception_crop").contiguous();
     if (encoded.dim() != 1 || encoded.scalar_type() != at::kByte) {
       throw Error::bare(
           Exit::usage,
@@ -59,7 +67,8 @@ class DecodeJpegAndInceptionCrop : public Op {
   }
 
   at::Tensor resized(const at::Tensor& image) const {
-    const Resizer resizer(kind_.method, kind_.antialias, {image.size(0), image.size(1)}, *size_, 3);
+    const Resizer resizer(resize_.method, resize_.antialias, {image.size(0), image.size(1)}, *size_,
+                          3);
     at::Tensor out = at::empty({size_->height, size_->width, 3}, at::kByte);
     resizer.run(image.const_data_ptr<uint8_t>(), image.size(1) * 3,
                 out.mutable_data_ptr<uint8_t>());
@@ -68,8 +77,8 @@ class DecodeJpegAndInceptionCrop : public Op {
 
   const std::optional<Size> size_;
   CropRange range_;
-  ResizeKind kind_;
-  InOut keys_;
+  ResizeOptions resize_;
+  InOutKeys keys_;
 };
 
 const Register<Op, DecodeJpegAndInceptionCrop> registered("decode_jpeg_and_inception_crop");

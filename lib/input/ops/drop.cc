@@ -1,6 +1,8 @@
-// drop: removes keys. pp: "drop('id')"
-// Reference section 12.2.
+// drop(*keys): removes these keys. All of them must exist (big_vision ignores missing ones).
+// Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_drop`.
 #include "lib/input/op.h"
+#include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
@@ -13,7 +15,7 @@ class Drop : public Op {
 
   void apply(Example& example, Rng&) const override {
     for (const std::string& key : keys_) {
-      need(example, key, "drop");
+      require_tensor(example, key, "drop");
       example.erase(key);
     }
   }

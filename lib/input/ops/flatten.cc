@@ -1,6 +1,6 @@
-// flatten: nested features to features named a/b. pp: "flatten", "flatten(['captions'])"
-// Reference section 12.2. Examples are flat from the start here, with these very names, so nothing
-// is left to do.
+// flatten(keys=None): does nothing. big_vision's op (pp/ops_general.py `get_flatten`) turns nested
+// features into features named "a/b". Here examples are never nested, and features have such names
+// from the start.
 #include "lib/input/op.h"
 
 namespace bv {

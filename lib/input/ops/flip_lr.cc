@@ -1,14 +1,16 @@
-// flip_lr: the mirror image with probability 0.5. pp: "flip_lr"
-// Reference section 12.3. Draws: one.
+// flip_lr: mirrors the image (left to right) with probability 0.5.
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
+// any dtype. Draws one uniform number.
+// Follows big_vision's pp/ops_image.py `get_random_flip_lr`.
 #include <cstring>
 
-#include "lib/device/simd.h"
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/device/cpu_dispatch.h"
+#include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
 
-// kPixel 0: the size of a pixel is known at run time only.
+// kPixel is the number of bytes of a pixel, 0 if it is known only at run time.
 template <int kPixel>
 [[gnu::always_inline]] inline void mirror_rows(const uint8_t* __restrict in, int64_t rows,
                                                int64_t width, int64_t pixel,
@@ -32,7 +34,7 @@ void mirror(const uint8_t* in, int64_t rows, int64_t width, int64_t pixel, uint8
 
 class FlipLr : public ImageOp {
  public:
-  explicit FlipLr(const Config& args) : ImageOp("flip_lr") { keys_ = InOut(args); }
+  explicit FlipLr(const Config& args) : ImageOp("flip_lr") { keys_ = InOutKeys(args); }
 
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {

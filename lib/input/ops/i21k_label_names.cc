@@ -1,12 +1,13 @@
 // i21k_label_names: ImageNet-21k's 21,843 class numbers to WordNet's first words for them.
-// pp: "i21k_label_names"
-// Reference section 12.4. The names are in the executable itself, see label_names/README.md.
-#include "lib/input/ops/common/label_names.h"
+// Keys: inkey "label" and outkey "labels" by default. Takes a number or a list of numbers of any
+// integer dtype, gives text (common/text_tensor.h). Draws nothing.
+// Follows big_vision's pp/ops_text.py `get_pp_i21k_label_names`. The names are embedded in the
+// executable: see label_names/README.md.
+#include "lib/input/ops/common/label_names_op.h"
 
-// BV_EMBED_DIR is lib/input/sources/digits.
 asm(".pushsection .rodata\n"
     "bv_i21k_names: .incbin \"" BV_EMBED_DIR
-    "/../../ops/label_names/i21k.txt\"\n"
+    "/ops/label_names/i21k.txt\"\n"
     "bv_i21k_names_end:\n"
     ".popsection\n");
 extern "C" {

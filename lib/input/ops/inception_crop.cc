@@ -1,6 +1,12 @@
-// inception_crop: a random window of random size and aspect ratio, resized if a size is given.
-// pp: "inception_crop(224)", "inception_crop(size=224, area_min=20)"
-// Reference section 12.6. Draws: those of sample_crop_window().
+// inception_crop(size=None, area_min=5, area_max=100, method="bilinear", antialias=False): a random
+// window of random size and aspect ratio (0.75 .. 1.33), resized to `size`.
+//   size                a number for both sides or [height, width]; None: the window's own size
+//   area_min, area_max  the window's area in percent of the image's
+//   method, antialias   see image/resizer.h
+// Keys: key, or inkey and outkey; "image" by default. Takes (height, width, channels): uint8 or
+// float32 with a size, any dtype without. Gives the same dtype. Draws what sample_crop_window()
+// draws.
+// Follows big_vision's pp/ops_image.py `get_inception_crop`.
 #include "lib/input/image/crop.h"
 #include "lib/input/ops/common/resize_op.h"
 
@@ -13,22 +19,22 @@ class InceptionCrop : public ImageOp {
       : ImageOp("inception_crop"),
         size_(maybe_size(args, "size")),
         range_(read_crop_area(args)),
-        kind_(read_resize_kind(args, "bilinear", false)) {
-    keys_ = InOut(args);
+        resize_(read_resize_options(args, "bilinear", false)) {
+    keys_ = InOutKeys(args);
   }
 
-  // Without a size the windows differ from image to image.
+  // Without a size the shapes of the results differ.
   bool has_batched() const override { return size_.has_value(); }
 
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     if (!size_) return cut(images, rngs[0]);
-    need_byte_or_float(images);
+    require_byte_or_float(images);
     at::Tensor out = images.like(*size_);
     for (int64_t i = 0; i < images.count; ++i) {
       const Window window = sample_crop_window(images.height, images.width, range_, rngs[i]);
-      const Resizer resizer(kind_.method, kind_.antialias, {window.height, window.width}, *size_,
-                            images.channels);
+      const Resizer resizer(resize_.method, resize_.antialias, {window.height, window.width},
+                            *size_, images.channels);
       const int64_t first = (window.y * images.width + window.x) * images.pixel_bytes();
       resize_bytes(resizer, images.tensor.scalar_type(), images.bytes(i) + first,
                    images.width * images.channels, image_bytes(out, i, images.count));
@@ -46,7 +52,7 @@ class InceptionCrop : public ImageOp {
 
   const std::optional<Size> size_;
   const CropRange range_;
-  const ResizeKind kind_;
+  const ResizeOptions resize_;
 };
 
 const Register<Op, InceptionCrop> registered("inception_crop");

@@ -1,6 +1,8 @@
-// keep: removes all other keys. pp: "keep('image', 'labels')"
-// Reference section 12.2.
+// keep(*keys): removes all other keys. All of `keys` must exist (big_vision ignores missing
+// ones). Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_keep`.
 #include "lib/input/op.h"
+#include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
@@ -13,7 +15,7 @@ class KeepOp : public Op {
 
   void apply(Example& example, Rng&) const override {
     Example kept;
-    for (const std::string& key : keys_) kept[key] = need(example, key, "keep");
+    for (const std::string& key : keys_) kept[key] = require_tensor(example, key, "keep");
     example.swap(kept);
   }
   bool has_batched() const override { return true; }

@@ -1,17 +1,20 @@
-// lookup: text to its number in a table, -1 if it is not there. pp: "lookup('classes.txt',
-// key='label')", "lookup('ids.txt', sep=',', inkey='id', outkey='row')"
-//   mapping  a text file, a line per string; or an .npz file
-//   npzkey   its array of strings, default "fnames"
-//   sep      the lines are string<sep>number; default: a string's number is its line's, from 0
-// Reference section 12.2. int64. The file is read at the first use.
+// lookup(mapping, npzkey="fnames", sep=None): text to its number in a table; -1 if it has none.
+// Example: "lookup('ids.txt', sep=',', inkey='id', outkey='row')".
+//   mapping  a text file with one string per line, or an .npz file. It is read at the first use
+//   npzkey   the array of strings in the .npz file; a string's number is its index
+//   sep      the lines are "<string><sep><number>"; None: a string's number is its line's, from 0
+// Keys: key, or inkey and outkey; "image" by default. Takes text (common/text_tensor.h), gives 0-d
+// int64 for one text and (texts,) int64 for several. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_lookup`.
 #include <ATen/ops/empty.h>
 
 #include <mutex>
 
 #include "lib/input/ops/common/lookup_table.h"
 #include "lib/input/ops/common/tensor_op.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -20,10 +23,10 @@ class Lookup : public TensorOp {
  public:
   explicit Lookup(const Config& args)
       : TensorOp("lookup"),
-        mapping_(need_path(args, "mapping")),
+        mapping_(require_path(args, "mapping")),
         npzkey_(args.get("npzkey", "fnames")),
         sep_(args.maybe<std::string>("sep")) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     if (sep_ && sep_->empty()) args.fail("sep", "must not be empty");
   }
   bool has_batched() const override { return false; }  // texts differ in length
@@ -48,14 +51,14 @@ class Lookup : public TensorOp {
     try {
       table_ = read_lookup_table(mapping_, npzkey_, sep_);
     } catch (const Error& error) {
-      // The pipeline puts the place of the call in front.
+      // A bare error: the pipeline adds the place of the call.
       throw Error::bare(Exit::usage, fmt::format("lookup: {}: {}", error.where(), error.message()));
     }
   }
 
   const std::string mapping_, npzkey_;
   const std::optional<std::string> sep_;
-  mutable std::once_flag read_;  // an exception leaves it open for the next try
+  mutable std::once_flag read_;  // read() is tried again if it throws
   mutable LookupTable table_;
 };
 

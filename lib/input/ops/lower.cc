@@ -1,17 +1,19 @@
-// lower: text in lower case; ASCII letters only, as the reference's. pp: "lower",
-// "lower(key='labels')" (the key is `text` unless given)
-// Reference section 12.4.
+// lower: text in lower case; changes ASCII letters only, as TensorFlow does by default.
+// Keys: key, or inkey and outkey; "text" by default. Takes and gives text (common/text_tensor.h).
+// Draws nothing.
+// Follows big_vision's pp/ops_text.py `get_lower`.
 #include <ATen/ops/empty_like.h>
 
 #include "lib/input/ops/common/tensor_op.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/text_tensor.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
 class Lower : public TensorOp {
  public:
-  explicit Lower(const Config& args) : TensorOp("lower") { keys_ = InOut(args, "text"); }
+  explicit Lower(const Config& args) : TensorOp("lower") { keys_ = InOutKeys(args, "text"); }
 
  private:
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {

@@ -1,6 +1,11 @@
-// onehot: class numbers to float32 vectors. pp: "onehot(1000)",
-// "onehot(10, key='label', key_result='labels', on=0.9, off=0.01)"
-// Reference section 12.2. A number of `depth` or more is an error, not all-off.
+// onehot(depth, key="labels", key_result=None, multi=True, on=1.0, off=0.0): class numbers to
+// vectors.
+//   key_result  None: the same as key
+//   multi       True: a list of numbers makes one vector; False: one vector for each number
+// Takes a number or a list of numbers of any integer dtype, gives float32 with a last dimension
+// `depth`. A number of `depth` or more is an error (big_vision: all values are `off`). A negative
+// number is an error in a list with multi, and gives all `off` otherwise. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_onehot`.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -37,7 +42,7 @@ class Onehot : public TensorOp {
     }
     const at::Tensor labels = x.to(at::kLong).contiguous();
     std::vector<int64_t> shape(labels.sizes().begin(), labels.sizes().end());
-    const int64_t per_row = merge ? shape.back() : 1;  // labels that share a row
+    const int64_t per_row = merge ? shape.back() : 1;  // number of labels in one row
     if (merge) {
       shape.back() = depth_;
     } else {
@@ -46,7 +51,8 @@ class Onehot : public TensorOp {
     at::Tensor out = at::empty(shape, labels.options().dtype(at::kFloat));
     float* row = out.mutable_data_ptr<float>();
     std::fill(row, row + out.numel(), static_cast<float>(off_));
-    // The reference scatters ones, times (on - off), plus off: not quite `on` in float32.
+    // big_vision scatters ones, multiplies by (on - off) and adds off. In float32 that is not
+    // exactly `on`.
     const float on =
         merge ? static_cast<float>(on_ - off_) + static_cast<float>(off_) : static_cast<float>(on_);
     const int64_t* label = labels.const_data_ptr<int64_t>();

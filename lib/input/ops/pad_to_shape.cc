@@ -1,6 +1,10 @@
-// pad_to_shape: fills up to a shape. pp: "pad_to_shape([40, 40, 3])", "pad_to_shape(shape=[16],
-// key='labels', pad_value=-1, where='both')". None (or -1) in shape leaves that dimension as it is.
-// Reference section 12.2.
+// pad_to_shape(shape, pad_value=0, where="after"): pads a tensor to a shape. Example:
+// "pad_to_shape([16], key='labels', pad_value=-1, where='both')".
+//   shape  one number per dimension; None (or -1) leaves a dimension as it is
+//   where  "before", "after", or "both" (half of it, rounded down, before)
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives any real dtype or bool. A
+// tensor larger than the shape is an error. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_pad_to_shape`.
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 
@@ -9,16 +13,17 @@
 #include <limits>
 
 #include "lib/input/ops/common/tensor_op.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// Row-major boxes: where the input stands in the output, in elements.
+// Where the input is placed in the output, both row-major, in elements.
 struct PaddedLayout {
-  std::vector<int64_t> in, out, before;  // per dimension, the stack's own first
+  std::vector<int64_t> in, out, before;  // per dimension; the batch dimension comes first
 };
 
-// Trailing dimensions that are not padded are copied in one piece.
+// Merges trailing dimensions that are not padded into one, so that they are copied in one piece.
 void merge_whole_dimensions(PaddedLayout& layout) {
   while (layout.in.size() > 1 && layout.in.back() == layout.out.back()) {
     const int64_t whole = layout.in.back();
@@ -29,6 +34,7 @@ void merge_whole_dimensions(PaddedLayout& layout) {
   }
 }
 
+// Copies the input, from dimension `dim` on, to its place in the output.
 template <class T>
 void paste(const PaddedLayout& layout, size_t dim, const T* in, T* out) {
   int64_t in_step = 1, out_step = 1;
@@ -46,7 +52,7 @@ void paste(const PaddedLayout& layout, size_t dim, const T* in, T* out) {
   }
 }
 
-// -1 for None.
+// Returns the argument `shape` with -1 for None.
 std::vector<int64_t> read_shape(const Config& args) {
   std::vector<int64_t> shape;
   for (const auto& side : args.get<std::vector<std::optional<int64_t>>>("shape")) {
@@ -62,7 +68,7 @@ class PadToShape : public TensorOp {
         shape_(read_shape(args)),
         pad_value_(args.get<double>("pad_value", 0)),
         where_(args.word("where", "after", {"before", "after", "both"})) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     for (const int64_t side : shape_) {
       if (side < -1)
         args.problem("shape", fmt::format("sides must be -1 (as it is) or more, got {}", side));
@@ -123,7 +129,7 @@ class PadToShape : public TensorOp {
   template <class T>
   T pad_value() const {
     if constexpr (std::is_integral_v<T>) {
-      // What a double holds exactly, and T does.
+      // The integers that both a double and T hold exactly.
       const auto least = std::max<double>(std::numeric_limits<T>::min(), -0x1p53);
       const auto most = std::min<double>(std::numeric_limits<T>::max(), 0x1p53);
       if (pad_value_ != std::floor(pad_value_) || pad_value_ < least || pad_value_ > most) {

@@ -1,5 +1,5 @@
-// rag_tensor: refused. The reference's op (section 12.2) makes batches of examples whose shapes
-// differ.
+// rag_tensor: not supported. big_vision's op (pp/ops_general.py `get_rag_tensor`) makes batches of
+// examples of different shapes.
 #include "lib/input/op.h"
 
 namespace bv {
@@ -8,7 +8,9 @@ namespace {
 class RagTensor : public Op {
  public:
   explicit RagTensor(const Config& args) {
-    args.fail("", "a batch can't hold examples of different shapes here: use pad_to_shape");
+    args.fail(
+        "",
+        "not supported, because a batch can't hold examples of different shapes; use pad_to_shape");
   }
   void apply(Example&, Rng&) const override {}
 };

@@ -1,11 +1,13 @@
-// randaug: RandAugment, `num_layers` random operations at the strength `magnitude` (10 is the
-// nominal maximum, more goes beyond). pp: "randaug(2, 15)"
-// Reference section 12.7; "archive.randaug", the module's name there, is the same op. uint8 images
-// of 3 channels. Draws: those of draw_augmentation() for each layer.
+// randaug(num_layers=2, magnitude=10): RandAugment, `num_layers` random operations in a row.
+//   magnitude  the strength of the operations; nominally 0..10, more extrapolates
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, 3) uint8.
+// Draws what draw_augmentation() draws, for each layer.
+// Follows big_vision's pp/archive/randaug.py `get_randaug`; "archive.randaug", the name of that
+// module, is the same op.
 #include <cstring>
 
 #include "lib/input/image/rand_augment.h"
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
@@ -16,7 +18,7 @@ class RandAug : public ImageOp {
       : ImageOp("randaug"),
         num_layers_(args.get<int64_t>("num_layers", 2)),
         magnitude_(args.get<double>("magnitude", 10)) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     if (num_layers_ < 0 || num_layers_ > 100) {
       args.problem("num_layers", fmt::format("must be within 0 .. 100, got {}", num_layers_));
     }
@@ -28,8 +30,9 @@ class RandAug : public ImageOp {
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     if (images.tensor.scalar_type() != at::kByte) {
-      throw misuse(fmt::format("must be uint8, is {}: put this op before value_range and the like",
-                               c10::toString(images.tensor.scalar_type())));
+      throw misuse(
+          fmt::format("must be uint8, is {}: put this op before value_range and similar ops",
+                      c10::toString(images.tensor.scalar_type())));
     }
     if (images.channels != 3) {
       throw misuse(fmt::format("must have 3 channels, has {}", images.channels));

@@ -1,18 +1,20 @@
-// random_affine: a random shift, rotation and scaling about the middle, for small images such as
-// digits. pp: "random_affine(shift=2, rotate=10, scale=[0.9, 1.1])"
-//   shift   how far at most, up or down and left or right: in pixels from 1 on, below 1 as a part
-//   of
-//           the height and of the width. Default 0
-//   rotate  how far at most, in degrees either way. Default 0
-//   scale   [least, most]: 2 doubles the size of what is shown. Default [1, 1]
-//   fill    what is shown from beyond the edge. Default 0
-// Bilinear, each part uniform in its range, the dtype (uint8 or float32) is kept, uint8 is rounded.
-// Draws: angle, scale, shift down, shift right.
+// random_affine(shift=0, rotate=0, scale=[1, 1], fill=0): a random shift, rotation and scaling
+// about the middle, for small images such as digits. Example: "random_affine(shift=2, rotate=10,
+// scale=[0.9, 1.1])".
+//   shift   the largest shift, up or down and left or right: in pixels if 1 or more, below 1 as a
+//           fraction of the height and of the width
+//   rotate  the largest angle in degrees, in either direction
+//   scale   [least, most]; 2 doubles the size of what the image shows
+//   fill    the value of pixels from outside the image
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
+// uint8 (rounded) or float32, with bilinear interpolation. All quantities are uniform. Draws the
+// angle, the scale, the shift down and the shift right.
+// Not an op of big_vision.
 #include <cmath>
 #include <numbers>
 
 #include "lib/input/image/affine.h"
-#include "lib/input/ops/common/tensor_op.h"
+#include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
@@ -25,7 +27,7 @@ class RandomAffine : public ImageOp {
         rotate_(args.get<double>("rotate", 0)),
         scale_(args.get<std::vector<double>>("scale", {1, 1})),
         fill_(args.get<double>("fill", 0)) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     if (!(shift_ >= 0 && std::isfinite(shift_))) {
       args.problem("shift", fmt::format("must not be negative, got {}", shift_));
     }
@@ -41,7 +43,7 @@ class RandomAffine : public ImageOp {
 
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
-    need_byte_or_float(images);
+    require_byte_or_float(images);
     const bool bytes = images.tensor.scalar_type() == at::kByte;
     if (bytes && !(fill_ >= 0 && fill_ <= 255)) {
       throw misuse(fmt::format("is uint8, which can't hold the fill value {}", fill_));
@@ -69,7 +71,8 @@ class RandomAffine : public ImageOp {
         rng.uniform(-1, 1) * (shift_ < 1 ? shift_ * static_cast<double>(height) : shift_);
     const double right =
         rng.uniform(-1, 1) * (shift_ < 1 ? shift_ * static_cast<double>(width) : shift_);
-    // From an output pixel back: undo the shift, then the rotation and scaling about the middle.
+    // The map from output pixels to input positions: undoes the shift, then the rotation and
+    // scaling about the middle.
     const double middle_y = static_cast<double>(height - 1) / 2;
     const double middle_x = static_cast<double>(width - 1) / 2;
     const double c = std::cos(angle) / scale;

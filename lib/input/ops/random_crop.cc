@@ -1,8 +1,11 @@
-// random_crop: a window at a uniformly random place. pp: "random_crop(32)", "random_crop([24, 32])"
-// Reference section 12.3. Draws: y, x.
+// random_crop(crop_size): a window at a uniformly random place.
+//   crop_size  a number for both sides or [height, width]
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
+// any dtype. An image smaller than the crop is an error. Draws y, then x.
+// Follows big_vision's pp/ops_image.py `get_random_crop`.
 #include "lib/input/image/crop.h"
+#include "lib/input/ops/common/image_op.h"
 #include "lib/input/ops/common/op_args.h"
-#include "lib/input/ops/common/tensor_op.h"
 
 namespace bv {
 namespace {
@@ -11,7 +14,7 @@ class RandomCrop : public ImageOp {
  public:
   explicit RandomCrop(const Config& args)
       : ImageOp("random_crop"), size_(read_size(args, "crop_size")) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
   }
 
  private:

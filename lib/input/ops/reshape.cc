@@ -1,9 +1,12 @@
-// reshape: another shape for the same values. pp: "reshape([2, -1])"
-// Reference section 12.2. A -1 stands for what is left.
+// reshape(new_shape): the same values in another shape, where one side may be -1. Example:
+// "reshape([2, -1])".
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives any dtype. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_reshape`.
 #include <algorithm>
 #include <optional>
 
 #include "lib/input/ops/common/tensor_op.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -12,7 +15,7 @@ class Reshape : public TensorOp {
  public:
   explicit Reshape(const Config& args)
       : TensorOp("reshape"), shape_(args.get<std::vector<int64_t>>("new_shape")) {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
     for (const int64_t side : shape_) {
       if (side < -1)
         args.problem("new_shape", fmt::format("sides must be -1 or more, got {}", side));
@@ -23,7 +26,7 @@ class Reshape : public TensorOp {
   }
 
  private:
-  // Of all sides but -1; nullopt where int64 can't hold it.
+  // Returns the product of all sides except -1, or nullopt if int64 can't hold it.
   static std::optional<int64_t> product(const std::vector<int64_t>& shape) {
     int64_t product = 1;
     for (const int64_t side : shape) {

@@ -1,5 +1,10 @@
-// resize: to a given size, aspect ratio not kept. pp: "resize(224)", "resize([192, 256], 'area')"
-// Reference section 12.3; numerics in image/resize.h.
+// resize(size, method="bilinear", antialias=False): resizes the image; does not keep the aspect
+// ratio.
+//   size               a number for both sides or [height, width]
+//   method, antialias  see image/resizer.h
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
+// uint8 or float32. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_resize`.
 #include "lib/input/ops/common/resize_op.h"
 
 namespace bv {
@@ -8,8 +13,8 @@ namespace {
 class Resize : public ResizeOp {
  public:
   explicit Resize(const Config& args) : ResizeOp("resize"), size_(read_size(args, "size")) {
-    kind_ = read_resize_kind(args, "bilinear", false);
-    keys_ = InOut(args);
+    resize_ = read_resize_options(args, "bilinear", false);
+    keys_ = InOutKeys(args);
   }
 
  private:

@@ -1,5 +1,9 @@
-// resize_long: the longer side to a given size, aspect ratio kept. pp: "resize_long(256)"
-// Reference section 12.3; numerics in image/resize.h.
+// resize_long(longer_size, method="area", antialias=True): resizes the image so that its longer
+// side has this length; keeps the aspect ratio.
+//   method, antialias  see image/resizer.h
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
+// uint8 or float32. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_resize_long`.
 #include <algorithm>
 
 #include "lib/input/ops/common/resize_op.h"
@@ -11,8 +15,8 @@ class ResizeLong : public ResizeOp {
  public:
   explicit ResizeLong(const Config& args)
       : ResizeOp("resize_long"), side_(read_side(args, "longer_size")) {
-    kind_ = read_resize_kind(args, "area", true);
-    keys_ = InOut(args);
+    resize_ = read_resize_options(args, "area", true);
+    keys_ = InOutKeys(args);
   }
 
  private:

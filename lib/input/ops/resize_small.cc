@@ -1,5 +1,9 @@
-// resize_small: the smaller side to a given size, aspect ratio kept. pp: "resize_small(256)"
-// Reference section 12.3; numerics in image/resize.h.
+// resize_small(smaller_size, method="area", antialias=False): resizes the image so that its smaller
+// side has this length; keeps the aspect ratio.
+//   method, antialias  see image/resizer.h
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
+// uint8 or float32. Draws nothing.
+// Follows big_vision's pp/ops_image.py `get_resize_small`.
 #include <algorithm>
 
 #include "lib/input/ops/common/resize_op.h"
@@ -11,8 +15,8 @@ class ResizeSmall : public ResizeOp {
  public:
   explicit ResizeSmall(const Config& args)
       : ResizeOp("resize_small"), side_(read_side(args, "smaller_size")) {
-    kind_ = read_resize_kind(args, "area", false);
-    keys_ = InOut(args);
+    resize_ = read_resize_options(args, "area", false);
+    keys_ = InOutKeys(args);
   }
 
  private:

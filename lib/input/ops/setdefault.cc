@@ -1,7 +1,9 @@
-// setdefault: a value for a key that is missing or empty. pp: "setdefault('label', -1)"
-//   value  a number (int64 or float32), a text, True or False
-// Reference section 12.2: a missing key becomes the value itself; an empty tensor keeps its type,
-// and its sides of 0 become 1.
+// setdefault(key, value): sets a key that is missing or whose tensor is empty. Example:
+// "setdefault('label', -1)".
+//   value  a number, a text, True or False
+// A missing key gets a 0-d int64, float32 or bool, or a text (common/text_tensor.h). An empty
+// tensor keeps its dtype, and its sides of length 0 become 1. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_setdefault`.
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -10,8 +12,7 @@
 
 #include "lib/input/op.h"
 #include "lib/input/ops/common/op_args.h"
-#include "lib/input/ops/common/tensor_op.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/text_tensor.h"
 
 namespace bv {
 namespace {
@@ -33,7 +34,7 @@ class Setdefault : public Op {
   }
 
  private:
-  // count: how many examples are stacked, if any are.
+  // count: the number of stacked examples; nullopt for a single example.
   void set(Example& example, std::optional<int64_t> count) const {
     const auto found = example.find(key_);
     if (found != example.end() && found->second.numel() > 0) return;
@@ -60,7 +61,7 @@ class Setdefault : public Op {
     return at::full({}, number(), dtype);
   }
 
-  // In place of an empty tensor.
+  // Returns the value that replaces an empty tensor of this dtype and shape.
   at::Tensor value_like(at::ScalarType dtype, std::vector<int64_t> shape) const {
     const bool text = std::holds_alternative<std::string>(value_);
     if (text && dtype == at::kByte && shape.size() == 1) return default_value();

@@ -1,6 +1,8 @@
-// squeeze_last_dim: drops a last dimension of one. pp: "squeeze_last_dim(key='mask')"
-// Reference section 12.2.
+// squeeze_last_dim: drops the last dimension, which must have length 1.
+// Keys: key, or inkey and outkey; "image" by default. Takes and gives any dtype. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_squeeze_last_dim`.
 #include "lib/input/ops/common/tensor_op.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -8,7 +10,7 @@ namespace {
 class SqueezeLastDim : public TensorOp {
  public:
   explicit SqueezeLastDim(const Config& args) : TensorOp("squeeze_last_dim") {
-    keys_ = InOut(args);
+    keys_ = InOutKeys(args);
   }
 
  private:

@@ -1,18 +1,21 @@
-// strfmt: text from a template with {key} placeholders. pp: "strfmt('a photo of a {labels}.')"
-//   template  "{{" and "}}" stand for braces; no format specs
-//   outkey    where the text goes, default "text"
-// Reference section 12.4. A key's text (1-d uint8) is put in as it is, numbers as TensorFlow prints
-// them: "42", "3.14", "[0 1 2]". A list of texts (2-d uint8) makes a list.
+// strfmt(template, outkey="text"): text from a template. Example: "strfmt('a photo of a
+// {labels}.')".
+//   template  "{key}" is replaced by the feature `key`, "{{" and "}}" by braces. Format specs are
+//             not supported
+// Text (common/text_tensor.h) is inserted as it is, numbers as TensorFlow prints them: "42",
+// "3.14", "[0 1 2]". A list of texts makes a list of texts. Draws nothing.
+// Follows big_vision's pp/ops_text.py `get_strfmt`.
 #include <cstdlib>
 
 #include "lib/input/op.h"
-#include "lib/input/ops/common/tensor_op.h"
-#include "lib/input/ops/common/text.h"
+#include "lib/input/ops/common/example_keys.h"
+#include "lib/input/ops/common/text_tensor.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// A piece of literal text and the key whose value follows it ("": none).
+// A piece of literal text, and the key whose value follows it ("" for none).
 struct FormatPiece {
   std::string text, key;
 };
@@ -37,7 +40,8 @@ std::vector<FormatPiece> parse_template(const std::string& text, const Config& a
       const std::string key = text.substr(i + 1, end - i - 1);
       if (key.empty()) args.fail("template", "has a placeholder without a key: '{}'");
       if (key.find_first_of("{:!") != std::string::npos) {
-        args.fail("template", fmt::format("has '{{{}}}': only a plain key can stand there", key));
+        args.fail("template",
+                  fmt::format("has '{{{}}}': only a plain key is allowed in braces", key));
       }
       pieces.back().key = key;
       pieces.emplace_back();
@@ -47,7 +51,8 @@ std::vector<FormatPiece> parse_template(const std::string& text, const Config& a
   return pieces;
 }
 
-// As TensorFlow prints it: 6 digits, or 9 where these read back as another number (15 and 17).
+// Returns a number as TensorFlow prints it: with 6 digits, or 9 if 6 digits read back as another
+// number (15 and 17 for float64).
 std::string number_text(double value, bool single) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
@@ -64,7 +69,8 @@ std::string element_text(const at::Tensor& scalar) {
   return fmt::format("{}", scalar.item<int64_t>());
 }
 
-// `depth` dimensions were opened before, of `rank`.
+// Returns the values as TensorFlow prints them. `values` is inside `depth` brackets of an array of
+// `rank` dimensions.
 std::string array_text(const at::Tensor& values, int64_t depth, int64_t rank) {
   if (values.dim() == 0) return element_text(values);
   const std::string separator =
@@ -89,7 +95,7 @@ class Strfmt : public Op {
     for (const FormatPiece& piece : pieces_) {
       for (std::string& text : texts) text += piece.text;
       if (piece.key.empty()) continue;
-      const at::Tensor value = need(example, piece.key, "strfmt");
+      const at::Tensor value = require_tensor(example, piece.key, "strfmt");
       if (!is_text(value)) {
         const std::string number = checked_text(value, piece.key);
         for (std::string& text : texts) text += number;
@@ -101,7 +107,7 @@ class Strfmt : public Op {
   }
 
  private:
-  // One text goes behind each of `texts`, the texts of a list behind one each.
+  // Appends one text to each of `texts`, or each text of a list to one of `texts`.
   static void append(const std::vector<std::string>& more, bool more_is_list,
                      const std::string& key, std::vector<std::string>& texts, bool& list) {
     if (more_is_list && !list) {
@@ -109,19 +115,19 @@ class Strfmt : public Op {
       list = true;
     } else if (more_is_list && more.size() != texts.size()) {
       throw Error::bare(Exit::usage,
-                        fmt::format("strfmt: '{}' is a list of {} texts, another key's has {}", key,
-                                    more.size(), texts.size()));
+                        fmt::format("strfmt: '{}' is a list of {} texts, but another key has {}",
+                                    key, more.size(), texts.size()));
     }
     for (size_t i = 0; i < texts.size(); ++i) texts[i] += more_is_list ? more[i] : more[0];
   }
 
   static std::string checked_text(const at::Tensor& value, const std::string& key) {
-    constexpr int64_t kMostValues = 1000;
-    if (value.numel() > kMostValues || c10::isComplexType(value.scalar_type())) {
+    constexpr int64_t kMaxValues = 1000;
+    if (value.numel() > kMaxValues || c10::isComplexType(value.scalar_type())) {
       throw Error::bare(
           Exit::usage,
           fmt::format("strfmt: '{}' must be text or at most {} numbers, has shape {} and type {}",
-                      key, kMostValues, shape_text(value.sizes()),
+                      key, kMaxValues, shape_text(value.sizes()),
                       c10::toString(value.scalar_type())));
     }
     return array_text(value, 0, value.dim());

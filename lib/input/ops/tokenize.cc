@@ -1,4 +1,5 @@
-// tokenize: refused. The reference's op (section 12.4) needs a sentencepiece model.
+// tokenize: not supported. big_vision's op (pp/ops_text.py `get_pp_tokenize`) needs a sentencepiece
+// model.
 #include "lib/input/op.h"
 
 namespace bv {
@@ -7,9 +8,10 @@ namespace {
 class Tokenize : public Op {
  public:
   explicit Tokenize(const Config& args) {
-    args.fail("",
-              "sentencepiece models can't be read here: tokenize beforehand and store the numbers "
-              "beside the images, e.g. in an npz");
+    args.fail(
+        "",
+        "not supported, because sentencepiece models can't be read; tokenize beforehand and store "
+        "the token ids beside the images, e.g. in an npz");
   }
   void apply(Example&, Rng&) const override {}
 };

@@ -1,6 +1,10 @@
-// value_range: values from [in_min, in_max] to [vmin, vmax], as float32. pp: "value_range(-1, 1)",
-// "value_range(0, 1, in_min=[0, 10, 20], in_max=[255, 200, 100], clip_values=True)"
-// Reference section 12.2.
+// value_range(vmin=-1, vmax=1, in_min=0, in_max=255, clip_values=False): scales values from
+// [in_min, in_max] to [vmin, vmax].
+//   in_min, in_max  a number or one number per channel
+//   clip_values     clips the results to [vmin, vmax]
+// Keys: key, or inkey and outkey; "image" by default. Takes any real dtype, with the channels last;
+// gives float32 of the same shape. Draws nothing.
+// Follows big_vision's pp/ops_general.py `get_value_range`.
 #include <algorithm>
 
 #include "lib/input/image/normalize.h"
@@ -16,12 +20,12 @@ class ValueRange : public NormalizeOp {
     const auto vmax = args.get<double>("vmax", 1);
     std::vector<double> in_min = numbers(args, "in_min", {0.0});
     std::vector<double> in_max = numbers(args, "in_max", {255.0});
-    how_.clip = args.get<bool>("clip_values", false);
-    keys_ = InOut(args);
-    how_.scale = static_cast<float>(vmax - vmin);
-    how_.offset = how_.clip_min = static_cast<float>(vmin);
-    how_.clip_max = static_cast<float>(vmax);
-    if (vmin > vmax && how_.clip)
+    normalization_.clip = args.get<bool>("clip_values", false);
+    keys_ = InOutKeys(args);
+    normalization_.scale = static_cast<float>(vmax - vmin);
+    normalization_.offset = normalization_.clip_min = static_cast<float>(vmin);
+    normalization_.clip_max = static_cast<float>(vmax);
+    if (vmin > vmax && normalization_.clip)
       args.fail("vmax", fmt::format("must be at least vmin = {} to clip, got {}", vmin, vmax));
 
     const size_t channels = std::max(in_min.size(), in_max.size());
@@ -36,8 +40,8 @@ class ValueRange : public NormalizeOp {
       const float range = static_cast<float>(in_max[c]) - low;
       if (range == 0)
         args.fail("in_max", fmt::format("must differ from in_min, got {} for both", in_max[c]));
-      how_.low.push_back(low);
-      how_.range.push_back(range);
+      normalization_.low.push_back(low);
+      normalization_.range.push_back(range);
     }
   }
 };

@@ -1,9 +1,12 @@
-// cifar: the binary versions of CIFAR-10 and CIFAR-100, as published. Keys: data_dir (the folder
-// with data_batch_1.bin or train.bin, or the one above it), classes (10 or 100; found out if not
-// given).
+// cifar: the binary versions of CIFAR-10 and CIFAR-100, as published.
+//   data_dir  the folder with data_batch_1.bin or train.bin, or the folder above it
+//   classes   10 or 100; default: whichever is found
 //
-// A record is one label byte (CIFAR-100: the coarse, then the fine label) and 3072 bytes of a 32x32
-// image, channel by channel. CIFAR-100 examples also have `coarse_label`, as in TFDS.
+// Splits: train, test. Examples: "image" (32, 32, 3) uint8, "label" int64, for CIFAR-100 also
+// "coarse_label" int64, as in TFDS.
+//
+// A record is the label byte (CIFAR-100: the coarse, then the fine label) and 3072 bytes of a 32x32
+// image, channel by channel.
 #include <ATen/ops/empty.h>
 
 #include <cstring>
@@ -11,6 +14,7 @@
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -24,7 +28,7 @@ struct Variant {
   const char* folder;  // in the published archive
   std::vector<std::string> train, test;
   const char* names;    // file with the class names
-  int64_t label_bytes;  // the last one counts
+  int64_t label_bytes;  // per record; the last one is `label`
 };
 
 const Variant kVariants[2] = {
@@ -41,7 +45,7 @@ class Cifar : public ArraySource {
  public:
   Cifar(const Config& config, const SourceEnv& env)
       : classes_(config.get<int64_t>("classes", 0)),
-        dir_{need_path(config, "data_dir"), config.place("data_dir")} {
+        dir_{require_path(config, "data_dir"), config.place("data_dir")} {
     if (classes_ != 0 && classes_ != 10 && classes_ != 100) {
       config.fail("classes", fmt::format("must be 10 or 100, got {}", classes_));
     }
@@ -64,7 +68,7 @@ class Cifar : public ArraySource {
     return names;
   }
 
-  SyntheticForm synthetic_form() const override {
+  SyntheticSpec synthetic_spec() const override {
     return {.size = 10000,
             .height = kSide,
             .width = kSide,
@@ -92,7 +96,7 @@ class Cifar : public ArraySource {
   }
 
  private:
-  // The variant and the folder with its files.
+  // Returns the variant and the folder with its files.
   std::pair<const Variant*, std::string> find() const {
     dir_.check_exists();
     std::vector<std::pair<const Variant*, std::string>> found;
@@ -121,7 +125,7 @@ class Cifar : public ArraySource {
     return found[0];
   }
 
-  // Records in a file.
+  // Returns the number of records in a file.
   static int64_t count(const std::string& file, int64_t record) {
     const MappedFile mapped(file);
     const auto size = static_cast<int64_t>(mapped.bytes().size());
@@ -133,6 +137,7 @@ class Cifar : public ArraySource {
     return size / record;
   }
 
+  // Reads a file into the rows from `first_row` on. Returns the number of records.
   static int64_t fill(const std::string& file, const Variant& variant, Example& arrays,
                       int64_t first_row) {
     const MappedFile mapped(file);
@@ -162,7 +167,7 @@ class Cifar : public ArraySource {
     return rows;
   }
 
-  int64_t classes_;  // 0 = find out
+  int64_t classes_;  // 0 = whichever is found
   FolderKey dir_;
 };
 

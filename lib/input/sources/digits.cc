@@ -1,18 +1,20 @@
-// digits: 1,437 + 360 handwritten digits, 8x8 grey, in the executable itself (see
-// digits/README.md). No keys of its own.
+// digits: handwritten digits that are embedded in the executable, 1,437 for training and 360 for
+// testing, 8x8 pixels, grey (digits/README.md). It has no keys.
+//
+// Splits: train, test. Examples: "image" (8, 8, 1) uint8, "label" int64.
 #include "lib/input/sources/common/array_source.h"
 #include "lib/input/sources/common/idx.h"
 
-// The files of digits/ between two labels each; BV_EMBED_DIR is that folder.
+// Each file of digits/, followed by the label of the next one. BV_EMBED_DIR is lib/input.
 asm(".pushsection .rodata\n"
     "bv_digits_train_images: .incbin \"" BV_EMBED_DIR
-    "/train-images-idx3-ubyte\"\n"
+    "/sources/digits/train-images-idx3-ubyte\"\n"
     "bv_digits_train_labels: .incbin \"" BV_EMBED_DIR
-    "/train-labels-idx1-ubyte\"\n"
+    "/sources/digits/train-labels-idx1-ubyte\"\n"
     "bv_digits_test_images: .incbin \"" BV_EMBED_DIR
-    "/test-images-idx3-ubyte\"\n"
+    "/sources/digits/test-images-idx3-ubyte\"\n"
     "bv_digits_test_labels: .incbin \"" BV_EMBED_DIR
-    "/test-labels-idx1-ubyte\"\n"
+    "/sources/digits/test-labels-idx1-ubyte\"\n"
     "bv_digits_end:\n"
     ".popsection\n");
 extern "C" {
@@ -34,7 +36,7 @@ class Digits : public ArraySource {
   std::vector<std::string> class_names() const override {
     return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   }
-  SyntheticForm synthetic_form() const override {
+  SyntheticSpec synthetic_spec() const override {
     return {.size = 1437, .height = 8, .width = 8, .channels = 1, .classes = 10, .encoded = false};
   }
 

@@ -1,7 +1,10 @@
-// idx: MNIST, Fashion-MNIST and their kin as published, gzipped or not. Keys: data_dir, a folder
-// with train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-... (or test-...), which
-// make the splits train and test; or images and labels, two files that make the split train;
-// class_names.
+// idx: MNIST, Fashion-MNIST and similar data sets as published, gzipped or not.
+//   data_dir        a folder with train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] (split
+//                   train) and the same with t10k- or test- (split test)
+//   images, labels  instead of data_dir: two files, which make the split train
+//   class_names     a list, optional
+//
+// Examples: "image" (height, width, channels) uint8, "label" int64.
 #include "lib/input/sources/common/idx.h"
 
 #include "lib/input/path.h"
@@ -49,7 +52,7 @@ class Idx : public ArraySource {
   }
 
   std::vector<std::string> class_names() const override { return class_names_; }
-  SyntheticForm synthetic_form() const override {
+  SyntheticSpec synthetic_spec() const override {
     return {.size = 10000,
             .height = 28,
             .width = 28,
@@ -78,7 +81,7 @@ class Idx : public ArraySource {
   }
 
  private:
-  // The file of a split, or "".
+  // Returns the file of a split, or "" if there is none.
   std::string find(const std::string& split, const std::string& rest) const {
     const std::vector<std::string> prefixes = split == "test"
                                                   ? std::vector<std::string>{"t10k-", "test-"}
@@ -104,7 +107,7 @@ class Idx : public ArraySource {
     }
   }
 
-  FolderKey dir_;  // or, where its path is empty:
+  FolderKey dir_;  // if its path is empty, images_ and labels_ are used
   std::string images_, labels_;
   std::vector<std::string> class_names_;
 };

@@ -1,9 +1,10 @@
-// image_folder: JPEG and PNG files by class. Key: data_dir, laid out as <class>/<file> (one split,
-// `train`) or as <split>/<class>/<file>, which is seen from a folder named train, test, val or
-// validation that holds folders.
+// image_folder: JPEG and PNG files, in one folder per class.
+//   data_dir  the folder. It has the layout <split>/<class>/<file> if it has a folder named train,
+//             test, val or validation that holds folders. Otherwise the layout is <class>/<file>,
+//             with the only split `train`
 //
-// Classes are the names of the class folders of all splits, sorted by bytes, and so are the files
-// within a class. Examples are {"image": the encoded bytes, "label"}.
+// The classes are the names of the class folders of all splits, sorted by bytes. The files in a
+// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fcntl.h>
@@ -23,9 +24,10 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 30;
+constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
-// (n,) uint8. The path is left out of messages: the loader names the example.
+// Returns the file as (n,) uint8. Messages do not name the file, because the loader names the
+// example.
 at::Tensor read_bytes(const std::string& file) {
   const auto failed = [](std::string_view why) {
     return Error::bare(Exit::data, fmt::format("can't be read: {}", why));
@@ -38,14 +40,15 @@ at::Tensor read_bytes(const std::string& file) {
   } closer{fd};
   struct stat info;
   if (fstat(fd, &info) != 0) throw failed(std::strerror(errno));
-  if (info.st_size > kMostBytes) throw failed(fmt::format("{} bytes are too many", info.st_size));
+  if (info.st_size > kMaxBytes)
+    throw failed(fmt::format("{} bytes are more than the limit of 1 GiB", info.st_size));
   at::Tensor bytes = at::empty({info.st_size}, at::kByte);
   auto* out = bytes.mutable_data_ptr<uint8_t>();
   for (int64_t done = 0; done < info.st_size;) {
     const ssize_t got = ::read(fd, out + done, info.st_size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw failed(std::strerror(errno));
-    if (got == 0) throw failed("it became shorter");
+    if (got == 0) throw failed("it became shorter while it was read");
     done += got;
   }
   return bytes;
@@ -54,7 +57,7 @@ at::Tensor read_bytes(const std::string& file) {
 class ImageFolder : public Source {
  public:
   ImageFolder(const Config& config, const SourceEnv& env)
-      : dir_{need_path(config, "data_dir"), config.place("data_dir")},
+      : dir_{require_path(config, "data_dir"), config.place("data_dir")},
         keep_broken_(env.keep_broken) {}
 
   std::vector<std::string> splits() const override {
@@ -65,7 +68,7 @@ class ImageFolder : public Source {
   int64_t size(size_t split) const override { return index(split).size(); }
   std::vector<std::string> class_names() const override { return layout().classes; }
   bool sorted_by_class() const override { return true; }
-  SyntheticForm synthetic_form() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override { return {}; }
 
   Example read(size_t split, int64_t i) const override {
     return {{"image", read_bytes(dir_.path + "/" + describe(split, i))},
@@ -93,8 +96,8 @@ class ImageFolder : public Source {
     std::string name;
     std::string prefix;                  // "train/", or "" in the layout without splits
     std::vector<std::string> classes;    // its class folders, sorted
-    std::vector<int64_t> labels;         // of these, in Layout::classes
-    std::unique_ptr<FolderIndex> index;  // made at the first use
+    std::vector<int64_t> labels;         // the index in Layout::classes of each of these
+    std::unique_ptr<FolderIndex> index;  // built at the first use
   };
   struct Layout {
     std::vector<Split> splits;
@@ -160,7 +163,7 @@ class ImageFolder : public Source {
   FolderKey dir_;
   bool keep_broken_;
   mutable std::mutex mutex_;
-  mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, as are the Split::index in it
+  mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, like each Split::index in it
 };
 
 const Register<Source, ImageFolder> registered("image_folder");

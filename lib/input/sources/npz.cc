@@ -1,8 +1,11 @@
-// npz: the rows of the arrays of an npz file. Keys: fname; prefix: the arrays whose names begin
-// with it are the features, named by the rest ("train/" makes train/image the feature `image`).
+// npz: the rows of the arrays of an npz file.
+//   fname   the file
+//   prefix  only arrays whose names begin with it are features, named by the rest of the name:
+//           "train/" makes the array "train/image" the feature "image". Default "": all arrays
 //
-// One split, `train` (also called `all`). One-dimensional integer arrays become int64; `label...`
-// of floating point become float32 and must be finite.
+// One split, which is called `train` and `all`. Examples have the arrays' dtypes, except that
+// one-dimensional integer arrays become int64, and floating-point arrays whose name begins with
+// "label" become float32 and must be finite.
 #include "lib/ckpt/npz.h"
 
 #include <algorithm>
@@ -18,11 +21,11 @@ namespace {
 class Npz : public ArraySource {
  public:
   Npz(const Config& config, const SourceEnv& env)
-      : fname_(need_path(config, "fname")), prefix_(config.get("prefix", "")) {}
+      : fname_(require_path(config, "fname")), prefix_(config.get("prefix", "")) {}
 
   std::vector<std::string> splits() const override { return {"all", "train"}; }
-  // What the file holds can't be known without it.
-  SyntheticForm synthetic_form() const override {
+  // A guess: what the file holds is not known without opening it.
+  SyntheticSpec synthetic_spec() const override {
     return {.height = 32, .width = 32, .encoded = false};
   }
 
@@ -62,7 +65,8 @@ class Npz : public ArraySource {
   }
 
  private:
-  // Soft labels as float32; a NaN among them would be seen at its step only, as divergence.
+  // Returns soft labels as float32. A NaN among them would otherwise look like divergence, at
+  // whatever step it is used.
   at::Tensor finite_labels(const at::Tensor& labels, const std::string& name) const {
     at::Tensor values = labels.to(at::kFloat).contiguous();
     const float* data = values.const_data_ptr<float>();

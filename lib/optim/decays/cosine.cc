@@ -1,4 +1,5 @@
-// cosine: base * (1 + cos(pi x)) / 2, down to 0.
+// cosine: base * (1 + cos(pi x)) / 2, where x goes from 0 to 1 after the warm-up. No keys. Follows
+// "cosine" of utils.py `create_learning_rate_schedule` of big_vision.
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,8 @@
-// polynomial, linear: end + (base - end) * (1 - x)^power. Keys: power (1), end, or linear_end (0),
-// both on the scale of `mult`; `end` wins.
+// polynomial, linear: end + (base - end) * (1 - x)^power, where x goes from 0 to 1 after the
+// warm-up. Follows "polynomial" and "linear" of utils.py `create_learning_rate_schedule` of
+// big_vision.
+//   schedule: {power: 1,   1 is linear
+//              end: 0}     the final value, on the scale of `mult`; default: `linear_end`, or 0
 #include <cmath>
 
 #include "lib/optim/schedule.h"

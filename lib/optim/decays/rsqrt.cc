@@ -1,5 +1,7 @@
-// rsqrt: base / sqrt(1 + (s + shift - W) / timescale) after the warm-up of W steps, constant
-// before. Keys: timescale (10000) and shift (0) in steps, or as durations timescale_*, shift_*.
+// rsqrt: base / sqrt(1 + (s - W + shift) / timescale) in step s after a warm-up of W steps;
+// constant before. Follows "rsqrt" of utils.py `create_learning_rate_schedule` of big_vision.
+//   schedule: {timescale: 10000,   in steps; or timescale_<unit>, a duration
+//              shift: 0}           in steps; or shift_<unit>, a duration
 #include <algorithm>
 #include <cmath>
 

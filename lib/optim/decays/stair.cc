@@ -1,5 +1,6 @@
-// stair: base * ([1] + mults)[number of entries of `steps` that are <= s]; without steps a
-// constant.
+// stair: base until the first of `steps`; from step steps[i] on, base * mults[i]. Without steps the
+// schedule is constant. Follows "stair" of utils.py `create_learning_rate_schedule` of big_vision.
+//   schedule: {steps: [], mults: []}   lists of the same length
 #include <algorithm>
 
 #include "lib/optim/schedule.h"

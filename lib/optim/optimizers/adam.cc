@@ -1,10 +1,11 @@
-// adam, adamw: optax's of these names, as a big_vision config can name them.
-//   optax: {learning_rate, b1: 0.9, b2: 0.999, eps: 1e-8, eps_root: 0, mu_dtype: float32,
-//           nesterov: false}; adamw also {weight_decay: 1e-4}, of every parameter (Loshchilov and
-//           Hutter 2019).
+// adam, adamw: optax.adam and optax.adamw. The shared implementation is lib/optim/adam.{h,cc}.
+//   optax: {learning_rate,        optional; without it adam is the same as scale_by_adam
+//           b1: 0.9, b2: 0.999, eps: 1e-8, eps_root: 0, mu_dtype: float32, nesterov: false,
+//                                 see scale_by_adam.cc
+//           weight_decay: 1e-4}   adamw only: decoupled weight decay of every parameter
+//                                 (Loshchilov and Hutter 2019), besides the config's `wd`
 //
-// optax's multiplies by -learning_rate, and the chain around it by -lr: see optax_factor().
-// Without `learning_rate`, adam is scale_by_adam.
+// The optimizer multiplies by -learning_rate and the training step by -lr: see optax_factor().
 #include "lib/optim/adam.h"
 
 namespace bv {

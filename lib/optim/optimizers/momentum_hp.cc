@@ -1,6 +1,8 @@
-// momentum_hp: heavy-ball momentum (lib/optim/momentum.h), the trace kept in bfloat16 unless told
-// otherwise (reference 6.1, 6.2).
-//   optax: {momentum: 0.9, dtype: bfloat16, nesterov: false}
+// momentum_hp, big_vision.momentum_hp: momentum with a trace in half precision, optax.py
+// `momentum_hp` of big_vision. The shared implementation is lib/optim/momentum.{h,cc}.
+//   optax: {momentum: 0.9,      decay of the trace
+//           dtype: bfloat16,    float32 or bfloat16: how the trace is stored
+//           nesterov: false}    true: Nesterov momentum
 #include "lib/optim/momentum.h"
 
 namespace bv {
@@ -11,7 +13,7 @@ struct MomentumHp : Momentum {
       : Momentum(config, "momentum", config.get<double>("momentum", 0.9), "dtype", "bfloat16") {}
 };
 const Register<Optimizer, MomentumHp> registered("momentum_hp");
-const Register<Optimizer, MomentumHp> registered_seed_name("big_vision.momentum_hp");
+const Register<Optimizer, MomentumHp> registered_full_name("big_vision.momentum_hp");
 
 }  // namespace
 }  // namespace bv

@@ -1,15 +1,22 @@
-// scale_by_adafactor: Adafactor (Shazeer and Stern 2018) as big_vision has it: no parameter scale,
-// no relative step, a capped second-moment decay (reference 6.1).
-//   optax: {min_dim_size_to_factor: 32, decay_rate: 0.8, decay_offset: 0, beta2_cap: 0.999,
-//           clipping_threshold: null, momentum: 0.9, dtype_momentum: bfloat16, eps: 1e-30}
+// scale_by_adafactor, big_vision.scale_by_adafactor: optax.py `scale_by_adafactor` of big_vision,
+// which is Adafactor (Shazeer and Stern 2018) without parameter scale and relative step, and with a
+// cap on the decay of the second moment.
+//   optax: {min_dim_size_to_factor: 32,   smallest dimension that is factored
+//           decay_rate: 0.8,              the decay in update t is 1 - t^-decay_rate, at most
+//           beta2_cap: 0.999,               beta2_cap
+//           decay_offset: 0,              subtracted from the number of the update to get t
+//           clipping_threshold: null,     largest RMS of a parameter's direction; null: no limit
+//           momentum: 0.9,                decay of the averaged direction; null or 0: none
+//           dtype_momentum: bfloat16,     float32 or bfloat16: how the average is stored
+//           eps: 1e-30}                   added to the squares of gradients
 //
-// A parameter of rank >= 2 whose second largest dimension is at least min_dim_size_to_factor keeps
-// its second moments as two means, v_row (without the largest dimension) and v_col (without the
-// second largest); others keep v. The first pass turns the gradients into directions, parameter by
-// parameter; the second is the fused one, with the momentum.
+// A parameter with two or more dimensions, of which the second largest is at least
+// min_dim_size_to_factor, keeps its second moments as two means: v_row (over the largest dimension)
+// and v_col (over the second largest). Other parameters keep them in full (v). A first pass turns
+// gradients into directions, one parameter at a time; a second, fused pass applies the momentum.
 //
-// Where ranks have parts of gradients only, each parameter's is put together for its first pass,
-// one parameter at a time. The second moments are on all ranks.
+// If gradients are sharded over ranks, the first pass puts each parameter's full gradient together,
+// one parameter at a time. The second moments are replicated on all ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mean.h>
@@ -27,7 +34,8 @@
 namespace bv {
 namespace {
 
-// The axes of the largest and the second largest dimension; equal ones keep their order.
+// Returns the axes of the largest and the second largest dimension. Of equal dimensions the last
+// one counts as the largest.
 std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
   std::vector<int64_t> axes(shape.size());
   std::iota(axes.begin(), axes.end(), 0);
@@ -36,19 +44,19 @@ std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
   return {axes[axes.size() - 1], axes[axes.size() - 2]};
 }
 
-// Second moments of one parameter.
+// The second moments of one parameter, and where its gradient is.
 struct Moments {
   std::string name;
-  at::Tensor grad;  // the parameter's place in the gradients; undefined where it is not whole
+  at::Tensor grad;  // view of the full gradient; undefined if it is sharded
   std::vector<int64_t> shape, strides;
-  int64_t first = 0, count = 0;  // this rank's part of it, in elements
-  at::Tensor part;               // (count)
+  int64_t first = 0, count = 0;  // elements that this rank has of a sharded gradient
+  at::Tensor shard;              // (count)
   bool factored = false;
-  int64_t d0 = 0, d1 = 0;  // largest and second largest axis
-  at::Tensor row, col;     // factored: means of squares over d0 and d1, kept as size 1
-  at::Tensor v;            // otherwise: as the parameter
+  int64_t d0 = 0, d1 = 0;  // axes of the largest and the second largest dimension
+  at::Tensor row, col;     // factored: means over d0 and over d1, which keep size 1
+  at::Tensor v;            // not factored: as the parameter
 
-  // Squares are averaged with decay b2; grad becomes grad / sqrt(second moment).
+  // Averages the squares of grad with decay b2; then grad becomes grad / sqrt(second moment).
   void normalise(const at::Tensor& grad, double b2, double eps) const {
     const at::Tensor squares = grad * grad + eps;
     if (!factored) {
@@ -62,7 +70,7 @@ struct Moments {
   }
   // grad / max(1, rms(grad) / threshold)
   static void clip(const at::Tensor& grad, double threshold) {
-    if (!grad.is_cpu()) {  // without reading it back
+    if (!grad.is_cpu()) {  // do not wait for the device
       grad.div_(((grad * grad).mean().sqrt() / threshold).clamp_min(1));
       return;
     }
@@ -71,7 +79,7 @@ struct Moments {
   }
 };
 
-// An explicit null switches it off, as None does in the seed.
+// An explicit null switches the momentum off, as None does in big_vision.
 double read_momentum(const Config& config) {
   const std::vector<std::string> keys = config.keys();
   const bool given = std::find(keys.begin(), keys.end(), "momentum") != keys.end();
@@ -83,23 +91,23 @@ class ScaleByAdafactor : public Optimizer {
   explicit ScaleByAdafactor(const Config& config)
       : ScaleByAdafactor(config, read_momentum(config)) {}
 
-  void allocate(const FlatParams& params, Group* group) override {
+  void allocate(const FlatParams& params, Group& group) override {
     Optimizer::allocate(params, group);
-    group_ = group;
-    std::map<const FlatParams::Entry*, FlatParams::Stretch> places;
-    for (const auto& stretch : params.stretches(FlatParams::Space::grads))
-      places.emplace(stretch.entry, stretch);
+    group_ = &group;
+    std::map<const FlatParams::Entry*, FlatParams::Slice> slices;
+    for (const auto& slice : params.slices(FlatParams::BufferKind::grads))
+      slices.emplace(slice.entry, slice);
     for (const FlatParams::Entry& entry : params.entries()) {
       if (entry.group == kFrozen) continue;
       Moments m = moments_of(entry, params.grads().options());
-      const auto found = places.find(&entry);
-      if (found != places.end() && found->second.whole) {
+      const auto found = slices.find(&entry);
+      if (found != slices.end() && found->second.whole) {
         m.grad = params.grads().as_strided(entry.shape, entry.strides,
-                                           params.grads().storage_offset() + found->second.at);
-      } else if (found != places.end()) {
+                                           params.grads().storage_offset() + found->second.offset);
+      } else if (found != slices.end()) {
         m.first = found->second.first;
         m.count = found->second.count;
-        m.part = params.grads().narrow(0, found->second.at, m.count);
+        m.shard = params.grads().narrow(0, found->second.offset, m.count);
       }
       moments_.push_back(std::move(m));
     }
@@ -122,23 +130,23 @@ class ScaleByAdafactor : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override {
     const double t = std::max<double>(1, static_cast<double>(scalars.count - decay_offset_ + 1));
     const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
-    // Each parameter by one thread: sums do not depend on the number of threads.
-    const auto direct_some = [&](int64_t begin, int64_t end) {
+    // One thread per parameter, so that sums do not depend on the number of threads.
+    const auto direct_range = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         if (moments_[i].grad.defined()) direct(moments_[i], moments_[i].grad, scalars, b2);
       }
     };
     if (params.data().is_cpu())
-      at::parallel_for(0, std::ssize(moments_), 1, direct_some);
+      at::parallel_for(0, std::ssize(moments_), 1, direct_range);
     else
-      direct_some(0, std::ssize(moments_));
+      direct_range(0, std::ssize(moments_));
     for (const Moments& m : moments_) {
       if (m.grad.defined()) continue;
       const at::Tensor flat = at::zeros({numel(m)}, params.grads().options());
-      if (m.count > 0) flat.narrow(0, m.first, m.count).copy_(m.part);
+      if (m.count > 0) flat.narrow(0, m.first, m.count).copy_(m.shard);
       group_->all_reduce_sum(flat, "adafactor").wait();
       direct(m, flat.as_strided(m.shape, m.strides), scalars, b2);
-      if (m.count > 0) at::Tensor(m.part).copy_(flat.narrow(0, m.first, m.count));
+      if (m.count > 0) at::Tensor(m.shard).copy_(flat.narrow(0, m.first, m.count));
     }
     StepScalars rest = scalars;
     rest.clip_norm = 0;
@@ -201,7 +209,7 @@ class ScaleByAdafactor : public Optimizer {
     for (const int64_t size : m.shape) elements *= size;
     return elements;
   }
-  // From the gradient of a whole parameter to its direction, in place.
+  // Turns the full gradient of a parameter into its direction, in place.
   void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
               double b2) const {
     if (scalars.clip_norm > 0) clip_to_norm(grad, scalars);
@@ -220,7 +228,7 @@ class ScaleByAdafactor : public Optimizer {
     grad.copy_(at::where(norm < scalars.clip_norm, grad, grad / norm * scalars.clip_norm));
   }
 
-  Group* group_ = nullptr;
+  Group* group_ = &Group::single();
   int64_t min_dim_;
   double decay_rate_;
   int64_t decay_offset_;
@@ -231,7 +239,7 @@ class ScaleByAdafactor : public Optimizer {
   std::vector<Moments> moments_;
 };
 const Register<Optimizer, ScaleByAdafactor> registered("scale_by_adafactor");
-const Register<Optimizer, ScaleByAdafactor> registered_seed_name("big_vision.scale_by_adafactor");
+const Register<Optimizer, ScaleByAdafactor> registered_full_name("big_vision.scale_by_adafactor");
 
 }  // namespace
 }  // namespace bv

@@ -1,10 +1,12 @@
-// The gradient itself, times a factor.
-//   sgd       optax's: {learning_rate, momentum: null, nesterov: false, accumulator_dtype: float32}
-//   scale     optax's: {step_size}
-//   big_vision.sgd, identity   without keys
-//
-// optax's sgd multiplies by -learning_rate, and the chain around it by -lr: see optax_factor().
-// Without `learning_rate` and `momentum`, sgd is the identity.
+// Optimizers that use the gradient as the direction.
+//   sgd: optax.sgd (its momentum is in lib/optim/momentum.{h,cc})
+//     optax: {learning_rate,                optional factor, see optax_factor()
+//             momentum: null,               decay of the trace; null: no momentum
+//             nesterov: false,              true: Nesterov momentum
+//             accumulator_dtype: float32}   float32 or bfloat16: how the trace is stored
+//   scale: optax.scale
+//     optax: {step_size}                    required factor
+//   identity, big_vision.sgd: optax.identity; no keys. sgd without keys does the same.
 #include "lib/optim/fused.h"
 #include "lib/optim/momentum.h"
 
@@ -32,7 +34,7 @@ class Identity : public Optimizer {
   float factor_ = 1;
 };
 const Register<Optimizer, Identity> registered_identity("identity");
-const Register<Optimizer, Identity> registered_seed_name("big_vision.sgd");
+const Register<Optimizer, Identity> registered_full_name("big_vision.sgd");
 
 struct Scale : Identity {
   explicit Scale(const Config& config) : Identity(config) {

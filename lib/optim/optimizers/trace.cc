@@ -1,5 +1,7 @@
-// trace: optax's of this name, heavy-ball momentum (lib/optim/momentum.h).
-//   optax: {decay, nesterov: false, accumulator_dtype: float32}
+// trace: momentum, optax.trace. The shared implementation is lib/optim/momentum.{h,cc}.
+//   optax: {decay,                        required: decay of the trace
+//           nesterov: false,              true: Nesterov momentum
+//           accumulator_dtype: float32}   float32 or bfloat16: how the trace is stored
 #include "lib/optim/momentum.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-// The rule of lib/optim/adam.h.
+// The update rule of Adam: the arithmetic of lib/optim/adam.h.
 #pragma once
 
 #include "lib/optim/rules/rule.h"
@@ -9,8 +9,8 @@ template <class Mu, bool kNesterov>
 struct AdamRule {
   Mu* mu;
   float* nu;
-  float b1_stored;                // coefficient of the stored moment
-  float b1, rest1, b2, rest2;     // b and 1 - b
+  float b1_stored;                // b1, rounded to the type in which mu is stored
+  float b1, rest1, b2, rest2;     // b1, 1 - b1, b2, 1 - b2
   float correct1, correct1_next;  // 1 - b1^k, 1 - b1^(k+1)
   float correct2, eps, eps_root;
   float weight_decay, factor;

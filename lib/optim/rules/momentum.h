@@ -1,10 +1,12 @@
-// The rules of lib/optim/momentum.h and lib/optim/optimizers/sgd.cc.
+// The update rules of lib/optim/momentum.h and of the optimizers in lib/optim/optimizers/ that are
+// no Adam.
 #pragma once
 
 #include "lib/optim/rules/rule.h"
 
 namespace bv {
 
+// u = factor * x.
 struct FactorRule {
   float factor;
 
@@ -14,10 +16,11 @@ struct FactorRule {
   }
 };
 
+// t = x + momentum * t; u = factor * t, or with Nesterov momentum factor * (x + momentum * t).
 template <class T, bool kNesterov>
 struct MomentumRule {
   T* trace;
-  float stored, momentum;  // coefficient of the stored trace (rounded as it is), and the exact one
+  float stored, momentum;  // the momentum, rounded to T and exact
   float factor;
 
   template <int64_t N>
@@ -34,11 +37,11 @@ struct MomentumRule {
   }
 };
 
-// e = momentum * e + (1 - momentum) * x, without bias correction; u = e.
+// e = momentum * e + (1 - momentum) * x, without bias correction; u = e. For scale_by_adafactor.
 template <class T>
 struct AverageRule {
   T* average;
-  float stored, rest;  // momentum (rounded as the average is), 1 - momentum
+  float stored, rest;  // the momentum rounded to T, and 1 - momentum
 
   template <int64_t N>
   BV_INLINE void block(const Lanes<N>& x, const float*, Lanes<N>& u, int64_t at) const {

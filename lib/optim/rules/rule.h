@@ -1,9 +1,12 @@
-// What optimizers' rules are made of. A rule is arithmetic on N elements: the fused pass of the CPU
-// calls it with N = kBlock, the CUDA plug-in's kernel with N = 1, so there is one source for both.
+// What the update rules of optimizers have in common. A rule is arithmetic on N elements. The CPU
+// calls it with N = kBlock (lib/optim/fused.h), the CUDA plug-in with N = 1 (lib/cuda/kernels.cu),
+// so that both share one source.
 //
-// Rule: template <int64_t N> void block(const Lanes<N>& x, const float* p, Lanes<N>& u,
-// int64_t at): from the gradients x and the parameters p to the updates u, with its state at offset
-// `at` of its buffers. Rules are plain structs of numbers and pointers.
+// A rule is a plain struct of numbers and pointers to its state buffers, with one method:
+//   template <int64_t N>
+//   void block(const Lanes<N>& x, const float* p, Lanes<N>& u, int64_t at) const;
+// It computes the directions u from the gradients x and the parameters p, and updates its state,
+// whose first element is at offset `at` of the buffers.
 #pragma once
 
 #include <array>
@@ -18,7 +21,7 @@ namespace bv {
 template <int64_t N>
 using Lanes = std::array<float, N>;
 
-// bfloat16 in memory.
+// A bfloat16 number in memory.
 struct Bf16 {
   uint16_t bits;
 };
@@ -40,23 +43,25 @@ BV_INLINE float root(float x) {
 #endif
 }
 
-// A stretch of parameters that are updated alike: its places in buffers of state, the parameters
-// and the gradients.
+// A range of elements that share their settings, like UpdateRange: [begin, end) in the state
+// buffers; data and grad are the offsets of `begin` in the parameter and gradient buffers.
 struct FusedChunk {
   int64_t begin, end, data, grad;
   bool counts;
   float lr_mult, weight_decay, schedule;
 };
 
-// Of the whole step. Where `limit` > 0 and the gradients' norm is not below it, a gradient is
+// Settings of the whole step. If limit > 0 and norm is not below it, a gradient g becomes
 // (g / norm) * limit.
 struct FusedScalars {
   float lr, ema_decay, norm, limit;
 };
 
-// The whole chain of reference section 6 on N elements at `at`: clip, rule, * lr, * lr_mult,
-// + weight_decay * p, * schedule, * -1, add; and the averaged weights where `ema` is given. g and
-// target are the elements', `ema` is the buffer. u and p become what was added and what it gave.
+// Updates N elements, whose state is at offset `at`: clip, rule, * lr, * lr_mult,
+// + weight_decay * p, * schedule, * -1, add to the parameter; and the averaged weights if `ema` is
+// not null. g and target point to the elements' gradients and parameters, ema to the start of its
+// buffer. Returns the updates in u and the new parameters in p. The order of operations is that of
+// optax.py `make` of big_vision.
 template <int64_t N, class Rule>
 BV_INLINE void fused_block(const Rule& rule, const FusedChunk& chunk, const FusedScalars& scalars,
                            int64_t at, const float* g, float* target, float* ema, Lanes<N>& u,

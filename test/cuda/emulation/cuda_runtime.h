@@ -1,4 +1,4 @@
-// As much of CUDA as kernels.cu uses, for the CPU: a block is kThreads threads of the system.
+// The part of CUDA that kernels.cu uses, for the CPU: a block is kThreads threads of the CPU.
 #pragma once
 
 #include <barrier>

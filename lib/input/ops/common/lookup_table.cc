@@ -8,6 +8,7 @@
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t kLargestFile = size_t{1} << 30;  // bytes
 
-// where: "mapping.txt:3" or "mapping.npz".
+// Adds one entry. where: "mapping.txt:3" or "mapping.npz", for messages.
 void add(LookupTable& table, const std::string& text, int64_t number, const std::string& where) {
   const auto [entry, added] = table.emplace(text, number);
   if (added || entry->second == number) return;
@@ -67,14 +68,15 @@ void append_utf8(std::string& text, uint32_t code) {
   put(0x80 | (code & 0x3F));
 }
 
-// One element of numpy's types S (bytes) and U (4 bytes a character), zeros at its end removed.
+// Returns one element of numpy's types S (bytes) and U (4 bytes per character), without zeros at
+// its end.
 std::string element_text(const uint8_t* bytes, const NpyHeader& header) {
   std::string text(reinterpret_cast<const char*>(bytes), header.type == "S" ? header.width : 0);
   for (uint64_t i = 0; header.type == "U" && i + 4 <= header.width; i += 4) {
     uint32_t code = 0;
     std::memcpy(&code, bytes + i, 4);
     if (header.big_endian) code = __builtin_bswap32(code);
-    if (code > 0x10FFFF) return "\xFF";  // no text: valid_utf8() says so
+    if (code > 0x10FFFF) return "\xFF";  // not text: valid_utf8() rejects it
     append_utf8(text, code);
   }
   text.resize(text.find_last_not_of('\0') + 1);

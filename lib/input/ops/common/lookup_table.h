@@ -1,4 +1,4 @@
-// Tables from strings to numbers, for the op `lookup`: reference section 12.2.
+// Tables from strings to numbers, for the op `lookup`.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@ namespace bv {
 
 using LookupTable = std::unordered_map<std::string, int64_t>;
 
-// A text file (UTF-8): each line's number, from 0; or if `separator` is given, "string<separator>
-// number" lines. An .npz file: each string's index in its one-dimensional array `npzkey`.
-// Throws Error(Exit::usage) naming the file and the line: a string with two numbers, a line that
-// is no pair.
+// Reads a table from a file:
+// - a UTF-8 text file without `separator`: each line is a string, its number is the line's, from 0;
+// - a UTF-8 text file with `separator`: each line is "<string><separator><number>";
+// - an .npz file: the number of a string is its index in the one-dimensional array `npzkey`.
+// Throws Error(Exit::usage) naming the file and line, for example for a string with two numbers.
 LookupTable read_lookup_table(const std::string& file, const std::string& npzkey,
                               const std::optional<std::string>& separator);
 

@@ -1,5 +1,7 @@
 #include "lib/input/ops/common/normalize_op.h"
 
+#include "lib/util/text.h"
+
 namespace bv {
 
 std::vector<double> NormalizeOp::numbers(const Config& args, std::string_view key,
@@ -17,20 +19,20 @@ void NormalizeOp::read_mean_std(const Config& args, const std::vector<double>& m
                                 const std::vector<double>& std) {
   const std::vector<double> means = numbers(args, "mean", mean);
   const std::vector<double> stds = numbers(args, "std", std);
-  keys_ = InOut(args);
+  keys_ = InOutKeys(args);
   if (means.size() != stds.size()) {
     args.fail("std", fmt::format("must have as many numbers as mean ({}), got {}", means.size(),
                                  stds.size()));
   }
   for (size_t c = 0; c < means.size(); ++c) {
-    how_.low.push_back(static_cast<float>(means[c]));
-    how_.range.push_back(static_cast<float>(stds[c]));
-    if (how_.range.back() == 0) args.fail("std", "must not be 0");
+    normalization_.low.push_back(static_cast<float>(means[c]));
+    normalization_.range.push_back(static_cast<float>(stds[c]));
+    if (normalization_.range.back() == 0) args.fail("std", "must not be 0");
   }
 }
 
 at::Tensor NormalizeOp::map(const at::Tensor& x, bool batched, std::span<Rng>) const {
-  const auto channels = static_cast<int64_t>(how_.low.size());
+  const auto channels = static_cast<int64_t>(normalization_.low.size());
   const at::IntArrayRef shape = x.sizes().slice(batched ? 1 : 0);
   if (channels > 1 && (shape.empty() || shape.back() != channels)) {
     throw misuse(fmt::format("must have {} channels for {} numbers, has shape {}", channels,
@@ -39,7 +41,7 @@ at::Tensor NormalizeOp::map(const at::Tensor& x, bool batched, std::span<Rng>) c
   if (shape.size() == 1 && x.scalar_type() == at::kByte && keys_.in == "image") {
     throw misuse("is still encoded (1-d uint8): put 'decode' before this op");
   }
-  return normalize(x, how_);
+  return normalize(x, normalization_);
 }
 
 }  // namespace bv

@@ -1,6 +1,7 @@
-// What value_range, vgg_value_range and clip_value_range share.
+// NormalizeOp: base class of value_range, vgg_value_range and clip_value_range.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "lib/input/image/normalize.h"
@@ -8,16 +9,18 @@
 
 namespace bv {
 
+// Applies normalization_, which the constructor of the derived class fills in.
 class NormalizeOp : public TensorOp {
  protected:
   using TensorOp::TensorOp;
-  // args[key]: a number or a list of one number a channel, at least one.
+  // Returns args[key], a number or a non-empty list with one number per channel.
   static std::vector<double> numbers(const Config& args, std::string_view key,
                                      std::vector<double> fallback);
-  // (x - mean) / std of these arguments, mean read first.
+  // Reads the arguments `mean` and `std`, with these defaults, and the keys. Sets normalization_ to
+  // (x - mean) / std.
   void read_mean_std(const Config& args, const std::vector<double>& mean,
                      const std::vector<double>& std);
-  Normalization how_;
+  Normalization normalization_;
 
  private:
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng> rngs) const final;

@@ -37,7 +37,7 @@ std::optional<Size> maybe_size(const Config& args, std::string_view key) {
   return Size{checked, checked};
 }
 
-ResizeKind read_resize_kind(const Config& args, std::string_view method, bool antialias) {
+ResizeOptions read_resize_options(const Config& args, std::string_view method, bool antialias) {
   const std::string name = args.word("method", method, resize_method_names());
   return {resize_method(name), args.get<bool>("antialias", antialias)};
 }

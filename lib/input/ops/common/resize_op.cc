@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lib/input/image/jpeg.h"
+#include "lib/input/image/geometry.h"
 
 namespace bv {
 
@@ -15,7 +15,7 @@ Size ResizeOp::scaled(Size from, int64_t side, int64_t reference) {
 }
 
 at::Tensor ResizeOp::map_images(const Images& images, std::span<Rng>) const {
-  need_byte_or_float(images);
+  require_byte_or_float(images);
   const Size from = {images.height, images.width};
   const Size to = target(from);
   if (to.height < 1 || to.width < 1 || to.height > kMaxSide || to.width > kMaxSide ||
@@ -24,7 +24,7 @@ at::Tensor ResizeOp::map_images(const Images& images, std::span<Rng>) const {
         "an image of {}x{} would become {}x{}; the limits are 1 .. {} a side and {} pixels",
         from.height, from.width, to.height, to.width, kMaxSide, kMaxImagePixels));
   }
-  const Resizer resizer(kind_.method, kind_.antialias, from, to, images.channels);
+  const Resizer resizer(resize_.method, resize_.antialias, from, to, images.channels);
   at::Tensor out = images.like(to);
   for (int64_t i = 0; i < images.count; ++i) {
     resize_bytes(resizer, images.tensor.scalar_type(), images.bytes(i),

@@ -7,7 +7,7 @@
 namespace bv {
 namespace {
 
-// The rows `indices` of `array` (n, ...), stacked.
+// Returns the rows `indices` of `array` (n, ...), stacked.
 at::Tensor take(const at::Tensor& array, std::span<const int64_t> indices) {
   std::vector<int64_t> shape = array.sizes().vec();
   const int64_t rows = shape.at(0);

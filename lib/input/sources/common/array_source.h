@@ -1,25 +1,26 @@
-// Sources whose examples lie in memory as arrays: IDX, CIFAR, npz.
+// ArraySource: base class of sources whose splits are arrays in memory (idx, cifar, npz, digits).
 #pragma once
 
 #include <map>
 #include <mutex>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "lib/input/source.h"
 
 namespace bv {
 
+// Loads a split at its first use and keeps it in memory.
 class ArraySource : public Source {
  public:
   int64_t size(size_t split) const override;
   Example read(size_t split, int64_t index) const override;
   bool is_array() const override { return true; }
   Example read_batch(size_t split, std::span<const int64_t> indices) const override;
-  at::Tensor labels(size_t split) const override;  // the array "label", if there is one
+  // Returns the array "label" if it is (n,) int64.
+  at::Tensor labels(size_t split) const override;
 
  protected:
-  // All arrays of a split, with an equal leading dimension. Called once a split, at its first use.
+  // Returns all arrays of a split, with equal leading dimensions. Called once per split.
   virtual Example load(size_t split) const = 0;
 
  private:

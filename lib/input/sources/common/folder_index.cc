@@ -16,7 +16,7 @@
 #include <memory>
 #include <thread>
 
-#include "lib/input/image/complete.h"
+#include "lib/input/image/image_file_problem.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
@@ -25,11 +25,12 @@ namespace bv {
 namespace {
 
 constexpr std::string_view kFormat = "bvtrain image folder 2";
-constexpr size_t kMostProblems = 20;
+constexpr size_t kMaxProblems = 20;
 constexpr int64_t kSecond = 1'000'000'000;
-// A folder changed this shortly before it was read may change again without a new time stamp.
+// A folder that changed less than this before it was read may change again without getting a new
+// modification time, so its index is not stored.
 constexpr int64_t kSettled = 2 * kSecond;
-constexpr unsigned kMostThreads = 32;  // waiting for the disk, not for cores
+constexpr unsigned kMaxThreads = 32;  // more than the cores: they wait for the disk
 
 struct Entry {
   std::string name;
@@ -41,7 +42,7 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Everything in `folder` but hidden entries, sorted by bytes.
+// Returns the entries of `folder` except hidden ones, sorted by bytes.
 std::vector<Entry> list(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), &closedir);
   if (!dir) throw Error(Exit::usage, folder, std::strerror(errno));
@@ -66,7 +67,7 @@ Kind kind_of(const std::string& name) {
   for (const char* known : {"jpg", "jpeg", "png"}) {
     if (strcasecmp(suffix, known) == 0) return Kind::image;
   }
-  // Left out in silence, these would change the data set.
+  // Not supported, but ignoring them silently would change the data set.
   for (const char* known : {"gif", "webp", "bmp", "tif", "tiff"}) {
     if (strcasecmp(suffix, known) == 0) return Kind::other_image;
   }
@@ -74,8 +75,8 @@ Kind kind_of(const std::string& name) {
 }
 
 struct ClassFiles {
-  std::vector<std::string> files;     // the broken ones too
-  std::vector<std::string> problems;  // whole lines
+  std::vector<std::string> files;     // including the broken ones
+  std::vector<std::string> problems;  // complete error lines
   size_t more_problems = 0;
 };
 
@@ -85,13 +86,13 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
     const Kind kind = kind_of(entry.name);
     if (entry.folder || kind == Kind::no_image) continue;
     const std::string file = path + "/" + entry.name;
-    std::string problem = incomplete_image(file);
+    std::string problem = image_file_problem(file);
     if (kind == Kind::other_image && problem.empty()) {
       problem = "this JPEG or PNG has the suffix of another format: rename it";
     }
     found.files.push_back(std::move(entry.name));
     if (problem.empty()) continue;
-    if (found.problems.size() < kMostProblems) {
+    if (found.problems.size() < kMaxProblems) {
       found.problems.push_back(fmt::format("{}: error: {}", file, problem));
     } else {
       ++found.more_problems;
@@ -119,7 +120,7 @@ std::vector<ClassFiles> read_classes(const std::string& folder,
     }
   };
   const size_t count = std::min<size_t>(
-      {classes.size(), kMostThreads, 2 * std::max(1U, std::thread::hardware_concurrency())});
+      {classes.size(), kMaxThreads, 2 * std::max(1U, std::thread::hardware_concurrency())});
   {
     std::vector<std::jthread> threads;
     for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
@@ -135,7 +136,7 @@ void throw_if_broken(const std::vector<ClassFiles>& found) {
   for (const ClassFiles& files : found) {
     more += files.more_problems;
     for (const std::string& problem : files.problems) {
-      if (shown == kMostProblems) {
+      if (shown == kMaxProblems) {
         ++more;
         continue;
       }
@@ -159,7 +160,8 @@ std::string absolute(const std::string& folder) {
   return path ? path.get() : folder;
 }
 
-// The file is the checksum in hex, a newline, and the index.
+// Returns the index in a cache file, or "" if there is none or it is damaged. The file holds a
+// checksum in hex, a newline, and the index.
 std::string read_cache(const std::string& file) {
   if (!file_exists(file)) return "";
   std::string content;
@@ -180,7 +182,7 @@ void write_cache(const std::string& file, const std::string& payload) {
     make_folders(cache_home() + "/index");
     write_file_atomically(file, fmt::format("{:016x}\n", hash64(payload)) + payload, false);
   } catch (const Error&) {
-    // A cache that can't be written (a read-only home) only costs time.
+    // Not an error: without the cache (a read-only home) only time is lost.
   }
 }
 
@@ -199,7 +201,7 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
   const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
-  // Before the listing: what changes in between is found next time.
+  // Taken before the folders are listed, so that a change in between is found next time.
   std::vector<int64_t> stamps;
   bool settled = true;
   for (const std::string& name : classes) {

@@ -12,13 +12,14 @@ bool is_gzip(std::span<const uint8_t> bytes) {
 
 Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
   constexpr size_t kSmallest = 18;       // header and trailer
-  constexpr uint64_t kBestRatio = 1032;  // of deflate: 258 bytes from 2 bits
+  constexpr uint64_t kBestRatio = 1032;  // deflate's limit: 258 bytes from 2 bits
   const auto damaged = [&] {
     return Error(Exit::usage, file,
                  fmt::format("truncated or damaged gzip data (file is {} bytes)", bytes.size()));
   };
   if (bytes.size() < kSmallest) throw damaged();
-  // The last four bytes hold the unpacked size; no allocation beyond what the data can yield.
+  // The last four bytes hold the unpacked size. A size that deflate can't reach is refused before
+  // memory is allocated.
   uint64_t claimed = 0;
   for (size_t i = 1; i <= 4; ++i) claimed = claimed << 8 | bytes[bytes.size() - i];
   if (claimed > kBestRatio * bytes.size()) throw damaged();

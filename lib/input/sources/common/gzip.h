@@ -1,3 +1,4 @@
+// Unpacking of gzip files in memory, by libdeflate.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,10 @@ struct Unpacked {
   size_t size = 0;
 };
 
+// Returns whether the bytes begin with gzip's magic number.
 bool is_gzip(std::span<const uint8_t> bytes);
-// Unpacks a gzip file of one member, under 4 GiB unpacked. `file` is for messages. Throws
-// Error(Exit::usage).
+// Unpacks a gzip file with one member whose content is smaller than 4 GiB. `file` is for messages.
+// Throws Error(Exit::usage).
 Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file);
 
 }  // namespace bv

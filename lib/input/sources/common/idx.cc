@@ -7,20 +7,20 @@
 
 #include "lib/input/sources/common/gzip.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr uint32_t kMagic = 0x800;  // unsigned bytes; the low byte is the rank
+constexpr uint32_t kMagic = 0x800;  // the type is unsigned byte; the low byte is the rank
 
 uint32_t big_endian(std::span<const uint8_t> bytes, size_t offset) {
   return uint32_t{bytes[offset]} << 24 | uint32_t{bytes[offset + 1]} << 16 |
          uint32_t{bytes[offset + 2]} << 8 | bytes[offset + 3];
 }
 
-// The array of a file whose rank is in `ranks`; `what` is "images" or "labels".
+// Returns the array of a file, whose rank must be in `ranks`. `what` is "images" or "labels".
 at::Tensor parse(std::span<const uint8_t> bytes, const std::string& file,
                  const std::vector<uint32_t>& ranks, const char* what) {
   if (bytes.size() < 8) {

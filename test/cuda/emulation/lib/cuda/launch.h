@@ -1,5 +1,5 @@
-// In place of lib/cuda/launch.h: block after block, with a thread of the system for each of its
-// own.
+// Replaces lib/cuda/launch.h: runs one block after the other, each thread of a block as a thread of
+// the CPU.
 #pragma once
 
 #include <cuda_runtime.h>

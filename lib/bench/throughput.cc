@@ -1,0 +1,55 @@
+#include "lib/bench/throughput.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lib/report/chrono.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kMeasuredEvery = 50;  // steps between two measured steps of a usual run
+
+Throughput measure(const char* what, int64_t batch_size, double seconds,
+                   const std::function<void()>& once) {
+  std::vector<double> rates;
+  once();
+  for (int round = 0; round < kThroughputRounds; ++round) {
+    const double begin = monotonic_seconds();
+    int64_t calls = 0;
+    double now = begin;
+    while (now - begin < seconds || calls < 2) {
+      once();
+      ++calls;
+      now = monotonic_seconds();
+    }
+    rates.push_back(static_cast<double>(calls * batch_size) / (now - begin));
+  }
+  std::sort(rates.begin(), rates.end());
+  return {what, rates.front(), rates[kThroughputRounds / 2], rates.back()};
+}
+
+}  // namespace
+
+void measure_throughput(Recipe& recipe, double seconds,
+                        const std::function<void(const Throughput&)>& report) {
+  const int64_t batch_size = recipe.length.batch_size;
+  Loader loader(recipe.data, recipe.pp, recipe.loader);
+  report(measure("loader", batch_size, seconds, [&] { loader.next(); }));
+  int64_t step = 0;
+  Batch batch = loader.next();
+  for (auto& [name, value] : batch) value = value.clone();
+  report(measure("step", batch_size, seconds, [&] {
+    ++step;
+    recipe.step->run(step, batch, false);
+  }));
+  loader.seek(0);
+  report(measure("training", batch_size, seconds, [&] {
+    ++step;
+    const bool measured = step % kMeasuredEvery == 0;
+    recipe.step->run(step, loader.next(), measured);
+    if (measured) recipe.step->measurements(step);
+  }));
+}
+
+}  // namespace bv

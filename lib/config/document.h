@@ -1,0 +1,80 @@
+// Private to lib/config: what was read of a config and what was wrong with it. All Configs of one
+// tree share one Document.
+//
+// A mapping is identified by its path from the root ("" for the root, "evals.val", and
+// "input.pp[1]: resize" for a pp call).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/config/node.h"
+
+namespace bv {
+
+class Document {
+ public:
+  struct Read {
+    std::string mapping, key;
+    std::shared_ptr<Node> value;     // null if the key is absent
+    std::shared_ptr<Node> fallback;  // null if there is none
+    std::string source;              // "lib/input/loader/loader.cc:31"
+    bool several_fallbacks = false;  // the key was read with different fallbacks
+    bool section = false;
+    bool optional = false;  // the key may be absent although it has no fallback
+  };
+
+  // Adds problems: one or several lines, of which those already recorded are not added again.
+  void record(std::string_view lines);
+  void record_warning(const std::string& line);
+  // Remembers a read; a second read of the same key is merged with the first.
+  void read(Read read);
+  // Remembers that somebody asked for a key without reading it.
+  void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
+  bool was_read(const std::string& mapping, std::string_view key) const;
+  bool is_section(const std::string& mapping, std::string_view key) const;
+  bool was_asked(const std::string& mapping, std::string_view key) const;
+  // Returns the keys of a mapping that were read or asked for.
+  std::vector<std::string> known(const std::string& mapping) const;
+  // Returns true on the first call for an unread key, false later.
+  bool report(const std::string& mapping, const std::string& key);
+
+  std::shared_ptr<Node> root;
+  std::vector<std::string> problems, warnings;  // lines
+  std::vector<Read> reads;                      // in order
+  std::set<std::string> incomplete;             // mappings whose reader gave up
+  std::set<std::string> ignored;                // paths given to Config::mark_read()
+
+ private:
+  std::map<std::string, std::map<std::string, size_t, std::less<>>> index_;  // into reads
+  std::map<std::string, std::set<std::string, std::less<>>> known_;
+  std::set<std::string> reported_;
+};
+
+// Returns a copy of `node`, the value at `path`, in which absent keys have the defaults with which
+// they were read.
+std::shared_ptr<Node> effective(const Document& document, const std::shared_ptr<Node>& node,
+                                const std::string& path);
+
+std::string explain_lines(const Document& document);
+
+// Returns the signature of the call at `path`, made from what its op has read: "resize(size,
+// method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
+std::string call_signature(const Document& document, const std::string& path, bool complete);
+
+// Returns the path of `key` in the mapping at `path`.
+std::string join_path(std::string_view path, std::string_view key);
+// Returns the path of an item of the list at `path`. The mapping of a pair [pattern, mapping] has
+// the path of the pair.
+std::string item_path(const Node& list, const std::string& path, size_t index);
+// Returns a path as messages show it: for a pp call, only the name of the op.
+std::string shown_path(std::string_view path);
+// Throws the lines as one Error(Exit::usage), sorted by place, without duplicates and at most 20;
+// does nothing if there are none.
+void throw_lines(const std::vector<std::string>& lines);
+
+}  // namespace bv

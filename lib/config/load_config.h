@@ -1,0 +1,39 @@
+// Loading a Config from a YAML file or text, with included files, environment variables and values
+// of the command line.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+// A value that the command line gives a key: --set lr=0.1 is {"lr", "0.1", "--set lr=0.1"}.
+struct Override {
+  std::string key;     // a path: "model.width"; a number selects the item of a list
+  std::string value;   // YAML
+  std::string origin;  // stands in messages in place of a file
+};
+
+// Reads a file:
+//   1. `include: base.yaml` at the top level names a file, relative to the including one, on which
+//      the file is laid: mappings merge deeply, other values replace.
+//   2. In values, ${NAME} and ${NAME:-default} stand for environment variables ("$${" for "${").
+//   3. `overrides` replace values or add keys.
+// A duration that is given in one unit (total_steps) removes the same duration in other units
+// (total_epochs) from the included file, and from the file if it is given by an override.
+//
+// Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, tags,
+// several documents, open quotes, invalid UTF-8, NUL bytes, cyclic or exploding aliases (more than
+// 64 levels or 10^6 values), more than 1 MiB, cyclic includes, environment variables that are not
+// set, and overrides whose path does not fit.
+Config load_config(const std::string& file, const std::vector<Override>& overrides);
+
+// Reads a text in the same way (a config stored in a checkpoint; tests). `name` stands in messages,
+// and includes are relative to its folder.
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<Override>& overrides = {});
+
+}  // namespace bv

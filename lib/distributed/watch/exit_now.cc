@@ -1,0 +1,44 @@
+#include "lib/distributed/watch/exit_now.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "lib/report/log.h"
+
+namespace bv {
+namespace {
+
+// Writes nothing if nobody reads stderr any more and a write would block.
+void write_to_stderr(const std::string& text) {
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&out, 1, 0) != 1) return;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+// Why _exit: the main thread may be stuck in a collective that never ends, so it cannot be unwound,
+// and exit() would run destructors that wait for the same collective.
+void exit_now(Exit code, const std::string& line) {
+  static std::mutex once;
+  once.lock();  // never unlocked: only the first caller writes its line and exits
+  const int number = static_cast<int>(code);
+  const std::string text = line + "\n";
+  // A thread that is stuck may hold the lock of the log. The process must end all the same.
+  std::thread([number, text] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    write_to_stderr(text);
+    _exit(number);
+  }).detach();
+  log::clear_progress();
+  log::write_detail(line);
+  log::flush();
+  write_to_stderr(text);
+  _exit(number);
+}
+
+}  // namespace bv

@@ -1,0 +1,127 @@
+#include "lib/evals/common/eval_input.h"
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <map>
+#include <utility>
+
+#include "lib/evals/common/ranks.h"
+#include "lib/input/loader/check_examples.h"
+#include "lib/input/loader/compute_example.h"
+
+namespace bv {
+
+LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
+  LoaderOptions options;
+  options.error_budget = read_error_budget(config);
+  options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
+  options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
+  options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
+  options.seed = env.seed;
+  options.shuffle = false;
+  options.evaluation = true;
+  if (options.batch_size < 1) config.fail("batch_size", "must be positive");
+  options.rank = env.group->rank();
+  options.ranks = env.group->size();
+  if (options.batch_size % options.ranks != 0) {
+    config.fail(config.has("batch_size") ? "batch_size" : "",
+                fmt::format("Batch size ({}) must be divisible by device number ({})",
+                            options.batch_size, options.ranks));
+  }
+  if (options.prefetch < 0) config.fail("prefetch", "must not be negative");
+  if (options.threads < 1) config.fail("threads", "must be positive");
+  for (const char* key : {"cache", "cache_final", "cache_raw"})
+    config.superseded(key, "evaluators keep their threads and buffers between passes");
+  config.superseded("warmup", "evaluators need no warm-up");
+  return options;
+}
+
+EvalInput::EvalInput(const Config& config, const EvalEnv& env)
+    : EvalInput(config.section("data"), std::make_shared<Pipeline>(config, "pp_fn"),
+                read_eval_loader(config, env), env.data) {}
+
+EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
+                     const LoaderOptions& options, const DataEnv& env)
+    : pp_(std::move(pp)), options_(options) {
+  DataEnv own = env;
+  own.source.keep_broken = options_.error_budget > 0;
+  open_ = prepare_data(data, own);
+}
+
+EvalInput::EvalInput(EvalInput&&) noexcept = default;
+
+EvalInput::~EvalInput() = default;
+
+const Dataset& EvalInput::data() {
+  if (!data_) data_ = open_();
+  return *data_;
+}
+
+int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }
+
+Batch EvalInput::probe(int64_t n) {
+  n = std::min(n, data().size());
+  std::map<std::string, std::vector<at::Tensor>> columns;
+  int64_t failed = 0, taken = 0;
+  for (int64_t i = 0; taken < n; ++i) {
+    try {
+      const Example example = compute_example(*data_, *pp_, options_.seed, i, i);
+      for (const auto& [name, value] : example) columns[name].push_back(value);
+      if (taken++ == 0 && options_.error_budget == 0)
+        check_more_examples(*data_, *pp_, options_.seed, example);
+    } catch (const Error& error) {
+      const bool within_budget = error.code() == Exit::data && ++failed <= options_.error_budget;
+      if (!within_budget) throw;
+      n = std::min(n, data_->size() - failed);
+      if (n == 0) throw;
+    }
+  }
+  Batch batch;
+  for (auto& [name, values] : columns) {
+    for (const auto& value : values) {
+      if (value.sizes() != values[0].sizes()) {
+        throw Error(
+            Exit::usage, "",
+            fmt::format("evaluation examples have different shapes of '{}'; add a resize or "
+                        "crop to pp_fn",
+                        name));
+      }
+    }
+    batch[name] = at::stack(values);
+  }
+  batch["_mask"] = at::ones({n}, at::kBool);
+  return batch;
+}
+
+void EvalInput::for_each(const EvalContext& context,
+                         const std::function<void(const Batch&)>& each) {
+  data();
+  if (!loader_) loader_ = std::make_unique<Loader>(data_, pp_, options_);
+  loader_->seek(0);
+  int64_t seen = 0;
+  for (int64_t b = 0; b < loader_->batches_per_pass(); ++b) {
+    if (context.poll) context.poll();
+    const Batch& batch = loader_->next();
+    const at::Tensor& mask = batch.at("_mask");
+    for (int64_t i = 0; i < mask.size(0); ++i) seen += mask.const_data_ptr<bool>()[i];
+    each(batch);
+  }
+  const at::Tensor counts = at::zeros({3}, at::kLong);
+  auto* count = counts.mutable_data_ptr<int64_t>();
+  count[0] = seen;
+  count[1] = loader_->failed_rows();
+  count[2] = loader_->errors();
+  sum_over_ranks(*context.group, counts);
+  if (count[2] > options_.error_budget) {
+    throw Error::in("input", Exit::data,
+                    fmt::format("{} examples of an evaluation failed on all ranks together, the "
+                                "error budget is {}",
+                                count[2], options_.error_budget));
+  }
+  check(count[0] == data_->size() - count[1], "evaluation saw {} examples instead of {}", count[0],
+        data_->size() - count[1]);
+}
+
+}  // namespace bv

@@ -1,0 +1,23 @@
+// Reading labels from a batch. All errors are Error(Exit::usage); they name the evaluator and say
+// what to add to its preprocessing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+#include "lib/input/loader/loader.h"
+
+namespace bv {
+
+// Returns the dense labels under `key` as (n, classes) float32. Throws if there are none.
+at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::string& evaluator);
+// Returns the class numbers under `key` as (n) int64. Throws if there is not one integer per
+// example.
+at::Tensor class_labels(const Batch& batch, const std::string& key, const std::string& evaluator);
+
+// Returns the names of the tensors, separated by commas, for messages.
+std::string names_of(const std::map<std::string, at::Tensor>& tensors);
+
+}  // namespace bv

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lib/model/model.h"
+#include "lib/tasks/task.h"
+
+namespace bv {
+
+// A prediction function of a task, bound to a model. Returns the outputs of the function and the
+// activations of the model that `layers` names ("pre_logits", "encoder/block00/+sa"). Batches and
+// results are on the CPU whatever device the model is on. No gradients are computed. Throws
+// Error(Exit::usage) if the model has no such activation; the message lists those that it has.
+using Predict = std::function<Outputs(const Batch& batch, const std::vector<std::string>& layers)>;
+
+// Returns the prediction function `pred` of `task` (the key `evals.*.pred`). `task` and `model`
+// must outlive it.
+Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
+                        Precision precision);
+
+}  // namespace bv

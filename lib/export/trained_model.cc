@@ -1,0 +1,120 @@
+#include "lib/export/trained_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "lib/ckpt/weights_file.h"
+#include "lib/config/load_config.h"
+#include "lib/model/model.h"
+#include "lib/train/weights.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Reading an npz file is limited to a multiple of the model's size. Before the model is built, its
+// size is taken to be this.
+constexpr uint64_t kUnknownModelBytes = uint64_t{1} << 30;
+
+NamedTensors below(const NamedTensors& all, const std::string& prefix) {
+  NamedTensors found;
+  for (const auto& [name, value] : all) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  }
+  return found;
+}
+
+// Returns the size of the square images that a vit's learned position embedding, or a mixer's MLP
+// over tokens, was made for. Returns nullopt if it cannot tell: other models, other names than
+// big_vision's, or a number of tokens that is not a square (a class token with a position).
+std::optional<ImageSize> size_in_file(const std::string& path, const std::string& model) {
+  if (model != "vit" && model != "mlp_mixer") return std::nullopt;
+  const bool vit = model == "vit";
+  // There is no model to compare the file with yet; load_weights() does that later.
+  const NamedTensors file = read_weights(path, kUnknownModelBytes);
+  const auto counted =
+      file.find(vit ? "pos_embedding" : "MixerBlock_0/token_mixing/Dense_0/kernel");
+  const auto patch = file.find(vit ? "embedding/kernel" : "stem/kernel");
+  if (counted == file.end() || patch == file.end()) return std::nullopt;
+  if (counted->second.dim() != (vit ? 3 : 2) || patch->second.dim() != 4) return std::nullopt;
+  const int64_t tokens = counted->second.size(vit ? 1 : 0);  // (1, N, D), (N, hidden)
+  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
+  if (side * side != tokens) return std::nullopt;
+  return ImageSize{side * patch->second.size(0), side * patch->second.size(1),
+                   patch->second.size(2)};
+}
+
+}  // namespace
+
+ImageSize parse_image_size(const std::string& text) {
+  std::vector<int64_t> sizes;
+  for (const std::string& part : split(text, ',')) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    const bool number = error == std::errc() && end == part.data() + part.size();
+    sizes.push_back(number && value > 0 && value <= 65536 ? value : 0);
+  }
+  if (sizes.size() > 3 || std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
+    throw Error(Exit::usage, "--image-size " + text,
+                "expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, e.g. 224,224");
+  }
+  return {sizes.front(), sizes.size() > 1 ? sizes[1] : sizes[0], sizes.size() > 2 ? sizes[2] : 3};
+}
+
+TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
+  TrainedModel trained;
+  trained.origin = checkpoint.folder;
+  trained.config = parse_config(checkpoint.meta.value("config", std::string("{}")),
+                                checkpoint.folder + "/" + kManifestName);
+  trained.params = below(checkpoint.tensors, "params/");
+  trained.buffers = below(checkpoint.tensors, "buffers/");
+  if (ema) {
+    bool any = false;
+    for (const auto& [name, value] : below(checkpoint.tensors, "ema/")) {
+      any = true;
+      (trained.params.count(name) ? trained.params : trained.buffers)[name] = value;
+    }
+    if (!any) throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
+  }
+  const auto image = checkpoint.meta.find("image");
+  if (image != checkpoint.meta.end() && image->is_array() && image->size() == 3)
+    trained.image = {image->at(0), image->at(1), image->at(2)};
+  return trained;
+}
+
+TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size) {
+  const auto path = config.get<std::string>("model_init", "");
+  if (path.empty()) {
+    throw Error(Exit::usage, "bvtrain export",
+                "no weights: give --workdir, or --set model_init=FILE");
+  }
+  const DontLoad dont_load = read_dont_load(config);
+  const auto name = config.get<std::string>("model_name");
+  const auto classes = config.get<int64_t>("num_classes");
+  throw_problems(config);
+  peek_weights(path);  // before a large model is made
+  if (!size) size = size_in_file(path, name);
+  if (!size) {
+    throw Error(Exit::usage, path,
+                "does not tell the size of the model's images; give --image-size "
+                "HEIGHT,WIDTH[,CHANNELS]");
+  }
+  const auto model =
+      Model::Registry::make(name, config.section("model"), config.place("model_name"),
+                            ModelEnv{classes, size->height, size->width, size->channels});
+  throw_problems(config);
+  init_parameters(*model, static_cast<uint64_t>(config.get<int64_t>("seed", 0)),
+                  config.maybe<double>("init_head_bias"));
+  load_weights(path, *model, dont_load.patterns, dont_load.place.text());
+  TrainedModel trained;
+  trained.config = config;
+  trained.origin = path;
+  trained.image = *size;
+  for (const auto& [path_of, value] : named_parameters(*model)) trained.params[path_of] = value;
+  for (const auto& [path_of, value] : named_buffers(*model)) trained.buffers[path_of] = value;
+  return trained;
+}
+
+}  // namespace bv

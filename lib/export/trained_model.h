@@ -1,0 +1,38 @@
+// A trained model, loaded for export: its config and its weights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/config/config.h"
+
+namespace bv {
+
+struct ImageSize {
+  int64_t height = 0, width = 0;  // 0: unknown
+  int64_t channels = 3;
+};
+
+struct TrainedModel {
+  Config config;         // its model_name, model and num_classes are used
+  NamedTensors params;   // float32, by big_vision's names ("head/kernel")
+  NamedTensors buffers;  // running statistics
+  ImageSize image;       // the images that it was trained on
+  std::string origin;    // for messages: the checkpoint's folder, or the weights file
+};
+
+// Takes config and weights from a checkpoint. `ema` takes the averaged weights of those tensors
+// that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
+TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
+// Builds the model of a config and loads `model_init` (with `model_load`) into it. Without `size`
+// the image size is taken from the weights, which is possible for a vit with a learned square
+// position embedding and for a mlp_mixer. Throws Error(Exit::usage).
+TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
+
+// Parses "224" (a square), "192,256" (height, width) or "28,28,1" (with channels; otherwise 3).
+// Throws Error(Exit::usage).
+ImageSize parse_image_size(const std::string& text);
+
+}  // namespace bv

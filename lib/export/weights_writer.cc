@@ -1,0 +1,23 @@
+#include "lib/export/weights_writer.h"
+
+#include "lib/ckpt/layouts/layouts.h"
+
+namespace bv {
+
+const at::Tensor& trained_parameter(const TrainedModel& trained, const std::string& name) {
+  const auto found = trained.params.find(name);
+  if (found == trained.params.end())
+    throw Error(Exit::usage, trained.origin, "the model has no parameter " + name);
+  return found->second;
+}
+
+ImageSize known_image(const TrainedModel& trained, const at::Tensor& kernel) {
+  expect_dimensions("the first kernel", kernel, 4, trained.origin);
+  if (trained.image.height < 1 || trained.image.width < 1) {
+    throw Error(Exit::usage, trained.origin,
+                "the size of the model's images is not known; give --image-size HEIGHT,WIDTH");
+  }
+  return {trained.image.height, trained.image.width, kernel.size(2)};
+}
+
+}  // namespace bv

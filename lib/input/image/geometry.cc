@@ -1,0 +1,16 @@
+#include "lib/input/image/geometry.h"
+
+#include "lib/util/error.h"
+
+namespace bv {
+
+void check_image_size(int64_t height, int64_t width) {
+  if (height < 1 || width < 1 || height > kMaxImageSide || width > kMaxImageSide ||
+      height * width > kMaxImagePixels) {
+    throw Error::bare(Exit::data,
+                      fmt::format("image of {} x {} pixels: at most {} a side and {} in total",
+                                  height, width, kMaxImageSide, kMaxImagePixels));
+  }
+}
+
+}  // namespace bv

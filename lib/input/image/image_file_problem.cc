@@ -1,0 +1,154 @@
+#include "lib/input/image/image_file_problem.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "lib/input/image/decode.h"
+#include "lib/input/image/jpeg.h"
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+// Reads a file one block at a time. Most images need two reads.
+class BlockFile {
+ public:
+  explicit BlockFile(const std::string& file) : fd_(open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat info;
+    if (fd_ < 0 || fstat(fd_, &info) != 0) {
+      error_ = std::strerror(errno);
+    } else if (!S_ISREG(info.st_mode)) {
+      error_ = "not a regular file";
+    } else {
+      size_ = info.st_size;
+    }
+  }
+  ~BlockFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  BlockFile(const BlockFile&) = delete;
+
+  const std::string& error() const { return error_; }
+  int64_t size() const { return size_; }
+  static constexpr int64_t kBlock = 4096;
+
+  // Returns the bytes from `offset` to the end of the block that is in memory: at least `need`
+  // bytes, or all that the file has.
+  std::span<const uint8_t> at(int64_t offset, int64_t need = kBlock) {
+    if (offset >= size_) return {};
+    need = std::min(need, size_ - offset);
+    if (offset < start_ || offset + need > start_ + filled_) {
+      start_ = offset;
+      filled_ = std::max<ssize_t>(0, pread(fd_, block_.data(), kBlock, offset));
+    }
+    return std::span<const uint8_t>(block_).subspan(offset - start_, start_ + filled_ - offset);
+  }
+
+ private:
+  int fd_;
+  int64_t size_ = 0;
+  std::string error_;
+  std::array<uint8_t, kBlock> block_;
+  int64_t start_ = 0, filled_ = 0;
+};
+
+std::string size_problem(const char* format, int64_t height, int64_t width) {
+  try {
+    check_image_size(height, width);
+  } catch (const Error& error) {
+    return fmt::format("not a valid {}: {}", format, error.what());
+  }
+  return "";
+}
+
+bool find_end_marker(std::span<const uint8_t> bytes) {
+  constexpr std::array<uint8_t, 2> kEnd = {0xFF, 0xD9};
+  return std::search(bytes.begin(), bytes.end(), kEnd.begin(), kEnd.end()) != bytes.end();
+}
+
+// Returns whether the file has an end marker after the frame header. Pixel data never contains
+// FF D9. Earlier segments may (a thumbnail), so the search starts after them.
+bool has_end_marker(BlockFile& file, int64_t after) {
+  if (find_end_marker(file.at(std::max(after, file.size() - BlockFile::kBlock)))) return true;
+  // Not in the last block: some cameras append megabytes of their own data.
+  for (int64_t offset = after; offset < file.size(); offset += BlockFile::kBlock - 1) {
+    if (find_end_marker(file.at(offset))) return true;
+  }
+  return false;
+}
+
+std::string jpeg_problem(BlockFile& file) {
+  constexpr int kMaxSegments = 4096;
+  int64_t offset = 2;
+  for (int segment = 0; segment < kMaxSegments; ++segment) {
+    const std::span<const uint8_t> head = file.at(offset, 10);
+    if (head.size() < 10) break;
+    if (head[0] != 0xFF) return fmt::format("not a valid JPEG: no marker at byte {}", offset);
+    const int marker = head[1];
+    if (marker == 0xFF) {  // fill byte
+      ++offset;
+      continue;
+    }
+    if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {  // markers without a length
+      offset += 2;
+      continue;
+    }
+    const bool frame =
+        marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+    const bool scan_or_end = marker == 0xDA || marker == 0xD9;
+    if (scan_or_end) return fmt::format("not a valid JPEG: no frame header before byte {}", offset);
+    const int64_t length = head[2] << 8 | head[3];
+    if (length < 2) return fmt::format("not a valid JPEG: bad segment at byte {}", offset);
+    if (frame) {
+      const std::string problem =
+          size_problem("JPEG", head[5] << 8 | head[6], head[7] << 8 | head[8]);
+      if (!problem.empty()) return problem;
+      if (has_end_marker(file, offset + 2 + length)) return "";
+      return fmt::format("not a complete JPEG: no end marker (file is {} bytes)", file.size());
+    }
+    offset += 2 + length;
+  }
+  return fmt::format("not a complete JPEG: no frame header (file is {} bytes)", file.size());
+}
+
+std::string png_problem(BlockFile& file) {
+  const std::span<const uint8_t> head = file.at(0, 33);
+  constexpr std::array<uint8_t, 8> kHeader = {0, 0, 0, 13, 'I', 'H', 'D', 'R'};
+  if (head.size() < 33) {
+    return fmt::format("not a complete PNG: no header (file is {} bytes)", file.size());
+  }
+  if (!std::equal(kHeader.begin(), kHeader.end(), head.begin() + 8)) {
+    return "not a valid PNG: no IHDR chunk at byte 8";
+  }
+  const auto big_endian = [&](size_t i) {
+    return int64_t{head[i]} << 24 | head[i + 1] << 16 | head[i + 2] << 8 | head[i + 3];
+  };
+  const int64_t width = big_endian(16), height = big_endian(20);
+  const std::string problem = size_problem("PNG", height, width);
+  if (!problem.empty()) return problem;
+  constexpr std::array<uint8_t, 4> kEnd = {'I', 'E', 'N', 'D'};
+  const auto tail = file.at(std::max<int64_t>(33, file.size() - BlockFile::kBlock));
+  if (std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end()) return "";
+  return fmt::format("not a complete PNG: no IEND chunk (file is {} bytes)", file.size());
+}
+
+}  // namespace
+
+std::string image_file_problem(const std::string& name) {
+  BlockFile file(name);
+  if (!file.error().empty()) return file.error();
+  const std::span<const uint8_t> head = file.at(0);
+  const std::string format = image_format(head);
+  if (format == "JPEG") return jpeg_problem(file);
+  if (format == "PNG") return png_problem(file);
+  return not_an_image(head);
+}
+
+}  // namespace bv

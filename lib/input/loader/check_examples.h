@@ -1,0 +1,28 @@
+// Computes a few examples before a run begins, so that a bad label or a wrong shape is reported
+// then and not hours later.
+//
+// Errors that a wrong config causes keep their place in the config; errors of examples become
+// Error(Exit::usage).
+#pragma once
+
+#include <cstdint>
+
+#include "lib/input/dataset.h"
+#include "lib/input/pipeline.h"
+
+namespace bv {
+
+// Returns the first example after pp, as at position 0 of the stream. Goes on to the next example
+// if one fails, for up to `error_budget` failing examples (at most 10); then throws the first
+// failure.
+Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
+                              int64_t error_budget = 0);
+
+// Computes the second example and, if the labels are known, one example with the smallest and one
+// with the largest label, because these show whether all labels are in range. `first` is the first
+// example. Throws if one of them fails, has a negative label or differs from `first` in keys,
+// shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9".
+void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
+                         const Example& first);
+
+}  // namespace bv

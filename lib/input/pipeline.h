@@ -1,0 +1,46 @@
+// Pipeline: the ops of a pp string, "decode|resize(224)|value_range(-1, 1)".
+//
+// The grammar is that of big_vision's pp/builder.py `get_preprocess_fn`; parse_calls() in
+// lib/config reads it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/config/call.h"
+#include "lib/input/op.h"
+
+namespace bv {
+
+// Thread-safe after construction.
+class Pipeline {
+ public:
+  // Builds the ops of the pp string config[key] (no ops if the key is absent). Records unknown ops
+  // and bad arguments as problems of the config.
+  Pipeline(const Config& config, std::string_view key);
+  // Builds the ops of a pp string that is not in a config file. Throws Error(Exit::usage) with
+  // places relative to `origin`.
+  Pipeline(std::string_view text, const Place& origin);
+
+  const std::string& text() const { return text_; }
+  // Returns whether all ops have a batched form.
+  bool has_batched() const;
+  // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.
+  void apply(Example& example, Rng& rng) const;
+  void apply_batch(Example& batch, std::span<Rng> rngs) const;
+
+ private:
+  struct Step {
+    std::shared_ptr<const Op> op;
+    Place place;
+  };
+  void build(const std::vector<Call>& calls);
+
+  std::string text_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace bv

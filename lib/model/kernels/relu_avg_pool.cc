@@ -1,0 +1,144 @@
+#include "lib/model/kernels/relu_avg_pool.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lib/device/float_lanes.h"
+
+namespace bv {
+namespace {
+
+using simd::Floats;
+using simd::Ints;
+using simd::kLanes;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+// Computes one row of outputs from two rows of inputs: w outputs of c channels. Bit p of `alive`
+// says that pixel p of the window was positive.
+template <class T>
+[[gnu::always_inline]] inline void pool_row(const T* in, T* out, uint8_t* alive, int64_t in_stride,
+                                            int64_t w, int64_t c) {
+  for (int64_t x = 0; x < w; ++x, in += 2 * c, out += c, alive += c) {
+    for (int64_t k = 0; k < c; k += kLanes) {
+      const T* const pixels[4] = {in + k, in + c + k, in + in_stride + k, in + in_stride + c + k};
+      Floats sum = {};
+      Ints bits = {};
+      for (int p = 0; p < 4; ++p) {
+        Floats value;
+        simd::load(pixels[p], value);
+        const Ints dead = value <= 0.0f;  // a NaN counts as positive
+        sum += dead ? Floats{} : value;
+        bits |= ~dead & (1 << p);
+      }
+      simd::store(sum * 0.25f, out + k);
+      simd::store(bits, alive + k);
+    }
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void unpool_row(const T* grad, const uint8_t* alive, T* out,
+                                              int64_t out_stride, int64_t w, int64_t c) {
+  for (int64_t x = 0; x < w; ++x, grad += c, alive += c, out += 2 * c) {
+    for (int64_t k = 0; k < c; k += kLanes) {
+      T* const pixels[4] = {out + k, out + c + k, out + out_stride + k, out + out_stride + c + k};
+      Floats value;
+      Ints bits;
+      simd::load(grad + k, value);
+      simd::load(alive + k, bits);
+      value *= 0.25f;
+      for (int p = 0; p < 4; ++p) {
+        simd::store((bits & (1 << p)) != 0 ? value : Floats{}, pixels[p]);
+      }
+    }
+  }
+}
+
+using c10::BFloat16;
+
+template <class T>
+void forward_all(const at::Tensor& x, const at::Tensor& y, const at::Tensor& alive) {
+  const int64_t n = x.size(0), c = x.size(1), h = x.size(2), w = x.size(3);
+  const int64_t oh = h / 2, ow = w / 2;
+  const T* in = x.const_data_ptr<T>();
+  T* out = y.data_ptr<T>();
+  uint8_t* bits = alive.data_ptr<uint8_t>();
+  at::parallel_for(0, n * oh, 16, [&](int64_t begin, int64_t end) {
+    simd::dispatch([=]() __attribute__((always_inline)) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t from = ((row / oh) * h + 2 * (row % oh)) * w * c;
+        pool_row(in + from, out + row * ow * c, bits + row * ow * c, w * c, ow, c);
+      }
+    });
+  });
+}
+
+template <class T>
+void backward_all(const at::Tensor& grad, const at::Tensor& alive, const at::Tensor& dx) {
+  const int64_t n = dx.size(0), c = dx.size(1), h = dx.size(2), w = dx.size(3);
+  const int64_t oh = h / 2, ow = w / 2;
+  const T* in = grad.const_data_ptr<T>();
+  const uint8_t* bits = alive.const_data_ptr<uint8_t>();
+  T* out = dx.data_ptr<T>();
+  at::parallel_for(0, n * oh, 16, [&](int64_t begin, int64_t end) {
+    simd::dispatch([=]() __attribute__((always_inline)) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t to = ((row / oh) * h + 2 * (row % oh)) * w * c;
+        unpool_row(in + row * ow * c, bits + row * ow * c, out + to, w * c, ow, c);
+      }
+    });
+  });
+}
+
+class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    const std::vector<int64_t> sizes = {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
+    const at::Tensor y = at::empty(sizes, x.options().memory_format(kChannelsLast));
+    const at::Tensor alive =
+        at::empty(sizes, x.options().dtype(at::kByte).memory_format(kChannelsLast));
+    if (x.scalar_type() == at::kFloat) {
+      forward_all<float>(x, y, alive);
+    } else {
+      forward_all<BFloat16>(x, y, alive);
+    }
+    context->save_for_backward({alive});
+    context->saved_data["sizes"] = x.sizes().vec();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const at::Tensor alive = context->get_saved_variables()[0];
+    const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    const at::Tensor grad = grads[0].contiguous(kChannelsLast);
+    const auto options = grad.options().memory_format(kChannelsLast);
+    // With an odd side the pool ignores the last row or column, whose gradient is zero.
+    const bool covers = sizes[2] % 2 == 0 && sizes[3] % 2 == 0;
+    at::Tensor dx = covers ? at::empty(sizes, options) : at::empty(sizes, options).zero_();
+    if (grad.scalar_type() == at::kFloat) {
+      backward_all<float>(grad, alive, dx);
+    } else {
+      backward_all<BFloat16>(grad, alive, dx);
+    }
+    return {dx};
+  }
+};
+
+}  // namespace
+
+at::Tensor relu_avg_pool(const at::Tensor& x) {
+  const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+  if (x.is_cpu() && type && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast)) {
+    return ReluAvgPool::apply(x);
+  }
+  return at::avg_pool2d(at::relu(x), 2);
+}
+
+}  // namespace bv

@@ -1,0 +1,44 @@
+#include "lib/model/layers/attention.h"
+
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "lib/model/layers/compute.h"
+#include "lib/model/layers/stacked.h"
+
+namespace bv {
+
+Attention Attention::add(Module& owner, const std::string& name, int64_t features, int64_t heads,
+                         int64_t layers) {
+  const int64_t size = features / heads;
+  const auto projection = [&](const char* which) {
+    const std::string path = name + '/' + which;
+    return Dense{add_stacked(owner, layers, path + "/kernel", {features, heads, size},
+                             xavier_uniform(features, features), {1, 2, 0}),
+                 add_stacked(owner, layers, path + "/bias", {heads, size}, zeros())};
+  };
+  Attention attention;
+  attention.query = projection("query");
+  attention.key = projection("key");
+  attention.value = projection("value");
+  attention.out = {add_stacked(owner, layers, name + "/out/kernel", {heads, size, features},
+                               xavier_uniform(features, features), {2, 0, 1}),
+                   add_stacked(owner, layers, name + "/out/bias", {features}, zeros())};
+  return attention;
+}
+
+at::Tensor Attention::operator()(const at::Tensor& queries, const at::Tensor& tokens,
+                                 Pass& pass) const {
+  const int64_t heads = query.kernel.size(1), size = query.kernel.size(2);
+  const at::Tensor x = to_compute(queries, pass);
+  const at::Tensor y = queries.is_same(tokens) ? x : to_compute(tokens, pass);
+  const auto split = [&](const at::Tensor& input, const Dense& projection) {  // (n, H, l, D/H)
+    return projection(input, pass).unflatten(-1, {heads, size}).transpose(1, 2);
+  };
+  const at::Tensor mixed =
+      at::scaled_dot_product_attention(split(x, query), split(y, key), split(y, value));
+  count_macs(pass, 2 * x.numel() * y.size(1));
+  const at::Tensor kernel = out.kernel.flatten(0, 1);  // (D, D)
+  return matmul(mixed.transpose(1, 2).flatten(2), kernel, out.bias, compute_type(pass), pass);
+}
+
+}  // namespace bv

@@ -1,0 +1,36 @@
+#include "lib/model/layers/conv2d.h"
+
+#include <ATen/ops/conv2d.h>
+
+#include <utility>
+
+#include "lib/model/kernels/conv_relu_avg_pool.h"
+#include "lib/model/kernels/relu_avg_pool.h"
+#include "lib/model/layers/compute.h"
+
+namespace bv {
+
+Conv2d Conv2d::add(Module& owner, const std::string& name, int64_t size, int64_t in, int64_t out,
+                   Init kernel_init, bool with_bias) {
+  return {owner.add_parameter(name + "/kernel", {size, size, in, out}, std::move(kernel_init),
+                              {3, 0, 1, 2}),
+          with_bias ? owner.add_parameter(name + "/bias", {out}, zeros()) : at::Tensor()};
+}
+
+at::Tensor Conv2d::operator()(const at::Tensor& x, Pass& pass) const {
+  const at::Tensor weight = to_compute(kernel, pass).permute({3, 2, 0, 1});  // (out, in, k, k)
+  const int64_t pad = (kernel.size(0) - 1) / 2;
+  const at::Tensor y =
+      at::conv2d(to_compute(x, pass), weight, bias.defined() ? to_compute(bias, pass) : bias,
+                 /*stride=*/1, /*padding=*/pad);
+  count_macs(pass, y.numel() * (weight.numel() / weight.size(0)));
+  return y;
+}
+
+at::Tensor Conv2d::relu_avg_pool(const at::Tensor& x, Pass& pass) const {
+  if (!conv_relu_avg_pool_fits(x, kernel)) return bv::relu_avg_pool((*this)(x, pass));
+  count_macs(pass, x.numel() * kernel.numel() / kernel.size(2));
+  return conv_relu_avg_pool(x, kernel, bias, compute_type(pass));
+}
+
+}  // namespace bv

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "lib/model/module.h"
+
+namespace bv {
+
+// Layer normalisation over the last dimension, with eps 1e-6. Returns float32.
+struct LayerNorm {
+  at::Tensor scale, bias;  // (features)
+
+  // Registers `name`/{scale, bias}; `layers` as in lib/model/layers.h.
+  static LayerNorm add(Module& owner, const std::string& name, int64_t features,
+                       int64_t layers = 0);
+  at::Tensor operator()(const at::Tensor& x) const;
+  template <class F>
+  void each(const F& f) {
+    f(scale);
+    f(bias);
+  }
+};
+
+}  // namespace bv

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "lib/model/module.h"
+#include "lib/model/pass.h"
+
+namespace bv {
+
+// A convolution with weight standardisation: the kernel is standardised over (height, width, in)
+// for each output channel whenever it is used. What is stored, decayed and updated is the kernel
+// before standardisation. There is no bias.
+struct StdConv {
+  // How the kernel w is standardised, with the population's statistics:
+  //   bit        (w - mean) / (std + 1e-5)           big_vision's models/bit.py
+  //   bit_paper  (w - mean) / sqrt(var + 1e-10)      big_vision's models/bit_paper.py
+  enum class Rule { bit, bit_paper };
+  // same: TensorFlow's SAME, ceil(size / stride) outputs; if the border is odd, its smaller half is
+  // at the left and the top. symmetric: (k - 1) / 2 on each side.
+  enum class Padding { same, symmetric };
+
+  at::Tensor kernel;  // (k, k, in, out), stored as (out, k, k, in)
+  int64_t stride = 1;
+  Rule rule = Rule::bit;
+  Padding padding = Padding::same;
+
+  // Registers `name`/kernel, LeCun normal.
+  static StdConv add(Module& owner, const std::string& name, int64_t size, int64_t in, int64_t out,
+                     int64_t stride, Rule rule, Padding padding);
+  // Maps (n, in, h, w) to (n, out, h', w') in pass.precision.
+  at::Tensor operator()(const at::Tensor& x, Pass& pass) const;
+};
+
+// Returns the standardised kernel, float32.
+at::Tensor standardize(const at::Tensor& kernel, StdConv::Rule rule);
+
+}  // namespace bv

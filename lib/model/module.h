@@ -1,0 +1,58 @@
+// A list of named parameters and buffers: the base class of Model. (Not torch::nn::Module: its
+// headers take longer to compile than most sources of this program.)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bv {
+
+// The initialiser of a parameter: fills it in place. Random numbers depend on `key` alone.
+// lib/model/init.h has the initialisers.
+using Init = std::function<void(at::Tensor& parameter, uint64_t key)>;
+
+// Names are big_vision's, with '/' between their parts:
+// "Transformer/encoderblock_0/LayerNorm_0/scale". Each name is registered once.
+class Module {
+ public:
+  struct Parameter {
+    std::string name;
+    at::Tensor value;
+    Init init;
+  };
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+  Module() = default;
+  Module(const Module&) = delete;
+  virtual ~Module() = default;
+
+  // Registers a float32 parameter of `shape` and returns it; its values are not set yet. `physical`
+  // is the order of its dimensions in memory, outermost first. A kernel can so have big_vision's
+  // shape and the layout that a fast operator wants: shape (3, 3, in, out) with physical
+  // {3, 0, 1, 2} is stored as (out, 3, 3, in).
+  at::Tensor add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,
+                           std::vector<int64_t> physical = {});
+  // Registers state that is not trained, such as running statistics, and returns it.
+  at::Tensor add_buffer(const std::string& name, at::Tensor value);
+  // Called by a layer that computes statistics over the training batch (BatchNorm).
+  void note_batch_statistics() { has_batch_statistics_ = true; }
+
+  // In the order of registration.
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Named& buffers() const { return buffers_; }
+  // Returns true if any layer is a batch norm: then the outputs of training depend on which
+  // examples are computed together. Buffers of another kind do not count.
+  bool has_batch_statistics() const { return has_batch_statistics_; }
+
+ private:
+  std::vector<Parameter> parameters_;
+  Named buffers_;
+  bool has_batch_statistics_ = false;
+};
+
+}  // namespace bv

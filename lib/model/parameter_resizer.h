@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace bv {
+
+// A second interface of models that can use parameters stored at another size than their own
+// (flexi_vit's patch kernels). Loading weights asks for it. Models without it take parameters of
+// their own size only, except pos_embedding, which is resampled for every model.
+class ParameterResizer {
+ public:
+  virtual ~ParameterResizer() = default;
+  // Returns `value`, the stored parameter `name`, in the size that the model has; returns it
+  // unchanged if the model cannot resize it. `value` may have any shape.
+  virtual at::Tensor resize_parameter(const std::string& name, const at::Tensor& value) const = 0;
+};
+
+}  // namespace bv

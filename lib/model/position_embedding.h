@@ -1,0 +1,23 @@
+// The position embeddings of vit and flexi_vit: `get_posemb` in big_vision's models/vit.py.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "lib/config/config.h"
+#include "lib/model/module.h"
+
+namespace bv {
+
+// Reads the key `posemb` and returns the embedding of a grid of h x w tokens: (1, h * w, width).
+//   learn     the parameter "pos_embedding", which starts normal with deviation 1 / sqrt(width)
+//   sincos2d  a constant table; throws Error(Exit::usage) if the width does not allow one
+at::Tensor add_position_embedding(Module& owner, const Config& config, int64_t h, int64_t w,
+                                  int64_t width);
+
+// Returns the sincos2d table (1, h * w, features) float32: sines and cosines of the column, then
+// of the row. `features` must be a multiple of 4 and at least 8.
+at::Tensor sincos2d(int64_t h, int64_t w, int64_t features);
+
+}  // namespace bv

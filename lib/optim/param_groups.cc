@@ -1,0 +1,185 @@
+#include "lib/optim/param_groups.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "lib/util/pattern.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Compiled regular expressions, in config order.
+class Patterns {
+ public:
+  // Records a problem with config[key] for each invalid pattern. If `warn`, also warns about each
+  // pattern that matches none of `names`.
+  Patterns(const Config& config, std::string_view key, const std::vector<std::string>& patterns,
+           const std::vector<std::string>& names, bool warn = true) {
+    for (const std::string& pattern : patterns) {
+      compiled_.push_back(compile(config, key, pattern));
+      const auto& compiled = compiled_.back();
+      if (!warn || !compiled) continue;
+      if (std::none_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return compiled->matches(name); })) {
+        config.warn(key, fmt::format("the pattern '{}' matches no parameter", pattern));
+      }
+    }
+  }
+
+  // Returns the index of the first pattern that matches `name`.
+  std::optional<size_t> find(const std::string& name) const {
+    for (size_t i = 0; i < compiled_.size(); ++i) {
+      if (compiled_[i] && compiled_[i]->matches(name)) return i;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static std::optional<Pattern> compile(const Config& config, std::string_view key,
+                                        const std::string& pattern) {
+    std::string problem = Pattern::problem(pattern);
+    if (pattern.starts_with('/')) {
+      problem = fmt::format(
+          "the pattern '{}' starts with '/', but no parameter's name does; drop the '/'", pattern);
+    }
+    if (problem.empty()) return Pattern(pattern);
+    config.problem(key, problem);
+    return std::nullopt;
+  }
+
+  std::vector<std::optional<Pattern>> compiled_;
+};
+
+// A list of [pattern, factor] pairs; finds the factor of a parameter.
+class Multipliers {
+ public:
+  Multipliers(const Config& config, std::string_view key,
+              std::vector<std::pair<std::string, double>> pairs,
+              const std::vector<std::string>& names, bool warn)
+      : pairs_(std::move(pairs)), patterns_(config, key, first(pairs_), names, warn) {}
+  std::optional<double> find(const std::string& name) const {
+    const auto found = patterns_.find(name);
+    if (!found) return std::nullopt;
+    return pairs_[*found].second;
+  }
+  const std::vector<std::pair<std::string, double>>& pairs() const { return pairs_; }
+
+ private:
+  static std::vector<std::string> first(const std::vector<std::pair<std::string, double>>& pairs) {
+    std::vector<std::string> all;
+    for (const auto& [pattern, value] : pairs) all.push_back(pattern);
+    return all;
+  }
+  std::vector<std::pair<std::string, double>> pairs_;
+  Patterns patterns_;
+};
+
+// Fills `schedules` and returns an index into it for each name, or kFrozen if its entry is null.
+std::vector<int> read_schedules(const Config& config, const std::vector<std::string>& names,
+                                const RunLength& length, std::vector<Schedule>& schedules) {
+  if (!config.is_list("schedule")) {  // one schedule for all parameters; absent: constant 1
+    schedules.emplace_back(config.section("schedule"), length);
+    return std::vector<int>(names.size(), 0);
+  }
+  std::vector<std::string> patterns;
+  std::vector<int> index;
+  for (const auto& [pattern, schedule] : config.pattern_sections("schedule")) {
+    patterns.push_back(pattern);
+    index.push_back(schedule ? static_cast<int>(schedules.size()) : kFrozen);
+    if (schedule) schedules.emplace_back(*schedule, length);
+  }
+  if (schedules.empty()) {
+    config.fail("schedule", "every entry is null: nothing would be trained");
+  }
+  const Patterns compiled(config, "schedule", patterns, names);
+  std::vector<int> found;
+  std::vector<std::string> uncovered;
+  for (const std::string& name : names) {
+    const auto match = compiled.find(name);
+    if (!match) uncovered.push_back(name);
+    found.push_back(match ? index[*match] : kFrozen);
+  }
+  if (!uncovered.empty()) {
+    config.fail("schedule", "no pattern matches " + join(uncovered, ", ") +
+                                "; add an entry ['.*', {...}], or ['.*', null] to freeze the rest");
+  }
+  if (std::all_of(found.begin(), found.end(), [](int i) { return i == kFrozen; })) {
+    config.fail("schedule", "every parameter is frozen: nothing would be trained");
+  }
+  return found;
+}
+
+Multipliers read_lr_mults(const Config& config, const std::vector<std::string>& names) {
+  using Pairs = std::vector<std::pair<std::string, double>>;
+  Multipliers mults(config, "lr_mults", config.get("lr_mults", Pairs{}), names, true);
+  for (const auto& [pattern, mult] : mults.pairs()) {
+    if (!(mult > 0)) {
+      config.problem("lr_mults", fmt::format("the multiplier of '{}' must be positive, got {}; to "
+                                             "freeze parameters give them a null schedule",
+                                             pattern, mult));
+    }
+  }
+  return mults;
+}
+
+}  // namespace
+
+ParamGroups read_groups(const Config& config, const std::vector<std::string>& names,
+                        const RunLength& length) {
+  using Pairs = std::vector<std::pair<std::string, double>>;
+  ParamGroups result;
+  const auto lr = config.get<double>("lr");
+  result.lr = static_cast<float>(lr);
+  const Multipliers lr_mults = read_lr_mults(config, names);
+  const auto wd = config.get<double>("wd", 0.0);
+  const bool given = config.has("wd_mults");
+  const Multipliers wd_mults(config, "wd_mults",
+                             config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
+  const std::vector<int> schedule = read_schedules(config, names, length, result.schedules);
+
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (schedule[i] == kFrozen) {
+      result.group_of.push_back(kFrozen);
+      continue;
+    }
+    const ParamGroups::Group group{
+        .schedule = schedule[i],
+        .lr_mult = static_cast<float>(lr_mults.find(names[i]).value_or(1.0)),
+        .weight_decay = static_cast<float>(wd * wd_mults.find(names[i]).value_or(0.0))};
+    const auto known = std::find(result.groups.begin(), result.groups.end(), group);
+    result.group_of.push_back(static_cast<int>(known - result.groups.begin()));
+    if (known == result.groups.end()) result.groups.push_back(group);
+  }
+  return result;
+}
+
+std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params) {
+  std::vector<UpdateRange> ranges;
+  int last = kFrozen;
+  for (const FlatParams::OwnedSlice& own : params.owned_slices()) {
+    const ParamGroups::Group& group = groups.groups.at(static_cast<size_t>(own.entry->group));
+    // Without sharding the sums are not added up over ranks, so every rank counts everything.
+    const bool counts = own.entry->segment >= 0 || params.rank() == 0 || params.segments().empty();
+    const bool extends_last = last == own.entry->group && ranges.back().counts == counts &&
+                              ranges.back().end == own.state &&
+                              own.data - ranges.back().data == own.state - ranges.back().begin &&
+                              own.grad - ranges.back().grad == own.state - ranges.back().begin;
+    last = own.entry->group;
+    if (extends_last) {
+      ranges.back().end += own.count;
+      continue;
+    }
+    ranges.push_back({.begin = own.state,
+                      .end = own.state + own.count,
+                      .data = own.data,
+                      .grad = own.grad,
+                      .counts = counts,
+                      .schedule = group.schedule,
+                      .lr_mult = group.lr_mult,
+                      .weight_decay = group.weight_decay});
+  }
+  return ranges;
+}
+
+}  // namespace bv

@@ -1,0 +1,46 @@
+// Which schedule, learning rate multiplier and weight decay each parameter gets: the config keys
+// `lr`, `lr_mults`, `wd`, `wd_mults` and `schedule`. Follows optax.py `make` of big_vision.
+//
+//   lr: 0.001                                     required
+//   lr_mults: [['embedding/.*', 0.1]]             parameters that match no pattern get 1
+//   wd: 0.0001                                    default 0; scaled by the schedule, not by lr
+//   wd_mults: [['.*/kernel$', 1]]                 the default; others get 0
+//   schedule: {decay_type: cosine}                for all parameters (lib/optim/schedule.h), or
+//   schedule: [['head/.*', {...}], ['.*', null]]  by pattern; null freezes the parameters
+//
+// A pattern is a regular expression (ECMAScript grammar) that must match the full name of a
+// parameter ("head/kernel"). The first pattern that matches wins.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/optim/optimizer.h"
+#include "lib/optim/schedule.h"
+#include "lib/params/flat_params.h"
+
+namespace bv {
+
+struct ParamGroups {
+  struct Group {       // parameters that share these settings
+    int schedule = 0;  // index into `schedules`
+    float lr_mult = 1;
+    float weight_decay = 0;  // wd times its multiplier
+    bool operator==(const Group&) const = default;
+  };
+
+  float lr = 0;
+  std::vector<Schedule> schedules;  // the entries of `schedule` that are not null, in config order
+  std::vector<Group> groups;
+  std::vector<int> group_of;  // by index of the parameter: index into `groups`, or kFrozen
+};
+
+// Reads the keys for the parameters `names`. Records problems with the config; throws
+// Error(Exit::usage) if it cannot continue.
+ParamGroups read_groups(const Config& config, const std::vector<std::string>& names,
+                        const RunLength& length);
+
+// Returns the ranges of the flat buffers that this rank updates, with their groups' settings.
+std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params);
+
+}  // namespace bv

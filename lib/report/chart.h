@@ -1,0 +1,52 @@
+// Line charts as SVG, with axes, ticks at round numbers, a grid and a legend; without scripts.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+struct Line {
+  enum class Look { plain, faint, bold };
+  std::string name;           // in the legend; a line without a name is not in the legend
+  std::vector<Point> points;  // in the order of x; a value that is not finite leaves a gap
+  int color = 0;              // one of kChartColors, taken modulo
+  Look look = Look::plain;
+};
+constexpr int kChartColors = 8;
+
+struct Chart {
+  std::string title, x_label;
+  std::vector<Line> lines;
+  // Makes the y axis logarithmic if all values are positive and span a wide range.
+  bool may_be_log = false;
+  double x_least = 0;  // the x axis starts here, or further left if there are points
+};
+
+// Returns about `count` round numbers that cover [low, high].
+std::vector<double> nice_ticks(double low, double high, int count);
+
+// Returns at most `most` of the points, evenly spaced, including the first and the last.
+std::vector<Point> thinned(const std::vector<Point>& points, size_t most);
+
+// Replaces each value by the mean over about `window` neighbours, half of them on each side. Values
+// that are not finite do not count.
+std::vector<Point> smoothed(const std::vector<Point>& points, size_t window);
+
+// Returns the CSS rules for charts, with light and dark colours.
+std::string_view chart_style();
+
+constexpr int kChartWidth = 640, kChartHeight = 340;
+
+// Returns an <svg> element for an HTML page that includes chart_style().
+std::string chart_svg(const Chart& chart);
+// Returns a complete SVG file with the charts side by side.
+std::string chart_file(const std::vector<Chart>& charts);
+
+}  // namespace bv

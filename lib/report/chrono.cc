@@ -1,0 +1,178 @@
+#include "lib/report/chrono.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "lib/config/duration.h"
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Read while the program's static objects are made, before main().
+const double kProgramStart = monotonic_seconds();
+
+std::optional<std::string> read_proc(const std::string& file) {
+  try {
+    return read_file(file, 1 << 20);
+  } catch (const Error&) {
+    return std::nullopt;  // some sandboxes have no complete /proc
+  }
+}
+
+// Returns a value of /proc/meminfo ("MemTotal:  16303360 kB") in bytes.
+std::optional<double> meminfo(const std::string& content, std::string_view name) {
+  for (const std::string& line : split(content, '\n')) {
+    if (line.rfind(name, 0) != 0 || line.size() <= name.size() || line[name.size()] != ':')
+      continue;
+    return 1024 * std::strtod(line.c_str() + name.size() + 1, nullptr);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+double monotonic_seconds() {
+  std::timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double program_start() { return kProgramStart; }
+
+Chrono::Chrono(Measure measure, std::function<double()> now, double start)
+    : measure_(std::move(measure)), now_(now ? std::move(now) : monotonic_seconds) {
+  program_start_ = start >= 0 ? start : now_();
+}
+
+void Chrono::inform(const Setup& setup) {
+  setup_ = setup;
+  state_ = setup.state;
+  previous_step_ = setup.first_step;
+  write_progress();
+}
+
+void Chrono::tick(int64_t step) {
+  if (step == previous_step_) return;
+  const double now = now_();
+  measure_("uptime", now - program_start_);
+  for (const auto& [name, seconds] : averages_) {
+    measure_(name, std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+                       static_cast<double>(seconds.size()));
+  }
+  averages_.clear();
+
+  const int64_t examples = (step - previous_step_) * setup_.batch_size;
+  previous_step_ = step;
+  state_.accum_examples_seen += examples;
+  measure_("examples_seen", static_cast<double>(state_.accum_examples_seen));
+  measure_("progress", static_cast<double>(step) / static_cast<double>(setup_.total_steps));
+  if (setup_.steps_per_epoch > 0) {
+    measure_("epoch", static_cast<double>(step) / setup_.steps_per_epoch);
+  }
+
+  // The first steps are slow, since they fill caches and memory pools. Training time starts at the
+  // second tick.
+  if (warmup_ > 0) {
+    if (--warmup_ == 0) {
+      train_start_ = previous_time_ = now;
+      train_start_step_ = step;
+      state_.accum_program_time += now - program_start_;
+      paused_ = 0;
+    }
+    log::write_detail(note_);
+    return;
+  }
+  measure_speed(now, examples);
+  write_note(now);
+  measure_memory();
+  previous_time_ = now;
+  paused_ = 0;
+}
+
+void Chrono::measure_speed(double now, int64_t examples) {
+  // At least a little: a coarse clock may not have moved.
+  const double dt = std::max(now - previous_time_ - paused_, 1e-9);
+  rate_ = static_cast<double>(examples) / dt;
+  measure_("img/sec/core", rate_ / setup_.num_devices);
+  state_.accum_train_time += dt;
+  state_.accum_device_time += dt * setup_.num_devices;
+  state_.accum_pause_time += paused_;
+  state_.accum_program_time += dt + paused_;
+  // big_vision multiplies all training time by the current number of devices. That would be wrong
+  // after a restart with another number.
+  const double core_hours = state_.accum_device_time / 3600;
+  measure_("core_hours_" + setup_.device_kind, core_hours);
+  measure_("core_hours", core_hours);
+}
+
+void Chrono::write_progress() {
+  // A run of zero steps is complete from the start.
+  const double percent = setup_.total_steps > 0 ? 100.0 * static_cast<double>(previous_step_) /
+                                                      static_cast<double>(setup_.total_steps)
+                                                : 100.0;
+  note_ = fmt::format("Steps:{}/{} [{:.1f}%]", previous_step_, setup_.total_steps, percent);
+}
+
+void Chrono::write_note(double now) {
+  const double seconds_per_step =
+      (now - train_start_) / static_cast<double>(previous_step_ - train_start_step_);
+  eta_ = seconds_per_step * static_cast<double>(setup_.total_steps - previous_step_);
+  write_progress();
+  note_ += fmt::format("\nWalltime:{} ({} eval)\nETA:{}\nTotal train time:{}",
+                       duration_text(state_.accum_program_time),
+                       duration_text(state_.accum_pause_time), duration_text(eta_),
+                       duration_text(seconds_per_step * static_cast<double>(setup_.total_steps)));
+  log::write_detail(note_);
+}
+
+void Chrono::measure_memory() {
+  const std::string content = read_proc("/proc/meminfo").value_or("");
+  const auto total = meminfo(content, "MemTotal"), available = meminfo(content, "MemAvailable");
+  if (total && available) {
+    measure_("y/hostmem/total", *total);
+    measure_("y/hostmem/available", *available);
+    measure_("y/hostmem/used", *total - *available);
+  }
+  // The second number of /proc/self/statm is the resident size in pages.
+  const std::string statm = read_proc("/proc/self/statm").value_or("");
+  if (const std::vector<std::string> fields = split(statm, ' '); fields.size() > 1) {
+    measure_("y/hostmem/rss",
+             std::strtod(fields[1].c_str(), nullptr) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+  }
+}
+
+void Chrono::pause() {
+  check(!is_paused_, "chrono is already paused");
+  is_paused_ = true;
+  pause_start_ = now_();
+}
+
+void Chrono::resume() {
+  check(is_paused_, "chrono is not paused");
+  is_paused_ = false;
+  paused_ += now_() - pause_start_;
+}
+
+void Chrono::time(const std::string& name, const std::function<void()>& timed) {
+  const double start = now_();
+  timed();
+  const double seconds = now_() - start;
+  measure_(name, seconds);
+  log::write_detail(fmt::format("TIMING[{}]: {}", name, seconds));
+}
+
+void Chrono::time_average(const std::string& name, double seconds) {
+  averages_[name].push_back(seconds);
+}
+
+}  // namespace bv

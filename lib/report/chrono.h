@@ -1,0 +1,82 @@
+// The clock of a training run: throughput, core hours and remaining time, without pauses. The
+// formulas are those of big_vision's `Chrono` (utils.py).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lib/report/row.h"
+
+namespace bv {
+
+class Chrono {
+ public:
+  // What checkpoints store under chrono/. Times are in seconds.
+  struct State {
+    double accum_program_time = 0, accum_train_time = 0, accum_pause_time = 0;
+    int64_t accum_examples_seen = 0;
+    // Training time multiplied by the number of devices at the time; big_vision has no such value.
+    double accum_device_time = 0;
+  };
+  struct Setup {
+    int64_t first_step = 0, total_steps = 0, batch_size = 0;
+    double steps_per_epoch = 0;  // data_size / batch_size, not rounded; 0 if unknown
+    int num_devices = 1;
+    std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
+    State state;              // from the checkpoint that the run continues
+  };
+
+  // `now` returns monotonic seconds; tests pass their own clock. `start` is when the program
+  // started, on the same clock; by default that is now.
+  explicit Chrono(Measure measure, std::function<double()> now = nullptr, double start = -1);
+
+  void inform(const Setup& setup);
+  // Measures what is known at `step`. A second tick at the same step does nothing. The first two
+  // ticks after the start are warm-up: speed and training time are measured only after them.
+  void tick(int64_t step);
+  // Stops and continues the training time. Pausing twice throws Error(Exit::internal).
+  void pause();
+  void resume();
+  // Runs `timed` and measures how many seconds it took as `name`.
+  void time(const std::string& name, const std::function<void()>& timed);
+  // Adds to the values of `name`, whose mean is measured at the next tick.
+  void time_average(const std::string& name, double seconds);
+
+  // The text about the progress: steps, wall time, remaining time.
+  const std::string& note() const { return note_; }
+  const State& state() const { return state_; }
+  bool warming_up() const { return warmup_ > 0; }
+  double images_per_second() const { return rate_; }  // between the last two ticks; 0 if unknown
+  double eta_seconds() const { return eta_; }         // 0 if unknown
+  double now() const { return now_(); }
+
+ private:
+  void measure_speed(double now, int64_t examples);
+  void measure_memory();
+  void write_progress();
+  void write_note(double now);
+
+  Measure measure_;
+  std::function<double()> now_;
+  Setup setup_;
+  State state_;
+  double program_start_ = 0, train_start_ = 0, previous_time_ = 0, pause_start_ = 0, paused_ = 0;
+  int64_t train_start_step_ = 0, previous_step_ = 0;
+  int warmup_ = 2;
+  bool is_paused_ = false;
+  double rate_ = 0, eta_ = 0;
+  std::string note_ = "Chrono n/a";
+  std::map<std::string, std::vector<double>> averages_;
+};
+
+// Seconds of a clock that never jumps: the default clock of Chrono.
+double monotonic_seconds();
+
+// Returns when this program began, just before main(), on that clock. The process may be older: a
+// shell script that ends with `exec bvtrain` is the same process.
+double program_start();
+
+}  // namespace bv

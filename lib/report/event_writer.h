@@ -1,0 +1,34 @@
+// Writes TensorBoard event files: TFRecord framing (length, masked CRC-32C of the length, data,
+// masked CRC-32C of the data) around `tensorflow.Event` protobufs. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace bv {
+
+class EventWriter {
+ public:
+  // Creates `dir` and in it the file events.out.tfevents.<seconds>.<host>.<pid>. TensorBoard reads
+  // the files of a folder in the order of their names, so <seconds> is the current time, but
+  // greater than that of every file there. With purge_step >= 0 the file tells TensorBoard to
+  // forget what earlier files hold at steps >= purge_step. Throws Error(Exit::storage).
+  EventWriter(const std::string& dir, int64_t purge_step);
+  ~EventWriter();
+  EventWriter(const EventWriter&) = delete;
+  EventWriter& operator=(const EventWriter&) = delete;
+
+  // Adds a value, which is stored as float32, to a buffer.
+  void scalar(int64_t step, std::string_view tag, double value);
+  void flush();  // writes the buffer to the file; throws Error(Exit::storage)
+  const std::string& file() const { return file_; }
+
+ private:
+  void add_record(std::string_view event);
+  std::string file_;
+  std::string buffer_;
+  int fd_ = -1;
+};
+
+}  // namespace bv

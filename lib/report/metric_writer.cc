@@ -1,0 +1,252 @@
+#include "lib/report/metric_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "lib/report/append.h"
+#include "lib/report/event_writer.h"
+#include "lib/report/log.h"
+#include "lib/report/metric_file.h"
+#include "lib/report/report.h"
+#include "lib/report/report_charts.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+
+namespace bv {
+namespace {
+
+// If a slow disk lets this many rows wait, training waits too.
+constexpr size_t kMostWaiting = 1024;
+
+}  // namespace
+
+// The files and the thread that writes them.
+class MetricWriter::Impl {
+ public:
+  explicit Impl(Options options) : options_(std::move(options)) {
+    report_.title = options_.title;
+    report_.config_yaml = options_.config_yaml;
+    report_.steps_per_epoch = options_.steps_per_epoch;
+    report_.history = &history_;
+    fd_ = open_append(options_.metrics_file);
+    try {
+      open();
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
+    thread_ = std::thread([this] { work(); });
+  }
+  ~Impl() {
+    stop();
+    ::close(fd_);
+  }
+
+  bool had_row(int64_t step) const { return std::binary_search(had_.begin(), had_.end(), step); }
+  int64_t last_step() const { return had_.empty() ? -1 : had_.back(); }
+
+  void add_row(int64_t step, Row row) {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return rows_.size() < kMostWaiting || error_; });
+    throw_error();
+    rows_.push_back({step, std::move(row)});
+    wake_.notify_one();
+  }
+  void add_details(EvalDetails details) {
+    const std::lock_guard lock(mutex_);
+    std::string name = details.evaluator;
+    new_details_.insert_or_assign(std::move(name), std::move(details));
+  }
+  void add_report() {
+    const std::lock_guard lock(mutex_);
+    report_wanted_ = true;
+    wake_.notify_one();
+  }
+
+  void flush() {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return (rows_.empty() && !report_wanted_ && !busy_) || error_; });
+    throw_error();
+    lock.unlock();
+    fsync_path(options_.metrics_file);
+    if (events_) fsync_path(events_->file());
+  }
+
+  bool failure_was_thrown() {
+    const std::lock_guard lock(mutex_);
+    return thrown_;
+  }
+
+ private:
+  struct WaitingRow {
+    int64_t step = 0;
+    Row row;
+  };
+
+  void open() {
+    const int64_t first = options_.first_step;
+    had_ = restore_rows(options_.metrics_file, first > 0 ? first : -1, history_);
+    const int fd = open_append(options_.metrics_file);  // the file may have been replaced
+    ::close(fd_);
+    fd_ = fd;
+    if (!options_.tensorboard_dir.empty()) {
+      events_.emplace(options_.tensorboard_dir, first > 0 && had_row(first) ? first + 1 : first);
+    }
+  }
+
+  void throw_error() {
+    if (!error_) return;
+    thrown_ = true;
+    std::rethrow_exception(error_);
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      wake_.notify_one();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return stopping_ || !rows_.empty() || report_wanted_; });
+      if (rows_.empty() && !report_wanted_) return;
+      std::deque<WaitingRow> rows = std::exchange(rows_, {});
+      const bool report = std::exchange(report_wanted_, false);
+      for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
+      new_details_.clear();
+      busy_ = true;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        write_rows(rows);
+        if (report) write_report();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      busy_ = false;
+      error_ = error;
+      idle_.notify_all();
+      if (error_) return;
+    }
+  }
+
+  void write_rows(const std::deque<WaitingRow>& rows) {
+    for (const auto& [step, row] : rows) {
+      append(fd_, options_.metrics_file, row_text(step, row));
+      history_.add(step, row);
+      if (!events_) continue;
+      for (const auto& [name, value] : row) events_->scalar(step, name, value);
+    }
+    if (events_) events_->flush();
+  }
+
+  void write_report() {
+    if (options_.report_file.empty()) return;
+    write_file_atomically(options_.report_file, render_report(report_), /*sync=*/false);
+    if (options_.curve_file.empty()) return;
+    write_file_atomically(options_.curve_file, render_learning_curve(*report_.history), false);
+  }
+
+  const Options options_;
+  int fd_ = -1;
+  std::vector<int64_t> had_;  // steps of the rows that the file already had
+
+  // Used by the writer thread alone.
+  std::optional<EventWriter> events_;
+  History history_;
+  Report report_;
+
+  std::mutex mutex_;  // guards all members down to error_
+  std::condition_variable wake_, idle_;
+  std::deque<WaitingRow> rows_;
+  std::map<std::string, EvalDetails> new_details_;
+  bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
+  std::exception_ptr error_;  // set by the writer thread when it ends because of it
+
+  std::thread thread_;
+};
+
+MetricWriter::MetricWriter(Options options) {
+  if (options.metrics_file.empty()) return;
+  impl_ = std::make_unique<Impl>(std::move(options));
+  last_step_ = impl_->last_step();
+}
+
+MetricWriter::~MetricWriter() {
+  try {
+    if (impl_ && !impl_->failure_was_thrown()) close();
+  } catch (const std::exception& error) {
+    log::warn("{}", error.what());
+  }
+}
+
+void MetricWriter::begin_row(int64_t step) {
+  step_ = step;
+  row_.clear();
+  in_row_ = true;
+}
+
+void MetricWriter::measure(std::string_view name, double value) {
+  check(in_row_, "{} was measured outside a metric row", name);
+  log::write_detail(fmt::format("[{}] {} = {}", step_, name, value));
+  const auto found = std::find_if(row_.begin(), row_.end(),
+                                  [&](const auto& entry) { return entry.first == name; });
+  if (found != row_.end()) {
+    found->second = value;
+  } else {
+    row_.emplace_back(name, value);
+  }
+}
+
+void MetricWriter::end_row() {
+  check(in_row_, "the metric row for step {} has already ended", step_);
+  in_row_ = false;
+  if (!row_.empty()) {
+    check(step_ > last_step_, "a metric row for step {} came after that for step {}", step_,
+          last_step_);
+    last_step_ = step_;
+    if (impl_) impl_->add_row(step_, std::exchange(row_, {}));
+    row_.clear();
+  }
+  if (std::exchange(report_due_, false) && impl_) impl_->add_report();
+}
+
+bool MetricWriter::had_row(int64_t step) const { return impl_ && impl_->had_row(step); }
+
+void MetricWriter::details(EvalDetails details) {
+  if (impl_) impl_->add_details(std::move(details));
+  write_report();
+}
+
+void MetricWriter::write_report() {
+  if (in_row_) {
+    report_due_ = true;
+  } else if (impl_) {
+    impl_->add_report();
+  }
+}
+
+void MetricWriter::flush() {
+  if (impl_) impl_->flush();
+}
+
+void MetricWriter::close() {
+  if (!impl_) return;
+  if (std::exchange(report_due_, false)) impl_->add_report();
+  const std::unique_ptr<Impl> impl = std::move(impl_);
+  impl->flush();
+}
+
+}  // namespace bv

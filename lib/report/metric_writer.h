@@ -1,0 +1,68 @@
+// Writes metric rows, at most one per step, to metrics.jsonl, TensorBoard event files and
+// report.html of the workdir. A thread of its own does the writing, in the order of the rows.
+//
+//   {"step": 12, "training_loss": 0.25, ...}        names in the order they were measured
+//
+// Numbers are written by json_number(). If the writer thread fails, the next call of end_row(),
+// flush() or close() throws its Error(Exit::storage). All calls must come from one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lib/report/eval_details.h"
+#include "lib/report/row.h"
+
+namespace bv {
+
+class MetricWriter {
+ public:
+  struct Options {
+    std::string metrics_file;  // empty: nothing is written
+    std::string tensorboard_dir;
+    std::string report_file;
+    std::string curve_file;  // the learning curve alone, as an SVG file
+    std::string title;
+    std::string config_yaml;      // the resolved config, for the report
+    int64_t steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
+    // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
+    // drops all rows: the run starts from the beginning and writes its own row for step 0.
+    int64_t first_step = 0;
+  };
+  // Opens the files. Drops from metrics_file the rows after first_step, an incomplete last line and
+  // (with a warning) lines that are not rows or not in order; reads the rest into the history.
+  // Throws Error(Exit::storage).
+  explicit MetricWriter(Options options);
+  ~MetricWriter();  // closes; errors are logged
+
+  void begin_row(int64_t step);  // discards a row that was not ended
+  // Adds a value to the current row and to the log file. A second value of the same name replaces
+  // the first one, in its place.
+  void measure(std::string_view name, double value);
+  const Row& row() const { return row_; }  // what the current row holds so far
+  // Hands the row to the writer thread, unless it is empty. Throws Error(Exit::internal) if no row
+  // was begun or if its step is not greater than that of the last row.
+  void end_row();
+
+  // Whether metrics_file already had a row for `step` when it was opened.
+  bool had_row(int64_t step) const;
+  // Replaces the details of that evaluator in the report and has the report rewritten.
+  void details(EvalDetails details);
+  // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the
+  // current row, so that it includes that row.
+  void write_report();
+  void flush();  // waits until all ended rows are on disk
+  // Writes a report that still waits for the end of its row (without that row), then flushes.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+  int64_t step_ = 0, last_step_ = -1;  // of the current row; of the last row that was ended
+  Row row_;
+  bool in_row_ = false, report_due_ = false;
+};
+
+}  // namespace bv

@@ -1,0 +1,42 @@
+// The entries of `evals`: the keys that all evaluators have, as in big_vision's
+// evaluators/common.py, `from_config`. An evaluator's own keys are read in lib/evals. Trainer runs
+// the jobs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/config/duration.h"
+#include "lib/evals/evaluator.h"
+#include "lib/input/prepare_data.h"
+
+namespace bv {
+
+struct EvalJob {
+  std::string name;         // the key in `evals`
+  std::string pred;         // the task's prediction function
+  std::string prefix;       // of the metrics' names
+  bool skip_first = false;  // does not run before the first step
+  bool ema = false;         // evaluates the averaged weights
+  std::optional<Due> due;   // log_steps, log_seconds, ...; absent: runs only before the first step
+  std::unique_ptr<Evaluator> evaluator;
+};
+
+// What the run gives to all its evaluators.
+struct EvalDefaults {
+  int64_t batch_size = 0;
+  int threads = 1;
+  uint64_t seed = 0;
+  DataEnv data;
+  Group* group = &Group::single();       // as in EvalEnv
+  bool has_ema = false;                  // the run keeps averaged weights
+  std::vector<std::string> predictions;  // the prediction functions of the task
+};
+
+// Returns all entries of `evals` in alphabetical order, in which they also run. Opens no data.
+// Records problems with the config.
+std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
+                                const RunLength& length);
+
+}  // namespace bv

@@ -1,0 +1,81 @@
+#include "lib/train/shape_check.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <functional>
+
+namespace bv {
+namespace {
+
+// Runs `body`. Errors that name no place get `place`.
+void at_place(const Place& place, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage || !error.needs_place()) throw;
+    throw Error(Exit::usage, place.text(), error.room().empty() ? error.message() : error.what());
+  }
+}
+
+}  // namespace
+
+ShapeCheck::ShapeCheck(const Config& config, const std::string& model_name, const ModelEnv& env,
+                       Precision precision)
+    : env_(env), precision_(precision) {
+  const MetaDevice meta;
+  model_ =
+      Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env);
+}
+
+Batch ShapeCheck::on_meta(const Batch& batch) const {
+  Batch shapes;
+  for (const auto& [name, value] : batch)
+    shapes[name] = at::empty(value.sizes(), value.options().device(at::kMeta));
+  return shapes;
+}
+
+void ShapeCheck::training(const Task& task, const Example& first, const Place& place) const {
+  const at::NoGradGuard no_grad;
+  Batch batch;
+  for (const auto& [name, value] : first) batch[name] = value.unsqueeze(0);
+  Pass pass;
+  pass.precision = precision_;
+  at_place(place, [&] {
+    try {
+      task.loss(*model_, on_meta(batch), pass);
+    } catch (const c10::Error&) {
+      // The model was built for images of this size, so the shapes fit. An operator has no
+      // implementation on the meta device.
+    }
+  });
+}
+
+void ShapeCheck::prediction(const Task& task, const std::string& pred, const Batch& batch,
+                            const Place& place) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& image = batch.at("image");
+  const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place.text(), why); };
+  if (image.dim() != 4) fail("gives an 'image' that is not (height, width, channels)");
+  if (image.scalar_type() != at::kFloat) fail("gives an 8-bit 'image'; add value_range(-1, 1)");
+  const auto wrong_size = [&] {
+    fail(fmt::format(
+        "gives images of {}x{}x{}, but the model was built for {}x{}x{} and cannot take "
+        "them",
+        image.size(1), image.size(2), image.size(3), env_.height, env_.width, env_.channels));
+  };
+  if (image.size(3) != env_.channels) wrong_size();
+  Pass pass;
+  pass.precision = precision_;
+  at_place(place, [&] {
+    try {
+      task.predict(pred, *model_, on_meta(batch), pass);
+    } catch (const c10::Error&) {
+      // With images of the model's own size, an operator has no implementation on the meta device.
+      if (image.size(1) != env_.height || image.size(2) != env_.width) wrong_size();
+    }
+  });
+}
+
+}  // namespace bv

@@ -1,0 +1,141 @@
+// The gradients of a batch: forward and backward passes over grad_accum_steps equal parts, one
+// after the other. The ranks sum gradients that are complete while backward still computes the
+// others.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+
+#include "lib/report/trace.h"
+#include "lib/train/step.h"
+
+namespace bv {
+namespace {
+
+// Returns the smallest divisor of n that is at least `least`, where least <= n.
+int64_t divisor_from(int64_t least, int64_t n) {
+  while (n % least != 0) ++least;
+  return least;
+}
+
+// Returns the examples of the part-th of `parts` equal parts, as views.
+Batch part_of(const Batch& batch, int64_t part, int64_t parts) {
+  if (parts == 1) return batch;
+  Batch some;
+  for (const auto& [name, value] : batch) {
+    const int64_t n = value.size(0) / parts;
+    some[name] = value.narrow(0, part * n, n);
+  }
+  return some;
+}
+
+// The all-reduce of the control word. It runs on the CPU, where the values are read. A loss on the
+// CPU is summed with it.
+class WordReduction {
+ public:
+  void begin(Group& group, const at::Tensor& loss, const ControlWord& word) {
+    values_ = at::empty({1 + std::ssize(word)}, at::kDouble);
+    auto* values = values_.mutable_data_ptr<double>();
+    values[0] = loss.is_cpu() ? *loss.const_data_ptr<double>() : 0;
+    std::copy(word.begin(), word.end(), values + 1);
+    pending_ = group.all_reduce_sum(values_, "control word");
+  }
+  void finish(const at::Tensor& loss, ControlWord& word) {
+    pending_.wait();
+    const auto* values = values_.const_data_ptr<double>();
+    std::copy(values + 1, values + 1 + word.size(), word.begin());
+    if (loss.is_cpu()) *loss.mutable_data_ptr<double>() = values[0];
+  }
+
+ private:
+  at::Tensor values_;
+  Group::Pending pending_;
+};
+
+}  // namespace
+
+int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
+                              const Ranks& ranks) {
+  constexpr const char* kKey = "grad_accum_steps";
+  const auto asked = config.get<int64_t>(kKey, 1);
+  if (asked < 1) config.fail(kKey, fmt::format("must be at least 1, got {}", asked));
+  // `asked` holds for the number of ranks that the run began with.
+  const bool elastic = ranks.at_start > 0 && batch_size % ranks.at_start == 0;
+  const int first = elastic ? ranks.at_start : ranks.count;
+  const int64_t own = batch_size / ranks.count, before = batch_size / first;
+  if (before % asked != 0) {
+    config.fail(kKey, fmt::format("must divide the {} examples of each process (batch_size {} over "
+                                  "{}), got {}",
+                                  before, batch_size, first, asked));
+  }
+  const bool batch_norm = model.has_batch_statistics();
+  const int64_t at_once = before / asked;
+  const int64_t parts =
+      divisor_from(batch_norm ? std::min(asked, own) : (own + at_once - 1) / at_once, own);
+  if (batch_norm && parts > 1) {
+    config.warn(kKey, fmt::format("batch norm takes its statistics from {} examples at a time, not "
+                                  "from the {} of the batch{}",
+                                  batch_size / parts, batch_size,
+                                  parts == asked ? ""
+                                                 : fmt::format("; with {} processes it took them "
+                                                               "from {}",
+                                                               first, batch_size / asked)));
+  }
+  if (batch_norm && own / parts > at_once) {
+    config.warn(kKey, fmt::format("each process computes {} examples at once, not {} as with {} "
+                                  "processes, to keep the statistics of batch norm",
+                                  own / parts, at_once, first));
+  }
+  return parts;
+}
+
+// Returns the mean loss of a part of the batch, () float32, with a gradient function.
+at::Tensor TrainStep::forward(Pass& pass, const Batch& part) const {
+  const trace::Span span("forward");
+  at::Tensor loss = task_.loss(model_, part, pass);
+  check(loss.device() == device_ && loss.scalar_type() == at::kFloat,
+        "the loss must be float32 on the device of the parameters");
+  return loss;
+}
+
+// Leaves the gradients of the whole batch in params_ and the sum of all ranks' words in `word`.
+// Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
+// Accumulation as in big_vision's utils.py, `accumulate_gradient`.
+at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
+  Pass pass;
+  pass.train = true;
+  pass.precision = precision_;
+  pass.seed = seed_;
+  pass.step = step;
+  pass.group = &group_;
+  const int64_t parts = config_.grad_accum_steps, n = batch.at("image").size(0) / parts;
+  check(n * parts == batch.at("image").size(0), "{} examples do not divide into {} parts",
+        batch.at("image").size(0), parts);
+  pass.first_example = group_.rank() * parts * n;
+  // The mean over the batch is the mean over its parts, because all parts have the same size.
+  const double share = 1.0 / static_cast<double>(parts * group_.size());
+  at::Tensor whole;
+  WordReduction reduction;
+  params_.zero_grad();
+  if (buckets_) buckets_->begin(parts);
+  const UnitScope scope(model_, pass);
+  for (int64_t part = 0; part < parts; ++part) {
+    if (part > 0) pass.next_part(n);
+    const at::Tensor loss = forward(pass, part_of(batch, part, parts));
+    const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
+    whole = part == 0 ? own : whole.add_(own);
+    if (group_.open() && part + 1 == parts) reduction.begin(group_, whole, word);
+    if (units_) units_->begin_gradients(/*add=*/part > 0);
+    trace::Span span("backward");
+    loss.backward(at::full({}, share, loss.options()));
+    span.end();
+    if (units_) units_->finish_gradients();
+  }
+  if (!group_.open()) return whole;
+  buckets_->finish();
+  if (!device_.is_cpu()) group_.all_reduce_sum(whole, "loss").wait();
+  reduction.finish(whole, word);
+  return whole;
+}
+
+}  // namespace bv

@@ -1,0 +1,52 @@
+// Internal to lib/util: an owned POSIX file descriptor, and the error texts of file operations.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "lib/util/error.h"
+
+namespace bv {
+
+// Calls a system function again as long as a signal interrupts it.
+template <class Call>
+auto retry_interrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// Opens a file and closes it again. False, with errno set, if it could not be opened.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags, mode_t mode = 0)
+      : fd_(retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); })) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  explicit operator bool() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+  // Returns false, with errno set, if closing failed: some network file systems report a failed
+  // write only then.
+  bool close();
+
+ private:
+  int fd_;
+};
+
+// Returns the properties of `file`, which `fd` has opened for reading. Throws Error(Exit::usage) if
+// it could not be opened or is a folder. st_size is 0 for what has no size, such as a pipe.
+struct stat stat_for_reading(const Descriptor& fd, const std::string& file);
+
+// The text for an errno value: "no such file", "is a folder", otherwise the system's own.
+std::string file_error_text(int error);
+
+// Throws Error(`code`) "<path>: error: <what><text of the errno value>".
+[[noreturn]] void throw_file_error(Exit code, const std::string& path, std::string_view what,
+                                   int error);
+
+}  // namespace bv

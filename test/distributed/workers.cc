@@ -1,0 +1,66 @@
+#include "test/distributed/workers.h"
+
+namespace bv::test {
+
+Worker::Worker(const std::string& role, const Variables& variables)
+    // Catch reports to nowhere: stdout belongs to the role.
+    : Process(
+          "/proc/self/exe", {"test_distributed", kWorkerCase, "-o", "/dev/null"},
+          [&] {
+            Environment all(variables.begin(), variables.end());
+            all.emplace_back("DIST_ROLE", role);
+            return all;
+          }(),
+          /*own_group=*/true) {}
+
+Worker launched(Variables more) {
+  for (const auto& [name, value] : Variables{{"BVTRAIN_HEARTBEAT", "0.2"},
+                                             {"BVTRAIN_SILENCE", "2"},
+                                             {"BVTRAIN_STARTUP_TIMEOUT", "20"},
+                                             {"OMP_NUM_THREADS", "1"}})
+    more.emplace(name, value);
+  return Worker("launcher", more);
+}
+
+Hosts::Hosts(Variables more, int count) : all(std::move(more)) {
+  all.insert({{"DIST_NODES", std::to_string(count)},
+              {"DIST_RENDEZVOUS", "127.0.0.1:" + std::to_string(free_port())}});
+}
+
+Worker Hosts::start(const char* node) const {
+  Variables more = all;
+  more["DIST_NODE"] = node;
+  return launched(more);
+}
+
+Variables rank_variables(int rank, int size, int port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(size)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)},
+          {"OMP_NUM_THREADS", "1"},
+          {"BVTRAIN_HEARTBEAT", "0.2"},
+          {"BVTRAIN_SILENCE", "2"},
+          {"BVTRAIN_STARTUP_TIMEOUT", "20"}};
+}
+
+std::vector<Worker> start_ranks(const std::string& role, int size, const Variables& more) {
+  const int port = free_port();
+  std::vector<Worker> workers;
+  for (int rank = 0; rank < size; ++rank) {
+    Variables variables = rank_variables(rank, size, port);
+    for (const auto& [name, value] : more) variables[name] = value;
+    workers.emplace_back(role, variables);
+  }
+  return workers;
+}
+
+std::vector<Finished> wait_all(std::vector<Worker>& workers) {
+  std::vector<Finished> all;
+  for (Worker& worker : workers) all.push_back(worker.wait());
+  return all;
+}
+
+}  // namespace bv::test

@@ -1,0 +1,47 @@
+// Ranks as real processes, for the tests of lib/distributed: this test program starts itself again
+// as a worker. The worker runs a hidden test case (worker_test.cc), which plays the role $DIST_ROLE
+// and never returns to Catch.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "test/support/process.h"
+#include "test/support/sockets.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+
+using Variables = std::map<std::string, std::string>;
+
+inline constexpr const char* kWorkerCase = "worker";
+
+// This program in the role `role`, with `variables` added to the environment.
+class Worker : public Process {
+ public:
+  Worker(const std::string& role, const Variables& variables);
+  // Waits for its end. Kills it after a minute, so that a test of what must not hang fails by the
+  // exit code.
+  Finished wait() { return Process::wait(60); }
+};
+
+// Starts our launcher with short heartbeats.
+Worker launched(Variables more);
+
+// Several launchers of one run, as on several hosts, that meet at a free port.
+struct Hosts {
+  Variables all;
+  explicit Hosts(Variables more, int count = 2);
+  Worker start(const char* node) const;
+};
+
+// Returns the variables of rank `rank` as torchrun sets them, with short heartbeats.
+Variables rank_variables(int rank, int size, int port);
+// Starts `size` workers as the ranks of one group.
+std::vector<Worker> start_ranks(const std::string& role, int size, const Variables& more = {});
+std::vector<Finished> wait_all(std::vector<Worker>& workers);
+
+}  // namespace bv::test

@@ -1,0 +1,165 @@
+// --dry-run checks what the run would start from: model_init, resume or the workdir's checkpoint.
+// Also jobs of many processes, and flags of the launch.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+
+#include "lib/ckpt/npz.h"
+#include "test/e2e/bad_input.h"
+
+namespace bv::test {
+namespace {
+
+// A short run of the digits config in dir/w, and its weights in dir/m.npz.
+struct Trained {
+  TempFolder dir;
+  const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
+
+  Trained() {
+    write(dir / "c.yaml", config);
+    REQUIRE(start({"--workdir", dir / "w", "--set", "total_epochs=null", "--set", "total_steps=2"})
+                .code == 0);
+    REQUIRE(run({"export", "--workdir", dir / "w", "--format", "npz", "--output", dir / "m.npz"})
+                .code == 0);
+  }
+  Finished start(std::vector<std::string> more) {
+    more.insert(more.begin(), {"--config", dir / "c.yaml"});
+    return run(more);
+  }
+  Finished dry(std::vector<std::string> more) {
+    more.push_back("--dry-run");
+    return start(more);
+  }
+};
+
+// Returns the line of the summary that tells what the run starts from.
+std::string start_of(const Finished& finished) {
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  const size_t at = finished.out.find("start       ");
+  REQUIRE(at != std::string::npos);
+  return finished.out.substr(at + 12, finished.out.find('\n', at) - at - 12);
+}
+
+}  // namespace
+
+TEST_CASE("--dry-run says what the run would start from") {
+  Trained run;
+  const std::string w = run.dir / "w", m = run.dir / "m.npz";
+  CHECK(start_of(run.dry({})) == "from scratch");
+  CHECK(start_of(run.dry({"--set", "model_init=" + m})) == "model_init " + m + ": all arrays fit");
+  CHECK(start_of(run.dry({"--set", "model_init=" + m, "--synthetic"})) ==
+        "model_init " + m + ": all arrays fit");
+  CHECK(start_of(run.dry({"--set", "resume=" + m})) ==
+        "resume " + m + ": all arrays fit (parameters only)");
+  CHECK(start_of(run.dry({"--set", "resume=" + w})) ==
+        "resume " + w + "/ckpt/step-2: the checkpoint of step 2 fits");
+  // A workdir with a checkpoint ignores model_init, even if the file is gone.
+  CHECK(start_of(run.dry({"--workdir", w, "--set", "model_init=gone.npz"})) ==
+        w + "/ckpt/step-2: the checkpoint of step 2 fits");
+  CHECK(start_of(run.dry({"--workdir", run.dir / "none", "--set", "model_init=" + m})) ==
+        "model_init " + m + ": all arrays fit");
+  CHECK(!exists(run.dir / "none"));
+}
+
+TEST_CASE("--dry-run refuses what the run would refuse at its start, with the same line") {
+  Trained run;
+  const auto refused = [&](const std::vector<std::string>& more) {
+    const Finished dry = run.dry(more);
+    std::vector<std::string> real = more;
+    real.insert(real.end(), {"--workdir", run.dir / "v"});
+    const Finished started = run.start(real);
+    CHECK(dry.code == 2);
+    CHECK(started.code == 2);
+    CHECK(dry.out.empty());
+    CHECK(!exists(run.dir / "v"));
+    CHECK(started.err.ends_with(dry.err));  // after its lines about resuming
+    return dry.err;
+  };
+  const std::string m = run.dir / "m.npz", ckpt = (run.dir / "w") + "/ckpt/step-2";
+  CHECK(refused({"--set", "model_init=" + m, "--set", "model.dense=128"}) ==
+        m + ": error: Dense_0/bias has shape (256) in the file but (128) in the model; "
+            "Dense_0/kernel has shape (256, 256) in the file but (256, 128) in the model; "
+            "head/kernel has shape (256, 10) in the file but (128, 10) in the model (model_load: "
+            "{dont_load: [PATTERN, ...]} leaves names out)\n");
+  const std::string other = refused({"--set", "resume=" + ckpt, "--set", "optax_name=sgd"});
+  CHECK(other.starts_with(ckpt + ": error: does not fit this config: "));
+  CHECK(other.find("unexpected opt/") != std::string::npos);
+  CHECK(refused(
+            {"--set", "resume=" + ckpt, "--set", "total_epochs=null", "--set", "total_steps=1"}) ==
+        ckpt + ": error: this checkpoint is at step 2, after the 1 steps of this run\n");
+  CHECK(refused({"--set", "resume=" + ckpt, "--set", "ema=null"}).find("unexpected ema/") !=
+        std::string::npos);
+}
+
+TEST_CASE("--dry-run of a large model checks its file by shapes alone") {
+  Trained run;
+  const std::string m = run.dir / "m.npz";
+  write_npz(m, {{"params/head/kernel", at::zeros({3, 4})}});
+  const Finished finished =
+      run.dry({"--set", "model_name=vit", "--set", "model={variant: L/8}", "--set",
+               "model_init=" + m, "--set", "model_load={dont_load: ['(?!head/kernel).*']}"});
+  CHECK(finished.code == 2);
+  CHECK(finished.err == m + ": error: head/kernel has shape (3, 4) in the file but (1024, 10) in "
+                            "the model (model_load: {dont_load: [PATTERN, ...]} leaves names "
+                            "out)\n");
+  CHECK(finished.peak_mib < 900);  // the weights alone would be 1160
+}
+
+// vit S/16 has 22,122,472 parameters of 4 bytes. A ring all-reduce sends them 2 * 63 / 64 times.
+TEST_CASE("--dry-run checks a job of many processes without starting them") {
+  const std::string config = source_file("configs/big_vision/vit_s16_i1k.yaml");
+  const std::vector<std::string> args = {"--config", config, "--dry-run", "--synthetic"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), args.begin(), args.end());
+    return run(more);
+  };
+  const Finished finished = with({"--devices", "cuda:64"});
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  INFO(finished.out);
+  CHECK(
+      finished.out.find("processes   64: each computes 16 examples and sends 166.1 MiB per step") !=
+      std::string::npos);
+  const Finished sharded = with({"--devices", "cuda:64", "--set", "sharding_strategy=zero2"});
+  INFO(sharded.out << sharded.err);
+  CHECK(sharded.code == 0);
+  CHECK(sharded.out.find("memory      87.7 MiB for") != std::string::npos);
+  CHECK(finished.out.find("memory      295.4 MiB for") != std::string::npos);
+  const Finished odd = with({"--devices", "cuda:48"});
+  CHECK(odd.code == 2);
+  CHECK(odd.err.find("Batch size (1024) must be divisible by device number (48)") !=
+        std::string::npos);
+}
+
+TEST_CASE(
+    "wrong launch flags are refused in the same way with and without --dry-run and --explain") {
+  TempFolder dir;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--launcher", "foo"},
+       "--launcher foo: error: expected auto, none, self, env, slurm or mpi\n"},
+      {{"--devices", "cpu:0"}, "--devices cpu:0: error: expected cpu:N with N from 1 to 1024\n"},
+      {{"--nnodes", "0"}, "--nnodes 0: error: expected a number from 1 to 65536\n"},
+      {{"--node-rank", "1"}, "--node-rank 1: error: must be below --nnodes, which is 1\n"},
+      {{"--nnodes", "2", "--node-rank", "2"}, "--node-rank=2: error: must be below --nnodes=2\n"},
+      {{"--rendezvous", "n0"},
+       "--rendezvous n0: error: expected HOST:PORT with a port from 1 to 65535\n"},
+      {{"--elastic", "3"}, "--elastic 3: error: expected MIN:MAX with 1 <= MIN <= MAX\n"},
+      {{"--elastic", "1:2"}, "--elastic 1:2: error: needs --max-restarts N\n"}};
+  for (const auto& [flags, line] : cases) {
+    for (const char* more : {"", "--dry-run", "--explain"}) {
+      std::vector<std::string> args = {"--config", source_file("configs/digits_cnn.yaml"),
+                                       "--workdir", dir / "w"};
+      args.insert(args.end(), flags.begin(), flags.end());
+      if (*more) args.push_back(more);
+      const Finished finished = run(args);
+      INFO(flags[0] << " " << more);
+      CHECK(finished.code == 2);
+      CHECK(finished.err == line);
+      CHECK(finished.out.empty());
+    }
+  }
+  CHECK_FALSE(exists(dir / "w"));
+}
+
+}  // namespace bv::test

@@ -1,0 +1,153 @@
+// scripts/setup.sh and scripts/bvtrain.sh: which LibTorch they use, what they say is missing, and
+// when they configure and build again. cmake, ninja and nvcc are stand-ins that note their calls.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "test/support/binary.h"
+
+namespace bv::test {
+namespace {
+
+struct Result {
+  int code;
+  std::string out;  // standard output and standard error
+};
+
+// A checkout that holds the scripts alone, and a folder of programs that come first in PATH.
+struct Checkout {
+  TempFolder dir;
+
+  Checkout() {
+    for (const char* script : {"setup.sh", "bvtrain.sh"}) {
+      std::filesystem::create_directories(dir / "scripts");
+      std::filesystem::copy_file(source_file(std::string("scripts/") + script),
+                                 dir / (std::string("scripts/") + script));
+    }
+    for (const char* folder : {"cmake", "app", "lib", "models", "cache", "bin"}) dir.make(folder);
+    dir.write("CMakeLists.txt", "");
+    program("cmake",
+            "echo cmake \"$@\" >>calls; mkdir -p build/release; touch build/release/build.ninja");
+    program("ninja",
+            "echo ninja \"${@:3}\" >>calls; mkdir -p build/release\n"
+            "printf '#!/bin/bash\\necho ran \"$@\"\\n' >build/release/bvtrain\n"
+            "chmod +x build/release/bvtrain");
+    libtorch("torch", 11);
+    program("dpkg-query", "echo ii");
+  }
+
+  void program(const std::string& name, const std::string& text) const {
+    const std::string file = dir.write("bin/" + name, "#!/bin/bash\n" + text + "\n");
+    ::chmod(file.c_str(), 0755);
+  }
+  // A folder that looks like LibTorch 2.<minor> with its CUDA half.
+  void libtorch(const std::string& name, int minor) const {
+    dir.write(name + "/lib/libtorch_cpu.so", "");
+    dir.write(name + "/lib/libtorch_cuda.so", "");
+    dir.write(name + "/include/ATen/core/Tensor.h", "");
+    dir.write(name + "/include/torch/headeronly/version.h",
+              "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR " +
+                  std::to_string(minor) + "\n");
+  }
+  // Runs `command` with bash in the checkout; `variables` are assignments in front of it.
+  Result bash(const std::string& command, const std::string& variables = "",
+              const std::string& path = "$PWD/bin:/usr/bin:/bin") const {
+    const std::string line =
+        "cd " + dir.path() + " && env -u BVTRAIN_CUDA XDG_CACHE_HOME=$PWD/cache PATH=" + path +
+        " CUDA_HOME=/nowhere " + variables + " /bin/bash -c '" + command + "' >out 2>&1";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(dir / "out")};
+  }
+  Result sourced(const std::string& command, const std::string& variables) const {
+    return bash("source scripts/setup.sh; " + command, variables);
+  }
+  std::string take_calls() const {
+    const std::string calls = read_text(dir / "calls");
+    std::filesystem::remove(dir / "calls");
+    return calls;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("BVTRAIN_LIBTORCH names an existing LibTorch, and nothing is downloaded") {
+  const Checkout checkout;
+  checkout.program("python3", "echo a download was tried; exit 1");
+  checkout.libtorch("venv/torch", 11);
+  checkout.libtorch("old", 10);
+  const std::string show = "bv_find_libtorch; bv_fetch_cuda; echo $bv_torch";
+
+  const Result direct = checkout.sourced(show, "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=1");
+  CHECK(direct.out == checkout.dir / "torch\n");
+  CHECK(direct.code == 0);
+  // The folder above it, as site-packages is, will do.
+  CHECK(checkout.sourced(show, "BVTRAIN_LIBTORCH=venv").out == checkout.dir / "venv/torch\n");
+
+  const Result old = checkout.sourced(show, "BVTRAIN_LIBTORCH=old");
+  CHECK(old.code == 2);
+  CHECK(old.out == "bvtrain set-up: BVTRAIN_LIBTORCH=old is LibTorch 2.10; bvtrain needs 2.11\n");
+  const Result none = checkout.sourced(show, "BVTRAIN_LIBTORCH=bin");
+  CHECK(none.code == 2);
+  CHECK_THAT(none.out, Catch::StartsWith("bvtrain set-up: BVTRAIN_LIBTORCH=bin holds no LibTorch: "
+                                         "lib/libtorch_cpu.so and include/ are not found there\n"));
+}
+
+TEST_CASE("without Debian's tools the set-up goes on where nothing is missing") {
+  const Checkout checkout;
+  std::filesystem::remove(checkout.dir / "bin/dpkg-query");
+  for (const char* tool : {"dirname", "git", "python3"})
+    checkout.program(tool, std::string("exec /usr/bin/") + tool + " \"$@\"");
+  checkout.program("g++", "[[ ! -e no-header ]]");  // whether a header is found
+  const auto install = [&] {
+    return checkout.bash("source scripts/setup.sh; bv_install_packages; echo goes on", "",
+                         "$PWD/bin");
+  };
+
+  CHECK(install().out == "goes on\n");
+  std::filesystem::remove(checkout.dir / "bin/ninja");
+  checkout.dir.write("no-header", "");
+  const Result missing = install();
+  CHECK(missing.code == 2);
+  CHECK(missing.out ==
+        "bvtrain set-up: apt-get is not found here; install what your system calls these Debian "
+        "packages: ninja-build libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 "
+        "nlohmann-json3-dev libjpeg62-turbo-dev libspng-dev libdeflate-dev libxxhash-dev "
+        "libgloo-dev\n");
+}
+
+TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTorch is another") {
+  const Checkout checkout;
+  const auto run_script = [&](const std::string& variables) {
+    return checkout.bash("scripts/bvtrain.sh --version", variables);
+  };
+  const std::string cpu = "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=0";
+  const std::string cuda = "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=1";
+
+  CHECK(run_script(cpu).out == "ran --version\n");
+  const std::string configured =
+      "cmake --preset release -U BV_NVCC -D BVTRAIN_LIBTORCH=" + (checkout.dir / "torch\n");
+  CHECK(checkout.take_calls() == configured + "ninja bvtrain\n");
+  CHECK(run_script(cpu).out == "ran --version\n");
+  CHECK(checkout.take_calls().empty());
+
+  // Asked for, but nothing can build it: said, and the CPU half runs.
+  const Result in_vain = run_script(cuda);
+  CHECK_THAT(in_vain.out, Catch::StartsWith("bvtrain set-up: nvcc is not found, so the CUDA "
+                                            "plug-in is not built") &&
+                              Catch::EndsWith("ran --version\n"));
+  checkout.take_calls();
+
+  checkout.program("nvcc", "");
+  CHECK(run_script(cuda).out == "ran --version\n");
+  CHECK(checkout.take_calls() == configured + "ninja bvtrain bvtrain_cuda\n");
+  CHECK(run_script(cuda).out == "ran --version\n");
+  CHECK(checkout.take_calls().empty());
+
+  checkout.libtorch("other", 11);
+  CHECK(run_script("BVTRAIN_LIBTORCH=$PWD/other BVTRAIN_CUDA=0").out == "ran --version\n");
+  CHECK_THAT(checkout.take_calls(),
+             Catch::Contains("BVTRAIN_LIBTORCH=" + (checkout.dir / "other\n")));
+}
+
+}  // namespace bv::test

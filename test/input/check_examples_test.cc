@@ -1,0 +1,84 @@
+// Which examples of a data set are checked before a run, and how failures are reported.
+#include "lib/input/loader/check_examples.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/input/loader/loader.h"
+#include "test/input/fake_source.h"
+#include "test/support/error.h"
+
+namespace bv::test {
+namespace {
+
+using Bounds = std::vector<std::pair<int64_t, int64_t>>;
+
+// A source that knows its labels. If `sorted`, they are sorted by class, as in an image folder.
+class Labelled : public FakeSource {
+ public:
+  Labelled(std::vector<int64_t> labels, bool sorted = false)
+      : FakeSource(std::ssize(labels)), labels_(std::move(labels)), sorted_(sorted) {
+    transform = [this](int64_t index, Example& example) {
+      example["label"] = at::scalar_tensor(labels_.at(index), at::kLong);
+    };
+  }
+  at::Tensor labels(size_t) const override { return at::tensor(labels_, at::kLong); }
+  bool sorted_by_class() const override { return sorted_; }
+
+ private:
+  const std::vector<int64_t> labels_;
+  const bool sorted_;
+};
+
+std::shared_ptr<const Dataset> slice(std::vector<int64_t> labels, const std::string& split,
+                                     bool sorted = false) {
+  return std::make_shared<Dataset>(std::make_shared<Labelled>(std::move(labels), sorted), split,
+                                   Place{});
+}
+
+std::string refusal(const Dataset& data, const std::string& ops) {
+  const auto pp = pipeline(ops);
+  const Example form = compute_first_example(data, *pp, 1);
+  return error_of([&] { check_more_examples(data, *pp, 1, form); });
+}
+
+const std::string kOnehot = "onehot(3, key='label', key_result='labels')";
+
+}  // namespace
+
+TEST_CASE("label_bounds are indices of the data set, also for slices") {
+  const std::vector<int64_t> labels = {1, 0, 2, 5, -3, 2, 7, 0};
+  CHECK(slice(labels, "train")->label_bounds() == Bounds{{4, -3}, {6, 7}});
+  CHECK(slice(labels, "train[:4]")->label_bounds() == Bounds{{1, 0}, {3, 5}});
+  CHECK(slice(labels, "train[5:]+train[:3]")->label_bounds() == Bounds{{2, 0}, {1, 7}});
+  CHECK(dataset(std::make_shared<FakeSource>(4))->label_bounds().empty());
+  // In the order of the permutation from which slices of sorted sources are cut.
+  std::vector<int64_t> sorted(100);
+  for (int64_t i = 0; i < 100; ++i) sorted[i] = i / 10;
+  const auto part = slice(sorted, "train[20:60]", true);
+  for (const auto& [index, label] : part->label_bounds())
+    CHECK(part->read(index).at("label").item<int64_t>() == label);
+}
+
+TEST_CASE("labels out of range are found anywhere in the data") {
+  CHECK(refusal(*slice({0, 1, 2, 0, 1}, "train"), kOnehot).empty());
+  CHECK(refusal(*slice({0, 1, 2, 3, 1}, "train"), kOnehot) ==
+        "error: train/3.png: onehot: 'label' is 3, must be within 0 .. 2");
+  CHECK(refusal(*slice({0, 1, 2, 3, 1}, "train[:3]"), kOnehot).empty());
+  CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), kOnehot) ==
+        "error: train/2.png: the label is -1, but class numbers begin at 0");
+  CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), "keep('image')").empty());
+}
+
+TEST_CASE("the second example must have the first one's shapes") {
+  const auto source = std::make_shared<FakeSource>(3);
+  source->transform = [](int64_t index, Example& example) {
+    if (index == 1) example["image"] = at::empty({4, 5, 3}, at::kByte);
+  };
+  CHECK(refusal(*dataset(source), "") ==
+        "error: train/1.png: feature 'image' has shape (4, 5, 3), but (6, 5, 3) in other examples: "
+        "add an op such as resize or random_crop to pp that makes all shapes equal");
+  CHECK(refusal(*dataset(source), "keep('label')").empty());
+  CHECK(refusal(*dataset(std::make_shared<FakeSource>(1)), "").empty());
+}
+
+}  // namespace bv::test

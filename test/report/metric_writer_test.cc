@@ -1,0 +1,363 @@
+// metrics.jsonl: rows in order, exact numbers, what a restart finds and drops, failures that
+// surface.
+#include "lib/report/metric_writer.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lib/report/metric_file.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/support/folder.h"
+
+namespace {
+
+using bv::Error;
+using bv::Exit;
+using bv::History;
+using bv::json_number;
+using bv::MetricWriter;
+using bv::read_file;
+using bv::test::TempFolder;
+
+MetricWriter::Options options_in(const TempFolder& scratch, int64_t first_step = 0) {
+  MetricWriter::Options options;
+  options.metrics_file = scratch / "metrics.jsonl";
+  options.tensorboard_dir = scratch / "tb";
+  options.report_file = scratch / "report.html";
+  options.title = "run";
+  options.first_step = first_step;
+  return options;
+}
+
+void add_row(MetricWriter& writer, int64_t step, double value) {
+  writer.begin_row(step);
+  writer.measure("training_loss", value);
+  writer.end_row();
+}
+
+// Stands in for a full disk: writes beyond `bytes` fail.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const struct rlimit limit { bytes, old_.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+
+ private:
+  struct rlimit old_ {};
+  void (*handler_)(int);
+};
+
+Exit code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+TEST_CASE("json_number: the shortest text that reads back to the same double") {
+  CHECK(json_number(0.1) == "0.1");
+  CHECK(json_number(3) == "3");
+  CHECK(json_number(-2.5e-7) == "-2.5e-07");
+  CHECK(json_number(0.1F) == "0.10000000149011612");
+  CHECK(json_number(NAN) == "\"nan\"");
+  CHECK(json_number(-NAN) == "\"nan\"");
+  CHECK(json_number(INFINITY) == "\"inf\"");
+  CHECK(json_number(-INFINITY) == "\"-inf\"");
+  // Numbers without a pattern (a 64-bit linear congruential sequence), read back as a user would.
+  uint64_t bits = 88172645463325252;
+  for (int i = 0; i < 2000; ++i) {
+    bits = bits * 6364136223846793005 + 1442695040888963407;
+    double value;
+    std::memcpy(&value, &bits, 8);
+    if (!std::isfinite(value)) continue;
+    CHECK(nlohmann::json::parse(json_number(value)).get<double>() == value);
+  }
+  for (const double value :
+       {-0.0, std::numeric_limits<double>::denorm_min(), 1e22, 9.007199254740993e15,
+        1.7976931348623157e308, 18446744073709551616.0}) {
+    const double back = nlohmann::json::parse(json_number(value)).get<double>();
+    CHECK(back == value);
+    CHECK(std::signbit(back) == std::signbit(value));
+  }
+}
+
+TEST_CASE("rows are written in order, names as measured, empty rows not at all") {
+  const TempFolder scratch;
+  MetricWriter writer(options_in(scratch));
+  writer.begin_row(0);
+  writer.measure("num_params", 1234);
+  writer.end_row();
+  writer.begin_row(1);
+  writer.end_row();  // nothing measured
+  writer.begin_row(2);
+  writer.measure("forgotten", 1);
+  writer.begin_row(3);
+  writer.measure("z/last", 1);
+  writer.measure("a \"quoted\"\n", NAN);
+  writer.measure("z/last", 0.25);  // overwrites in place
+  REQUIRE(writer.row().size() == 2);
+  CHECK(writer.row()[0] == bv::Row::value_type("z/last", 0.25));
+  writer.end_row();
+  writer.flush();
+  CHECK(read_file(scratch / "metrics.jsonl") ==
+        "{\"step\": 0, \"num_params\": 1234}\n"
+        "{\"step\": 3, \"z/last\": 0.25, \"a \\\"quoted\\\"\\n\": \"nan\"}\n");
+}
+
+TEST_CASE("a step has one row: anything else is an internal error") {
+  const TempFolder scratch;
+  MetricWriter writer(options_in(scratch));
+  add_row(writer, 5, 1);
+  CHECK_THROWS_WITH(writer.end_row(),
+                    "internal: error: the metric row for step 5 has already ended");
+  CHECK_THROWS_WITH(add_row(writer, 5, 2),
+                    "internal: error: a metric row for step 5 came after that for step 5");
+  CHECK_THROWS_WITH(add_row(writer, 4, 2),
+                    "internal: error: a metric row for step 4 came after that for step 5");
+  CHECK_THROWS_WITH(writer.measure("x", 1), "internal: error: x was measured outside a metric row");
+  writer.close();
+  CHECK(read_file(scratch / "metrics.jsonl") == "{\"step\": 5, \"training_loss\": 1}\n");
+}
+
+TEST_CASE("many rows pass through the thread complete and in order") {
+  const TempFolder scratch;
+  constexpr int64_t kRows = 5000;  // more than the queue holds
+  {
+    MetricWriter writer(options_in(scratch));
+    for (int64_t step = 1; step <= kRows; ++step)
+      add_row(writer, step, 1.0 / static_cast<double>(step));
+  }
+  const std::vector<std::string> lines = bv::split(read_file(scratch / "metrics.jsonl"), '\n');
+  REQUIRE(lines.size() == kRows + 1);
+  for (int64_t step = 1; step <= kRows; ++step) {
+    const auto row = nlohmann::json::parse(lines[static_cast<size_t>(step - 1)]);
+    REQUIRE(row["step"] == step);
+    REQUIRE(row["training_loss"].get<double>() == 1.0 / static_cast<double>(step));
+  }
+}
+
+TEST_CASE("a restart drops later rows and a torn line, keeps the bytes of the rest") {
+  const TempFolder scratch;
+  const std::string kept =
+      "{\"step\": 0, \"num_params\": 7}\n{\"step\":10,\"training_loss\" : 1e0, \"x\": \"inf\"}\n";
+  bv::write_file_atomically(scratch / "metrics.jsonl",
+                            kept + "{\"step\": 11, \"training_loss\": 2}\n{\"step\": 12, \"tra");
+  MetricWriter writer(options_in(scratch, 10));
+  CHECK(read_file(scratch / "metrics.jsonl") == kept);
+  CHECK(writer.had_row(0));
+  CHECK(writer.had_row(10));
+  CHECK_FALSE(writer.had_row(5));
+  CHECK_FALSE(writer.had_row(11));
+  add_row(writer, 11, 3);
+  writer.flush();
+  CHECK(read_file(scratch / "metrics.jsonl") == kept + "{\"step\": 11, \"training_loss\": 3}\n");
+}
+
+TEST_CASE("a torn line is dropped even if its step is wanted") {
+  const TempFolder scratch;
+  bv::write_file_atomically(scratch / "metrics.jsonl",
+                            "{\"step\": 1, \"a\": 1}\n{\"step\": 2, \"a\": 1}");
+  const MetricWriter writer(options_in(scratch, 2));
+  CHECK(writer.had_row(1));
+  CHECK_FALSE(writer.had_row(2));  // may have been "1.5"
+  CHECK(read_file(scratch / "metrics.jsonl") == "{\"step\": 1, \"a\": 1}\n");
+}
+
+TEST_CASE("the file is not replaced if there is nothing to drop") {
+  const TempFolder scratch;
+  bv::write_file_atomically(scratch / "metrics.jsonl", "{\"step\": 1, \"a\": 1}\n");
+  struct stat before {
+  }, after{};
+  REQUIRE(stat((scratch / "metrics.jsonl").c_str(), &before) == 0);
+  const MetricWriter writer(options_in(scratch, 1));
+  REQUIRE(stat((scratch / "metrics.jsonl").c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+}
+
+TEST_CASE("a run from the beginning starts the file anew") {
+  const TempFolder scratch;
+  bv::write_file_atomically(scratch / "metrics.jsonl",
+                            "{\"step\": 0, \"a\": 1}\n{\"step\": 1, \"a\": 1}\n");
+  MetricWriter writer(options_in(scratch, 0));
+  CHECK_FALSE(writer.had_row(0));
+  add_row(writer, 0, 4);
+  writer.flush();
+  CHECK(read_file(scratch / "metrics.jsonl") == "{\"step\": 0, \"training_loss\": 4}\n");
+}
+
+TEST_CASE("damaged lines are dropped, the rows around them stay") {
+  const TempFolder scratch;
+  const std::string hostile = std::string(100000, '[') + "\n" + "{\"step\": 1e99}\n" + "[1]\n" +
+                              "{\"step\": 18446744073709551615, \"a\": 1}\n" +
+                              "{\"step\": -3, \"a\": 1}\n" + "{\"step\": 3, \"a\": [1]}\n" +
+                              std::string(1, '\0') + "\n\n" + "{\"step\": 2, \"a\": 1}\n" +
+                              "{\"step\": 3, \"a\": \"\xff\"}\n";
+  bv::write_file_atomically(scratch / "metrics.jsonl",
+                            "{\"step\": 2, \"a\": 1}\n" + hostile + "{\"step\": 4, \"a\": 1}\n");
+  History history;
+  const std::vector<int64_t> steps = bv::restore_rows(scratch / "metrics.jsonl", 100, history);
+  CHECK(steps == std::vector<int64_t>{2, 4});
+  CHECK(read_file(scratch / "metrics.jsonl") ==
+        "{\"step\": 2, \"a\": 1}\n{\"step\": 4, \"a\": 1}\n");
+  CHECK(history.series.at("a") == bv::Points{{2, 1}, {4, 1}});
+}
+
+TEST_CASE("restored rows come back with their exact values") {
+  const TempFolder scratch;
+  const bv::Row row{{"a", 0.1}, {"b", -INFINITY}, {"c", 1e-310}};
+  bv::write_file_atomically(scratch / "metrics.jsonl", bv::row_text(3, row));
+  History history;
+  bv::restore_rows(scratch / "metrics.jsonl", 3, history);
+  for (const auto& [name, value] : row) {
+    CHECK(history.series.at(name) == bv::Points{{3, value}});
+  }
+}
+
+TEST_CASE(
+    "the report shows the rows, also those of before a restart, and that of the step itself") {
+  const TempFolder scratch;
+  bv::write_file_atomically(scratch / "metrics.jsonl", "{\"step\": 1, \"test/prec@1\": 0.125}\n");
+  MetricWriter writer(options_in(scratch, 1));
+  writer.begin_row(2);
+  writer.measure("test/prec@1", 0.0625);
+  bv::EvalDetails details;
+  details.evaluator = "test";
+  details.confusion = {{3, 1}, {0, 4}};
+  writer.details(details);  // asked for within the row, written at its end
+  writer.flush();
+  CHECK_FALSE(bv::file_exists(scratch / "report.html"));
+  writer.end_row();
+  writer.flush();
+  const std::string page = read_file(scratch / "report.html");
+  CHECK(page.find("<div class=\"value\">0.0625</div><div class=\"note\">best 0.125 at step 1<") !=
+        std::string::npos);
+  CHECK(page.find("Confusion matrix") != std::string::npos);
+}
+
+TEST_CASE("closing writes a report that was asked for in a row that never ended") {
+  const TempFolder scratch;
+  {
+    MetricWriter writer(options_in(scratch));
+    add_row(writer, 1, 0.5);
+    writer.begin_row(2);
+    writer.measure("training_loss", NAN);
+    writer.write_report();
+  }
+  CHECK(read_file(scratch / "report.html").find("training_loss") != std::string::npos);
+  CHECK(read_file(scratch / "metrics.jsonl") == "{\"step\": 1, \"training_loss\": 0.5}\n");
+}
+
+TEST_CASE("every row is in the TensorBoard file too") {
+  const TempFolder scratch;
+  {
+    MetricWriter writer(options_in(scratch));
+    add_row(writer, 1, 0.5);
+    add_row(writer, 2, 0.25);
+  }
+  std::string bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch / "tb")) {
+    bytes += read_file(entry.path().string());
+  }
+  size_t found = 0;
+  for (size_t at = 0; (at = bytes.find("training_loss", at)) != std::string::npos; ++at) ++found;
+  CHECK(found == 2);
+}
+
+TEST_CASE("without a metrics file nothing is written, rows are still checked") {
+  MetricWriter writer(MetricWriter::Options{});
+  add_row(writer, 1, 1);
+  CHECK_THROWS_AS(add_row(writer, 1, 1), Error);
+  CHECK_FALSE(writer.had_row(1));
+  writer.write_report();
+  writer.flush();
+  writer.close();
+}
+
+TEST_CASE("a writer's failure surfaces as a storage error") {
+  const TempFolder scratch;
+  SECTION("the folder is removed") {
+    MetricWriter writer(options_in(scratch));
+    add_row(writer, 1, 1);
+    writer.flush();
+    std::filesystem::remove_all(scratch / "");
+    add_row(writer, 2, 1);
+    CHECK(code_of([&] { writer.flush(); }) == Exit::storage);
+    CHECK(code_of([&] { add_row(writer, 3, 1); }) == Exit::storage);
+    CHECK(code_of([&] { writer.close(); }) == Exit::storage);
+  }
+  SECTION("the disk is full") {
+    auto options = options_in(scratch);
+    options.tensorboard_dir.clear();
+    MetricWriter writer(options);
+    const FileSizeLimit limit(60);
+    writer.begin_row(1);
+    writer.measure(std::string(100, 'x'), 1);
+    writer.end_row();
+    CHECK_THROWS_WITH(writer.close(),
+                      scratch / "metrics.jsonl" + ": error: cannot write: File too large");
+  }
+  SECTION("nobody asks: the destructor does not throw") {
+    const MetricWriter::Options options = options_in(scratch);
+    auto writer = std::make_unique<MetricWriter>(options);
+    std::filesystem::remove_all(scratch / "");
+    add_row(*writer, 1, 1);
+    writer.reset();
+  }
+  SECTION("the report cannot be written") {
+    std::filesystem::create_directory(scratch / "report.html");
+    MetricWriter writer(options_in(scratch));
+    writer.write_report();
+    CHECK(code_of([&] { writer.flush(); }) == Exit::storage);
+  }
+  SECTION("the folder is not there") {
+    auto options = options_in(scratch);
+    options.metrics_file = scratch / "none/metrics.jsonl";
+    CHECK(code_of([&] { MetricWriter writer(options); }) == Exit::storage);
+  }
+}
+
+TEST_CASE("history: a long series is thinned evenly, keeps its ends and its extremes") {
+  History history;
+  constexpr int64_t kCount = 200'000;
+  for (int64_t step = 1; step <= kCount; ++step) {
+    double value = static_cast<double>(step);
+    if (step == 177'777) value = -5;
+    if (step == 123'457) value = 2e6;
+    if (step % 1000 == 3) value = NAN;
+    history.add(step, {{"a", value}});
+  }
+  const bv::Points& points = history.series.at("a");
+  CHECK(points.size() <= History::kMostPoints);
+  CHECK(points.size() > History::kMostPoints / 3);
+  CHECK(points.front().first == 1);
+  CHECK(points.back().first == kCount);
+  const int64_t stride = points[1].first - points[0].first;
+  for (size_t i = 1; i + 1 < points.size(); ++i) {
+    REQUIRE(points[i].first - points[i - 1].first == stride);
+  }
+  const History::Summary& summary = history.summaries.at("a");
+  CHECK(summary.count == kCount);
+  CHECK(summary.min == std::pair<int64_t, double>{177'777, -5});
+  CHECK(summary.max == std::pair<int64_t, double>{123'457, 2e6});
+}

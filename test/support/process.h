@@ -1,0 +1,60 @@
+// Child processes, and what the kernel tells about processes (/proc).
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "test/support/clock.h"
+
+namespace bv::test {
+
+// Variables that are added to the environment of a child. The last value of a name counts.
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// How a child process ended.
+struct Finished {
+  int code = -1;  // the exit code, or 128 + the signal that killed it
+  std::string out, err;
+  double seconds = 0;   // from its start to its end
+  double peak_mib = 0;  // the most memory that it had resident
+};
+
+// A child process whose stdout and stderr go to temporary files.
+class Process {
+ public:
+  // Starts `program` with `argv`, whose first entry is the name that the program sees as its own.
+  // own_group: in a process group of its own, which signals from a terminal do not reach.
+  Process(const std::string& program, const std::vector<std::string>& argv,
+          const Environment& environment, bool own_group = false);
+  Process(Process&& other) noexcept;
+  ~Process();  // kills the child if it still runs
+
+  int pid() const { return pid_; }
+  void kill(int signal) const;
+  std::string output() const;  // its stdout so far
+  // Waits for the first complete line of its stdout and returns it. Throws std::runtime_error after
+  // 20 s.
+  std::string first_line() const;
+  // Waits for the end of the process. Kills it after `limit` seconds.
+  Finished wait(double limit = 600);
+
+ private:
+  int pid_ = -1;
+  std::string out_file_, err_file_;
+  double started_ = 0;
+};
+
+// Returns the state letter of a process, such as 'R', and its parent. The state is 0 if there is no
+// such process.
+std::pair<char, int> state_of(int pid);
+// Zombies are left out.
+std::set<int> children_of(int pid);
+// Returns the processes whose command line contains `text`, without zombies and this process.
+std::set<int> processes_with(const std::string& text);
+// Waits until all these processes are dead, whether or not their parents have read their exit
+// codes. Returns false after `seconds`.
+bool gone(const std::set<int>& pids, double seconds);
+
+}  // namespace bv::test
