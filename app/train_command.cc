@@ -54,12 +54,12 @@ bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, Group& grou
 }
 
 void log_grad_accumulation(const Recipe& recipe) {
-  const int64_t parts = recipe.grad_accum_steps;
+  const int64_t micro_batches = recipe.grad_accum_steps;
   const int64_t own = recipe.length.batch_size / recipe.ranks.count;
   const int first = recipe.ranks.at_start;
-  if (parts == 1) return;
-  log::info("Each process computes its {} examples of a step in {} parts of {}{}", own, parts,
-            own / parts,
+  if (micro_batches == 1) return;
+  log::info("Each process computes its {} examples of a step in {} micro-batches of {}{}", own,
+            micro_batches, own / micro_batches,
             first > 0 && first != recipe.ranks.count
                 ? fmt::format(": the run began with {} processes", first)
                 : "");

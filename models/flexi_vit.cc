@@ -2,8 +2,8 @@
 // from step to step: big_vision's models/proj/flexi/vit.py, class _Model.
 //
 // The parameters are those of vit. forward() resizes the patch kernel (pseudo-inverse of a bilinear
-// resize) and the position embedding (linear) to the image and `seqhw`. Weights with patches of
-// another size are resized in the same way when they are loaded.
+// resize) and the position embedding (linear interpolation) to the image and `seqhw`. Weights with
+// patches of another size are resized in the same way when they are loaded.
 //
 //   key            default    meaning
 //   variant        none       as in vit; the default patch size is 32
@@ -19,8 +19,9 @@
 //   seqhw          none       tokens per side: a patch has (height / seqhw, width / seqhw) pixels.
 //                             Without it patches have patch_size
 //   flexi          none       {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}: in training each step
-//                             draws its seqhw from v with the weights p. Default: equal weights;
-//                             negative ones count as 0. big_vision has this key outside `model`
+//                             draws its seqhw from v with the weights p; without p all weights are
+//                             equal. Negative weights count as 0. big_vision has this key
+//                             outside `model`
 //
 // Activations: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
 // head_input, pre_logits, pre_logits_2d, logits, logits_2d.

@@ -4,7 +4,8 @@
 //
 //   prep     3x3 convolution to `width` channels, norm, ReLU
 //   stage i  (from 1) 3x3 convolution to width * 2^i channels, norm, ReLU, 2x2 max pool; then
-//            blocks[i - 1] residual blocks x + f(f(x)) with f = ReLU(norm(3x3 convolution))
+//            blocks[i - 1] residual blocks x + g(f(x)), where f and g are each
+//            ReLU(norm(3x3 convolution)) with parameters of their own
 //   head     maximum over space, dense layer; the logits are multiplied by logit_scale
 //
 //   key          default    meaning
@@ -32,7 +33,7 @@ namespace bv {
 namespace {
 
 // Convolution, norm and ReLU, followed by a 2x2 max pool if `pool`.
-struct ConvNorm {
+struct ConvNormRelu {
   Conv2d conv;
   std::variant<BatchNorm, GroupNorm> norm;
 
@@ -45,8 +46,8 @@ struct ConvNorm {
 };
 
 struct Stage {
-  ConvNorm enter;
-  std::vector<std::pair<ConvNorm, ConvNorm>> blocks;
+  ConvNormRelu downsample;  // with the max pool
+  std::vector<std::pair<ConvNormRelu, ConvNormRelu>> blocks;
 };
 
 class ResnetCifar : public Model {
@@ -65,19 +66,21 @@ class ResnetCifar : public Model {
       config.fail("blocks", fmt::format("{} stages halve images of {}x{} to nothing", blocks.size(),
                                         env.height, env.width));
     }
-    prep_ = add_conv_norm("prep/conv", "prep/norm", env.channels, width);
+    prep_ = add_conv_norm_relu("prep/conv", "prep/norm", env.channels, width);
     int64_t channels = width;
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (blocks[i] < 0) config.fail("blocks", "must not be negative");
       const std::string path = fmt::format("stage{}/", i + 1);
       Stage stage;
-      stage.enter = add_conv_norm(path + "conv", path + "norm", channels, 2 * channels);
+      stage.downsample = add_conv_norm_relu(path + "conv", path + "norm", channels, 2 * channels);
       channels *= 2;
       for (int64_t j = 1; j <= blocks[i]; ++j) {
         const std::string block = fmt::format("{}block{}/", path, j);
-        ConvNorm first = add_conv_norm(block + "conv1", block + "norm1", channels, channels);
+        ConvNormRelu first =
+            add_conv_norm_relu(block + "conv1", block + "norm1", channels, channels);
         stage.blocks.emplace_back(
-            std::move(first), add_conv_norm(block + "conv2", block + "norm2", channels, channels));
+            std::move(first),
+            add_conv_norm_relu(block + "conv2", block + "norm2", channels, channels));
       }
       stages_.push_back(std::move(stage));
     }
@@ -91,7 +94,7 @@ class ResnetCifar : public Model {
     pass.keep("prep", x);
     for (size_t i = 0; i < stages_.size(); ++i) {
       pass.enter(static_cast<int>(i), x);
-      x = stages_[i].enter(x, /*pool=*/true, pass);
+      x = stages_[i].downsample(x, /*pool=*/true, pass);
       for (const auto& [first, second] : stages_[i].blocks) {
         x = x + second(first(x, false, pass), false, pass);
       }
@@ -115,9 +118,9 @@ class ResnetCifar : public Model {
  private:
   static constexpr int64_t kGroupSize = 16;
 
-  ConvNorm add_conv_norm(const std::string& conv, const std::string& norm, int64_t in,
-                         int64_t out) {
-    ConvNorm made;
+  ConvNormRelu add_conv_norm_relu(const std::string& conv, const std::string& norm, int64_t in,
+                                  int64_t out) {
+    ConvNormRelu made;
     made.conv = Conv2d::add(*this, conv, 3, in, out, he_normal(9 * in), /*with_bias=*/false);
     if (batch_norm_) {
       made.norm = BatchNorm::add(*this, norm, out);
@@ -129,7 +132,7 @@ class ResnetCifar : public Model {
 
   const bool batch_norm_;
   const double logit_scale_;
-  ConvNorm prep_;
+  ConvNormRelu prep_;
   std::vector<Stage> stages_;
   Dense head_;
 };

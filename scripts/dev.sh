@@ -63,8 +63,16 @@ case ${1:-} in
     fi ;;
   format) git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format -i ;;
   tidy)
-    [[ -e build/release/compile_commands.json ]] || cmake --preset release >/dev/null
-    git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc' | xargs -P 2 -n 1 clang-tidy -p build/release --quiet ;;
+    # The sources need std::source_location, which clang knows from version 16 on. A folder of its own,
+    # because clang cannot read GCC's precompiled headers: without a build there are none.
+    tidy=$(command -v clang-tidy-{19,18,17,16} clang-tidy | head -n 1)
+    source scripts/setup.sh && bv_find_libtorch
+    cmake --preset release -B build/tidy -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
+    mkdir -p build/tidy/openmp && ln -sf "$(g++ -print-file-name=include/omp.h)" build/tidy/openmp/
+    files=("${@:2}")
+    [[ ${#files[@]} -gt 0 ]] || mapfile -t files < <(git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc')
+    printf '%s\0' "${files[@]}" | xargs -0 -P 2 -n 1 "$tidy" -p build/tidy --quiet \
+      --extra-arg=-isystem"$PWD/build/tidy/openmp" ;;
   asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
   tsan) sanitized tsan "${@:2}" ;;
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "lib/bench/cost.h"
+#include "lib/bench/step_time.h"
 #include "lib/distributed/group.h"
 
 namespace bv {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lib/bench/cost.h"
 #include "lib/bench/scaling_model.h"
+#include "lib/bench/step_time.h"
 
 namespace bv {
 

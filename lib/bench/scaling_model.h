@@ -1,4 +1,4 @@
-// What a training step of a config's model computes and sends, as input for lib/bench/cost.h.
+// What a training step of a config's model computes and sends, as input for lib/bench/step_time.h.
 // Nothing is computed: the model is built on the meta device. Its parameters, units and gradient
 // buckets are those of a real run.
 #pragma once
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "lib/bench/cost.h"
+#include "lib/bench/step_time.h"
 #include "lib/config/config.h"
 
 namespace bv {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/device/spin_throttle.h"
 #include "lib/report/chrono.h"
 
 namespace bv {
@@ -34,6 +35,7 @@ Throughput measure(const char* what, int64_t batch_size, double seconds,
 void measure_throughput(Recipe& recipe, double seconds,
                         const std::function<void(const Throughput&)>& report) {
   const int64_t batch_size = recipe.length.batch_size;
+  const SpinThrottle throttle(recipe.compute_threads);
   Loader loader(recipe.data, recipe.pp, recipe.loader);
   report(measure("loader", batch_size, seconds, [&] { loader.next(); }));
   int64_t step = 0;

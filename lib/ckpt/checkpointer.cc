@@ -54,7 +54,8 @@ Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
   return {name, shard.bytes(), shard.checksums()};
 }
 
-// Waits for the part of another rank, deletes its file and returns what it says.
+// Waits for the part file of another rank, deletes it and returns what it says. Throws
+// Error(Exit::storage).
 Manifest::File await_part(const std::string& folder, int rank, double patience) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
   const std::string name = part_name(rank);
@@ -68,11 +69,19 @@ Manifest::File await_part(const std::string& folder, int rank, double patience) 
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  const Manifest part = read_manifest(folder, name);
-  if (part.files.size() != 1)
-    throw Error::bare(Exit::storage, name + ": does not describe one file");
-  fs::remove(folder + "/" + name);
-  return part.files[0];
+  try {
+    const Manifest part = read_manifest(folder, name);
+    if (part.files.size() != 1)
+      throw Error::bare(Exit::storage, name + ": does not describe one file");
+    std::error_code error;
+    fs::remove(folder + "/" + name, error);
+    if (error) {
+      throw Error::bare(Exit::storage, fmt::format("{}: cannot delete: {}", name, error.message()));
+    }
+    return part.files[0];
+  } catch (const Error& fault) {
+    throw Error(Exit::storage, folder, fault.what());
+  }
 }
 
 void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep,
@@ -142,20 +151,20 @@ Restored read_files(const std::string& folder, Manifest manifest) {
   return restored;
 }
 
-Restored read_checkpoint(const std::string& folder, Pieces pieces) {
+Restored read_checkpoint(const std::string& folder, ShardedAs sharded) {
   Restored restored = read_files(folder, verify(folder));
-  if (pieces == Pieces::apart) return restored;
+  if (sharded == ShardedAs::pieces) return restored;
   for (const auto& [name, tensor] : restored.pieced) restored.tensors[name] = assemble(tensor);
   restored.pieced.clear();
   return restored;
 }
 
-std::optional<Restored> latest_in(const CkptFolder& ckpt, Pieces pieces) {
+std::optional<Restored> latest_in(const CkptFolder& ckpt, ShardedAs sharded) {
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
-      Restored restored = read_checkpoint(ckpt.step(*step), pieces);
+      Restored restored = read_checkpoint(ckpt.step(*step), sharded);
       if (restored.step == *step) return restored;
       throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, restored.step));
     } catch (const Error& error) {
@@ -329,8 +338,8 @@ void Checkpointer::wait() {
 
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
-std::optional<Restored> Checkpointer::latest(const Workdir& workdir, Pieces pieces) {
-  return latest_in(workdir.ckpt(), pieces);
+std::optional<Restored> Checkpointer::latest(const Workdir& workdir, ShardedAs sharded) {
+  return latest_in(workdir.ckpt(), sharded);
 }
 
 Restored Checkpointer::reopen(const std::string& folder) {
@@ -341,7 +350,7 @@ Restored Checkpointer::reopen(const std::string& folder) {
   }
 }
 
-Restored Checkpointer::load(const std::string& path, Pieces pieces) {
+Restored Checkpointer::load(const std::string& path, ShardedAs sharded) {
   refuse_remote_path(path);
   std::error_code error;
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
@@ -351,14 +360,14 @@ Restored Checkpointer::load(const std::string& path, Pieces pieces) {
   }
   if (file_exists(path + "/" + kManifestName)) {
     try {
-      return read_checkpoint(path, pieces);
+      return read_checkpoint(path, sharded);
     } catch (const Error& fault) {
       throw Error(Exit::usage, path, fault.what());
     }
   }
   const CkptFolder inner = Workdir(path).ckpt();
   const bool is_workdir = fs::is_directory(inner.path(), error);
-  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), pieces)) {
+  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), sharded)) {
     return std::move(*restored);
   }
   throw Error(Exit::usage, path,

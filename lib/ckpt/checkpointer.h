@@ -11,12 +11,13 @@
 // so a process may be killed at any point without losing a committed checkpoint. Readers do not
 // need LAST: latest() takes the newest folder that verifies.
 //
-// If the state is sharded over ranks, each rank writes its own file, and beside it part-<rank>.json
-// with its size and checksums, by an atomic rename. Rank 0 waits for all parts and puts them in the
-// manifest. The ranks communicate through the folder alone, because saves run beside training and
-// must not use its process group; all ranks must see the same file system. The name of the folder
-// holds an id of this start of the job, so that files of an earlier, killed save are never taken
-// for parts of this one.
+// If the state is sharded over ranks, each rank writes its own file. Every rank except rank 0 then
+// writes part-<rank>.json with the size and checksums of its file, by an atomic rename. Rank 0
+// waits for these part files, copies their content into the manifest and deletes them. The ranks
+// communicate through the folder alone, because saves run beside training and must not use its
+// process group; all ranks must see the same file system. The name of the folder holds an id of
+// this start of the job, so that files of an earlier, killed save are never taken for files of this
+// one.
 //
 // Names of files and folders: lib/ckpt/workdir.h.
 #pragma once
@@ -48,18 +49,18 @@ struct Restored {
   std::string folder;
   NamedTensors tensors;  // memory-mapped: copy them, never write to them
   nlohmann::json meta;
-  PiecedTensors pieced = {};  // with Pieces::apart only: the sharded tensors, all pieces of each
+  PiecedTensors pieced = {};  // with ShardedAs::pieces: the sharded tensors, all pieces of each
 };
 
-// How sharded tensors are returned: assembled in memory among the other tensors, or as the pieces
-// that the files hold.
-enum class Pieces { together, apart };
+// How sharded tensors are returned: assembled in memory, in Restored::tensors, or as the pieces
+// that the files hold, in Restored::pieced.
+enum class ShardedAs { whole, pieces };
 
 // The ranks that write a checkpoint together.
 struct Writers {
   int rank = 0, ranks = 1;
   std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
-  double patience = 1800;  // seconds that rank 0 waits for the parts of the other ranks
+  double patience = 1800;  // seconds that rank 0 waits for each part file
 };
 
 // Writes the checkpoints of a run in the background. One object per rank that saves; its members
@@ -70,9 +71,9 @@ class Checkpointer {
   ~Checkpointer();  // waits for the last save; logs its failure
 
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
-  // throws its failure, an Error(Exit::storage). With several ranks every rank calls it: rank 0
+  // throws its failure: an Error(Exit::storage). With several ranks every rank calls it: rank 0
   // with the tensors that are not sharded and the metadata, the others with their pieces only.
-  // `keep` protects the checkpoint from deletion. Of the others, the two newest are kept.
+  // The two newest checkpoints are kept, and all that were saved with `keep`.
   void save(Snapshot snapshot, bool keep);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();
@@ -81,11 +82,13 @@ class Checkpointer {
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for
   // each newer one that does not. nullopt if there is none; throws Error(Exit::usage) if there are
   // checkpoints but none verifies.
-  static std::optional<Restored> latest(const Workdir& workdir, Pieces pieces = Pieces::together);
+  static std::optional<Restored> latest(const Workdir& workdir,
+                                        ShardedAs sharded = ShardedAs::whole);
   // Reads the checkpoint at `path`: a checkpoint folder, or the newest of a ckpt/ folder or
   // workdir. Verifies all checksums. Throws Error(Exit::usage).
-  static Restored load(const std::string& path, Pieces pieces = Pieces::together);
-  // Reads the checkpoint in `folder`, which another rank has already verified, with Pieces::apart.
+  static Restored load(const std::string& path, ShardedAs sharded = ShardedAs::whole);
+  // Reads the checkpoint in `folder`, which another rank has already verified, with
+  // ShardedAs::pieces. Throws Error(Exit::usage).
   static Restored reopen(const std::string& folder);
 
  private:

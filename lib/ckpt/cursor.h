@@ -1,4 +1,4 @@
-// A reading position in a text, for the strict parsers of this room: the JSON header of safetensors
+// A reading position in a text, for the strict parsers of lib/ckpt: the JSON header of safetensors
 // and the Python literal of npy. Needs no torch, so that fuzz targets can use it.
 #pragma once
 

@@ -3,6 +3,15 @@
 // A piece is a range of the elements of a tensor, in the order in which its strides lay them out in
 // memory (dense, but the dimensions may be permuted). In a file it is a 1-d tensor with the name
 // "<tensor>@<first element>".
+//
+// The words for parts of the state, and where they are used:
+//   segment    parameters that are cut up together (FlatParams::Segment, ShardedUnits)
+//   shard      one rank's share of a segment; all shards of a segment have the same size
+//   slice      the elements of one parameter, or of its optimizer state, that a rank's buffer holds
+//              (FlatParams::Slice, StatePart)
+//   piece      a slice as a checkpoint stores it (this file, Snapshot, Restored)
+//   part file  part-<rank>.json: while a checkpoint is being written, it tells rank 0 about the
+//              file of another rank (Checkpointer, part_name())
 #pragma once
 
 #include <ATen/core/Tensor.h>

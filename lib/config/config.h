@@ -206,8 +206,10 @@ size_t problem_count(const Config&);
 std::vector<std::string> warnings(const Config&);
 
 // Calls `build`. If it throws an Error(Exit::usage), records that as a problem, makes done() of
-// this mapping silent, and returns false. Pass the section that `build` reads, not the whole
-// config.
+// this mapping silent, because `build` may have left keys unread, and returns false. Pass the
+// mapping whose keys `build` reads. If other code reads keys of the same mapping, done() must still
+// report unknown keys: mark those that `build` should have read with mark_read(), then call
+// done(/*although_incomplete=*/true), as Recipe does for the whole config.
 bool attempt(const Config&, const std::function<void()>& build);
 
 // Returns the table of --explain: one line per key that was read, with its value, default, origin

@@ -11,10 +11,13 @@ namespace {
 
 constexpr size_t kMostProblems = 20;
 
+// What separates place and message in the lines that are collected. A line may come from any
+// exception, so its text is all there is.
+constexpr std::string_view kErrorMark = ": error: ";
+
 // Returns the place of a problem for sorting: {"vit.yaml", 12, 7} for "vit.yaml:12:7: error: ...".
-// A line may come from any exception, so its text is all there is.
 std::tuple<std::string, int, int> sort_key(const std::string& line) {
-  std::string_view where = std::string_view(line).substr(0, line.find(": error:"));
+  std::string_view where = std::string_view(line).substr(0, line.find(kErrorMark));
   int numbers[2] = {0, 0};
   for (int& number : numbers) {  // the column first, then the line
     const size_t colon = where.rfind(':');
@@ -102,6 +105,10 @@ void throw_lines(const std::vector<std::string>& lines) {
     sorted.resize(kMostProblems);
     sorted.push_back(fmt::format("... and {} more", more));
   }
+  // A single problem keeps its place and its message apart.
+  const size_t mark = sorted[0].find(kErrorMark);
+  if (sorted.size() == 1 && mark != std::string::npos && sorted[0].find('\n') == std::string::npos)
+    throw Error(Exit::usage, sorted[0].substr(0, mark), sorted[0].substr(mark + kErrorMark.size()));
   throw Error::lines(Exit::usage, join(sorted, "\n"));
 }
 

@@ -1,6 +1,7 @@
 // The ranks (processes) of a run and their collectives: Gloo for tensors on the CPU, NCCL for
-// tensors on CUDA devices. Other folders of lib/ need only this header of lib/distributed. app/
-// also uses launch/, store.h, open_files.h and check_agreement.h.
+// tensors on CUDA devices. Of the headers of lib/distributed, the other folders of lib/ include
+// only this one, except that lib/cuda includes nccl_impl.h. app/ also uses launch/, store.h,
+// open_files.h and check_agreement.h.
 //
 // All code takes a Group&. A run of one process uses Group::single(), whose collectives are the
 // identity, so callers need no special case for it; some check size() to skip work that only
@@ -37,9 +38,10 @@ class Group {
   // and a size for planning. With size > 1 any collective is Error(internal).
   static std::shared_ptr<Group> planned(int size);
   // Joins the group that `layout` describes and waits for all ranks. A process can join one group
-  // at a time. With layout.size == 1 it returns single(), unless options.even_alone is set. Throws
-  // Error(Exit::usage) if an address can't be resolved or bound, Error(Exit::peer) if no store
-  // answers in time, and Interrupted (lib/distributed/store.h) if options.stop() returns true.
+  // at a time. With layout.size == 1 it returns single(), unless options.even_alone asks for an
+  // open group even then. Throws Error(Exit::usage) if an address can't be resolved or bound,
+  // Error(Exit::peer) if no store answers in time, and Interrupted (lib/distributed/store.h) if
+  // options.stop() returns true.
   static std::shared_ptr<Group> join(const RankLayout& layout, const GroupOptions& options);
   ~Group();
   Group(const Group&) = delete;

@@ -14,7 +14,9 @@ struct GroupOptions {
   // Called again and again while ranks join. Joining stops when it returns true.
   std::function<bool()> stop = {};
   int cuda = -1;  // this rank's CUDA device, whose tensors NCCL communicates; -1: none
-  // Also opens the backends in a group of one, so that tests can exercise them in one process.
+  // Opens the group, with its store and its Gloo or NCCL backends, even if it has only one rank.
+  // Without it, Group::join() returns Group::single() in that case. Tests use it to exercise the
+  // backends in one process.
   bool even_alone = false;
 };
 

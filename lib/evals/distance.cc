@@ -162,7 +162,7 @@ class DistanceEvaluator : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return arrays_ ? rows_ : input_->examples(); }
-  std::vector<std::string> layers() const override {
+  std::vector<std::string> activations() const override {
     return arrays_ ? std::vector<std::string>() : std::vector<std::string>{what_[0]};
   }
 

@@ -36,9 +36,10 @@ struct EvalContext {
   int64_t step = 0;
   std::string workdir;  // empty if the run has none
   Predict predict;      // the prediction function that the config's `pred` names
-  // Whether the run writes a report. If not, details need not be collected.
+  // Whether the run writes a report; the same on all ranks. Only then do the ranks need to collect
+  // details.
   bool report = false;
-  // Takes the details for the report. Empty without a report, and on all ranks but rank 0.
+  // Adds details to the report. Empty if the run writes no report, and on all ranks but rank 0.
   std::function<void(EvalDetails)> details;
   // If set, all ranks call it once per batch. It throws after a signal.
   std::function<void()> poll;
@@ -57,8 +58,8 @@ class Evaluator {
   virtual Batch probe(int64_t n) = 0;
   // Returns the number of examples in a pass; 0 before probe().
   virtual int64_t examples() const = 0;
-  // Returns the activations that run() will ask context.predict() for.
-  virtual std::vector<std::string> layers() const { return {}; }
+  // Returns the names of the activations that run() will ask context.predict() for.
+  virtual std::vector<std::string> activations() const { return {}; }
   // Evaluates the model and passes each metric to `emit`. All ranks call it and emit the same
   // values; every example counts once.
   virtual void run(const EvalContext& context, const Measure& emit) = 0;

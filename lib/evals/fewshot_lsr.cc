@@ -43,7 +43,7 @@ struct TrainAndTest {
 // Returns the first line of the message, without the place in the config.
 std::string reason(const Error& error) {
   const std::string line = bv::split(error.message(), '\n').at(0);
-  return error.room().empty() ? line : fmt::format("[{}] {}", error.room(), line);
+  return error.component().empty() ? line : fmt::format("[{}] {}", error.component(), line);
 }
 
 class FewshotLsr : public Evaluator {
@@ -88,7 +88,7 @@ class FewshotLsr : public Evaluator {
     return sum;
   }
 
-  std::vector<std::string> layers() const override { return keys_.layers(); }
+  std::vector<std::string> activations() const override { return keys_.activations(); }
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<Sets> all;

@@ -72,7 +72,7 @@ class Knn : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return train_.examples() + test_.examples(); }
-  std::vector<std::string> layers() const override { return keys_.layers(); }
+  std::vector<std::string> activations() const override { return keys_.activations(); }
 
   void run(const EvalContext& context, const Measure& emit) override {
     const LabelledFeatures train = keys_.represent(train_, context);

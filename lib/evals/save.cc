@@ -105,7 +105,7 @@ class Save : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
-  std::vector<std::string> layers() const override {
+  std::vector<std::string> activations() const override {
     return outputs_.value_or(std::vector<std::string>());
   }
 
@@ -119,7 +119,7 @@ class Save : public Evaluator {
     int64_t rows = 0;
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor keep = batch.at("_mask").nonzero().squeeze(1);
-      for (const auto& [name, values] : pick(batch, context.predict(batch, layers()))) {
+      for (const auto& [name, values] : pick(batch, context.predict(batch, activations()))) {
         if (values.dim() == 0 || values.size(0) != batch.at("_mask").size(0))
           throw Error(Exit::usage, "",
                       fmt::format("evaluator '{}': '{}' has no value per example", name_, name));

@@ -16,8 +16,8 @@ namespace bv {
 // Thread-safe.
 //
 // A slice of a split that is sorted by class is taken along a fixed pseudo-random permutation of
-// the split, so that it holds examples of all classes. The permutation never changes: a slice means
-// the same examples in every run.
+// the split, so that it usually holds examples of all classes. The permutation never changes: a
+// slice means the same examples in every run.
 class Dataset {
  public:
   // Opens the source. `split_place` is the place of the split expression in the config. Throws

@@ -1,4 +1,7 @@
 // Example: the named tensors of one example, which sources make and ops change.
+//
+// Comments in all headers write shapes as in Python: () is a scalar, (n) or (n,) a vector, and
+// (n, h, w, c) holds n images of h rows, w columns and c channels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +13,7 @@ namespace bv {
 
 // The features of one example by key, or of several examples, with a leading batch dimension on
 // every tensor. Encoded images are (bytes,) uint8, decoded images are (height, width, channels),
-// labels are 0-d int64, and text is UTF-8 bytes (ops/common/text_tensor.h).
+// labels are () int64, and text is UTF-8 bytes (ops/common/text_tensor.h).
 using Example = std::map<std::string, at::Tensor>;
 
 }  // namespace bv

@@ -32,7 +32,7 @@ class Module {
   virtual ~Module() = default;
 
   // Registers a float32 parameter of `shape` and returns it; its values are not set yet. `physical`
-  // is the order of its dimensions in memory, outermost first. A kernel can so have big_vision's
+  // is the order of its dimensions in memory, outermost first. So a kernel can have big_vision's
   // shape and the layout that a fast operator wants: shape (3, 3, in, out) with physical
   // {3, 0, 1, 2} is stored as (out, 3, 3, in).
   at::Tensor add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,

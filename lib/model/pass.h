@@ -1,3 +1,8 @@
+// Pass: what Model::forward() must know besides the images, such as the precision and the place of
+// the examples in the batch, and where it leaves the activations that a caller wants. A training
+// step uses one Pass for all of its micro-batches (the equal parts of a rank's examples that it
+// computes one after the other) and calls next_micro_batch() in between. An evaluator makes a Pass
+// for each batch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,12 +25,11 @@ using Features = std::map<std::string, at::Tensor>;
 // The type in which matmuls and convolutions compute. Everything else is float32.
 enum class Precision { float32, bf16 };
 
-// The arguments of one call of Model::forward(), and what the call reports back.
 struct Pass {
   bool train = false;
   Precision precision = Precision::float32;
 
-  // If set, forward() stores named activations here: all of them, or only those in `wanted`.
+  // If set, forward() stores activations here: all of them, or only those that `wanted` names.
   Features* features = nullptr;
   const std::vector<std::string>* wanted = nullptr;
 
@@ -35,21 +39,22 @@ struct Pass {
   int64_t step = 0;
   int next_dropout = 0;  // k of the next dropout
 
-  // If several ranks share a batch: the place of this rank's first example in the whole batch.
+  // The place of forward()'s first example in the whole batch, which several ranks may share. It
+  // advances with each micro-batch.
   int64_t first_example = 0;
   // The ranks that share the batch; never null. Batch norm takes its statistics over all of them.
   Group* group = &Group::single();
-  UnitHooks* units = nullptr;  // set by UnitScope
+  UnitHooks* hooks = nullptr;  // the model's hooks; set by UnitScope
 
   // If set, dense, convolution and attention layers add their multiply-accumulates to it.
   double* macs = nullptr;
 
-  // Prepares the pass for the next part of the same batch (gradient accumulation). n is the number
-  // of examples in the part before.
-  void next_part(int64_t n) {
+  // Prepares for the next micro-batch of the same batch (gradient accumulation). n is the number of
+  // examples in the micro-batch before.
+  void next_micro_batch(int64_t n) {
     first_example += n;
     next_dropout = 0;
-    if (units) units->begin();
+    if (hooks) hooks->begin();
   }
   // Returns true if forward() should compute and keep the activation `name`.
   bool wants(std::string_view name) const {
@@ -62,10 +67,10 @@ struct Pass {
   }
   // Models call these around each of their units (Model::units()).
   void enter(int unit, const at::Tensor& x) const {
-    if (units) units->enter(unit, x);
+    if (hooks) hooks->enter(unit, x);
   }
   void leave(int unit, const at::Tensor& y) const {
-    if (units) units->leave(unit, y);
+    if (hooks) hooks->leave(unit, y);
   }
 };
 

@@ -5,7 +5,7 @@
 namespace bv {
 
 UnitScope::UnitScope(const Model& model, Pass& pass) : hooks_(model.hooks) {
-  pass.units = hooks_;
+  pass.hooks = hooks_;
   if (hooks_) hooks_->begin();
 }
 

@@ -66,9 +66,9 @@ class Optimizer {
 
   // Updates params.data() from params.grads(), for one step:
   //   u = rule(clipped gradient);  u = u * lr * lr_mult + weight_decay * p;  p += -u * schedule.
-  // If `ema` (a float32 state buffer) is not null, also ema = d * ema + (1 - d) * p. Returns (2)
-  // float64 on the parameters' device: the sum of squares of the updated parameters, and that of
-  // the updates, over the ranges that count. Never waits for the device.
+  // If `ema` (a float32 state buffer) is not null, also ema = d * ema + (1 - d) * p. Returns a
+  // tensor of shape (2), float64, on the parameters' device: the sum of squares of the updated
+  // parameters, and that of the updates, over the ranges that count. Never waits for the device.
   virtual at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) = 0;
 

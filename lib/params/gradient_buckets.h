@@ -18,7 +18,8 @@ class GradientBuckets {
   GradientBuckets(const FlatParams& params, Group& group, int64_t bytes);
   ~GradientBuckets();
 
-  // Call before the first of `backward_passes` passes whose gradients are accumulated.
+  // Call before the first of `backward_passes` passes whose gradients are accumulated: one for each
+  // micro-batch.
   void begin(int64_t backward_passes);
   // Call after the last of them: all-reduces the buckets that never filled up (in order, so that
   // all ranks agree), and waits for all buckets.

@@ -1,6 +1,12 @@
 // Runs the collectives of sharded training (zero1, zero2, fsdp) and gives the full parameters and
 // gradients memory only while they are needed, following FSDP (Zhao et al. 2023).
 //
+// A unit is a part of the model that forward() runs as a whole, such as an encoder block
+// (Model::units()). A segment is a group of parameters that are cut into shards together, one
+// shard for each rank (FlatParams::Segment). With fsdp, the trainable parameters of a unit are one
+// segment and its frozen ones another; with zero1 and zero2, a segment is a bucket of about
+// bucket_mb.
+//
 // Forward (fsdp): the parameters of a unit are all-gathered when the pass enters it, while those of
 // the next unit are already on their way; they are freed when the pass leaves it. Backward: they
 // are gathered again when the gradient of the unit's output is ready, while those of the previous
@@ -9,7 +15,10 @@
 //
 // Gradients (zero2, fsdp) get memory with the first gradient of their segment. After the last one
 // they are reduce-scattered into each rank's shard, and their memory is freed. With gradient
-// accumulation this happens once per micro-batch.
+// accumulation this happens once per micro-batch. With zero1 every rank holds full gradients:
+// GradientBuckets all-reduces them, as without sharding, and each rank updates only its shard of
+// the parameters. After the update, all_gather_parameters() gives every rank the full zero1 and
+// zero2 parameters.
 //
 // Collectives are started in the order of the graph, which is the same on all ranks.
 #pragma once

@@ -1,5 +1,6 @@
 #include "lib/predict/predict.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
+#include "lib/device/spin_throttle.h"
 #include "lib/params/state_part.h"
 #include "lib/predict/predict_inputs.h"
 #include "lib/train/keys.h"
@@ -194,6 +196,7 @@ class Predictor {
   }
 
   Precision precision_;
+  const SpinThrottle throttle_{at::get_num_threads()};
   std::shared_ptr<Model> model_;
 };
 

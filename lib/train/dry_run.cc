@@ -106,14 +106,16 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
       human_count(length.total_steps), length.batch_size,
       static_cast<double>(length.total_steps) / shapes.steps_per_epoch(),
       human_count(length.data_size), shapes.steps_per_epoch());
-  const int64_t parts = shapes.grad_accum_steps, own = length.batch_size / ranks;
-  const std::string in_parts =
-      parts > 1 ? fmt::format(" in {} parts of {}", parts, own / parts) : "";
+  const int64_t micro_batches = shapes.grad_accum_steps, own = length.batch_size / ranks;
+  const std::string in_micro_batches =
+      micro_batches > 1
+          ? fmt::format(" in {} micro-batches of {}", micro_batches, own / micro_batches)
+          : "";
   if (ranks > 1) {
     text += fmt::format("processes   {}: each computes {} examples{} and sends {} per step\n",
-                        ranks, own, in_parts, human_bytes(shapes.sent_bytes));
-  } else if (parts > 1) {
-    text += fmt::format("step        {} examples{}\n", own, in_parts);
+                        ranks, own, in_micro_batches, human_bytes(shapes.sent_bytes));
+  } else if (micro_batches > 1) {
+    text += fmt::format("step        {} examples{}\n", own, in_micro_batches);
   }
   for (const EvalJob& job : shapes.evals) {
     text += fmt::format("evaluator   {}: {} examples\n", job.name,

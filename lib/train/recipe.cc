@@ -42,7 +42,7 @@ void read_example(const Config& config, std::string_view pp_key,
     read();
   } catch (const Error& error) {
     if (error.code() == Exit::data) config.fail(pp_key, error.what());
-    if (error.code() == Exit::usage && error.needs_place() && error.room().empty())
+    if (error.code() == Exit::usage && error.needs_place() && error.component().empty())
       config.fail(pp_key, error.message());
     throw;
   }
@@ -239,11 +239,11 @@ void Recipe::read_task() {
 namespace {
 
 // Returns how often a rank sends the size of a parameter in a step. An all-reduce of gradients over
-// N ranks sends it 2 (N - 1) / N times; a reduce-scatter or an all-gather half as often. `parts` is
-// the number of gradient-accumulation steps, `gathers` how often fsdp gathers the parameter's unit.
+// N ranks sends it 2 (N - 1) / N times; a reduce-scatter or an all-gather half as often. `gathers`
+// is how often fsdp gathers the parameter's unit.
 double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
-                           int64_t parts) {
-  const int64_t sums = frozen ? 0 : parts;  // reduce-scatters
+                           int64_t micro_batches) {
+  const int64_t sums = frozen ? 0 : micro_batches;  // reduce-scatters
   const int64_t halves = level == ShardLevel::fsdp    ? gathers + sums
                          : frozen                     ? 0
                          : level == ShardLevel::zero2 ? sums + 1  // and an all-gather
@@ -253,13 +253,15 @@ double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int r
 }
 
 // Returns how often fsdp gathers a parameter's unit in a step: for the forward and the backward
-// pass of each part. The last unit is still in memory when backward begins, so it is gathered once
-// a part. A parameter outside all units is gathered once a step (lib/params/sharded_units.h).
-int64_t gathers_of(const std::vector<std::string>& units, const std::string& name, int64_t parts) {
+// pass of each micro-batch. The last unit is still in memory when backward begins, so it is
+// gathered once a micro-batch. A parameter outside all units is gathered once a step
+// (lib/params/sharded_units.h).
+int64_t gathers_of(const std::vector<std::string>& units, const std::string& name,
+                   int64_t micro_batches) {
   const auto found = std::find_if(units.begin(), units.end(),
                                   [&](const std::string& unit) { return name.starts_with(unit); });
   const auto behind = std::distance(found, units.end());
-  return behind == 0 ? 1 : behind == 1 ? parts : 2 * parts;
+  return behind == 0 ? 1 : behind == 1 ? micro_batches : 2 * micro_batches;
 }
 
 }  // namespace
@@ -303,16 +305,16 @@ void Recipe::read_evaluators() {
   evals = read_evals(config.section("evals"), defaults, length);
 }
 
-// Records a problem if an evaluator asks for a layer that the model does not have, which would
-// otherwise be found at the first evaluation only.
-void Recipe::check_layers(const Config& keys, const EvalJob& job, const Batch& batch,
-                          const ShapeCheck& shapes) const {
-  const std::vector<std::string> layers = job.evaluator->layers();
-  if (layers.empty()) return;
+// Records a problem if an evaluator asks for an activation that the model does not have, which
+// would otherwise be found at the first evaluation only.
+void Recipe::check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
+                               const ShapeCheck& shapes) const {
+  const std::vector<std::string> activations = job.evaluator->activations();
+  if (activations.empty()) return;
   try {
-    bind_prediction(*task, job.pred, shapes.model(), precision)(shapes.on_meta(batch), layers);
+    bind_prediction(*task, job.pred, shapes.model(), precision)(shapes.on_meta(batch), activations);
   } catch (const Error& error) {
-    if (error.code() != Exit::usage || !error.needs_place() || !error.room().empty()) throw;
+    if (error.code() != Exit::usage || !error.needs_place() || !error.component().empty()) throw;
     keys.fail("", error.message());
   }
 }
@@ -332,7 +334,7 @@ void Recipe::probe_shapes() {
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
       shapes.prediction(*task, job.pred, batch, keys.place("pp_fn"));
-      check_layers(keys, job, batch, shapes);
+      check_activations(keys, job, batch, shapes);
     });
   }
 }

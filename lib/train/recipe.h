@@ -1,6 +1,7 @@
 // The recipe of a run: its config turned into objects, in the order of big_vision's train.py. It
 // finds everything that can be wrong with a run before any work is done and before anything is
-// written: the keys, the data, one example of each split, the model, the optimizer, the evaluators.
+// written: the keys, a few training examples (lib/input/loader/check_examples.h), the model, the
+// optimizer, and each evaluator with an example of its data.
 #pragma once
 
 #include <memory>
@@ -27,7 +28,8 @@ struct StartFrom {
   DontLoad dont_load;      // key model_load.dont_load
 };
 
-// Reads the key `precision`. `auto` means bf16 if the device computes it natively.
+// Reads the key `precision`. `auto` means bf16 on CUDA devices and on CPUs that have bf16
+// instructions, otherwise float32.
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 
 class ShapeCheck;
@@ -63,7 +65,7 @@ struct Recipe {
   double state_bytes = 0;
   // Bytes that a rank sends in a step: gradients and gathered parameters.
   double sent_bytes = 0;
-  int64_t grad_accum_steps = 1;  // key grad_accum_steps, after an elastic restart
+  int64_t grad_accum_steps = 1;  // the result of read_grad_accum_steps(): micro-batches per step
   std::vector<EvalJob> evals;
 
   std::optional<Every> log_training;  // log_training_steps, or another unit
@@ -85,8 +87,8 @@ struct Recipe {
   void read_optimizer();
   void read_evaluators();
   void probe_shapes();
-  void check_layers(const Config& keys, const EvalJob& job, const Batch& batch,
-                    const ShapeCheck& shapes) const;
+  void check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
+                         const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;
   Example first_;  // the first training example, preprocessed

@@ -15,7 +15,8 @@ void at_place(const Place& place, const std::function<void()>& body) {
     body();
   } catch (const Error& error) {
     if (error.code() != Exit::usage || !error.needs_place()) throw;
-    throw Error(Exit::usage, place.text(), error.room().empty() ? error.message() : error.what());
+    throw Error(Exit::usage, place.text(),
+                error.component().empty() ? error.message() : error.what());
   }
 }
 

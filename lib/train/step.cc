@@ -91,17 +91,17 @@ void TrainStep::start() {
   const int64_t trainable = params_.trainable_size();
   // Frozen parameters: first those that every rank holds, then the sharded ones.
   int64_t whole = params_.size() - trainable;
-  bool parts = false;
+  bool any_sharded = false;
   for (const FlatParams::Segment& segment : params_.segments()) {
     if (segment.trainable) continue;
-    parts = true;
+    any_sharded = true;
     whole = std::min(whole, segment.data_offset - trainable);
   }
   const auto squares = [&](int64_t from, int64_t length) {
     return square_sum(params_.data().narrow(0, trainable + from, length));
   };
   frozen_squares_ = squares(0, whole).item<double>();
-  if (parts) {
+  if (any_sharded) {
     const at::Tensor own = squares(whole, params_.size() - trainable - whole);
     sum_if_sharded(own, "frozen parameters");
     frozen_squares_ += own.item<double>();
@@ -153,7 +153,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   batch = upload(std::move(batch), uploaded);
   if (config_.mixup.p > 0) apply_mixup(config_.mixup, seed_, step, batch, group_);
   ControlWord agreed = word;
-  const at::Tensor loss = backward(step, std::move(batch), agreed);
+  const at::Tensor loss = compute_gradients(step, std::move(batch), agreed);
 
   const trace::Span span("optimizer");
   StepScalars scalars = this->scalars();

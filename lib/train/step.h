@@ -104,8 +104,8 @@ class TrainStep {
 
   // The gradients of a batch (step_gradients.cc).
   Batch upload(Batch batch, std::optional<c10::Event>& done) const;
-  at::Tensor forward(Pass& pass, const Batch& part) const;
-  at::Tensor backward(int64_t step, Batch batch, ControlWord& word);
+  at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
+  at::Tensor compute_gradients(int64_t step, Batch batch, ControlWord& word);
 
   // The rest of a step (step.cc).
   void start();

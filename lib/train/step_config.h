@@ -1,7 +1,8 @@
 // What the config says about a training step. Most keys are read beside the code that acts on them:
-// lr, wd and schedules in lib/optim, mixup in lib/train/mixup.cc, the sharding keys in lib/params,
-// grad_accum_steps in lib/train/step_gradients.cc. step_config.cc reads the rest: ema,
-// grad_clip_norm and bucket_mb.
+// lr, lr_mults, wd, wd_mults and schedule in lib/optim/param_groups.cc, the section optax by each
+// optimizer, mixup in lib/train/mixup.cc, mesh and the sharding_* keys in lib/params/sharding.cc,
+// grad_accum_steps in lib/train/step_gradients.cc. step_config.cc reads the rest: optax_name, ema,
+// grad_clip_norm, grad_clip_per_example (refused unless 0) and bucket_mb.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct StepConfig {
   MixupConfig mixup;                     // mixup
   std::optional<double> ema_decay;       // ema.decay
   int64_t bucket_bytes = 0;              // bucket_mb: size of an all-reduce of gradients
-  int64_t grad_accum_steps = 1;          // set by the caller from read_grad_accum_steps()
+  int64_t grad_accum_steps = 1;          // micro-batches; the caller of read_step() sets it
   // mesh, sharding_strategy, sharding_rules: one for each of named_parameters().
   std::vector<ShardLevel> levels;
 };
@@ -40,11 +41,11 @@ struct Ranks {
   int at_start = 0;  // when the run began, before any elastic restart; 0: the same
 };
 
-// Reads grad_accum_steps: the number of equal parts in which a rank computes its examples, one
-// after the other. After an elastic restart the result may be larger than the config says, so that
-// no rank holds more examples in memory than before. With batch norm the number stays as close to
-// the config's as possible instead, because its statistics depend on the size of a part. Throws
-// Error(Exit::usage). Defined in step_gradients.cc.
+// Reads grad_accum_steps: the number of micro-batches, the equal parts in which a rank computes its
+// examples one after the other. After an elastic restart the result may be larger than the config
+// says, so that no rank holds more examples in memory than before. With batch norm the number stays
+// as close to the config's as possible instead, because its statistics depend on the size of a
+// micro-batch. Throws Error(Exit::usage). The definition is in step_gradients.cc.
 int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t batch_size,
                               const Ranks& ranks);
 

@@ -1,5 +1,5 @@
-// The gradients of a batch: forward and backward passes over grad_accum_steps equal parts, one
-// after the other. The ranks sum gradients that are complete while backward still computes the
+// The gradients of a batch: forward and backward passes over grad_accum_steps equal micro-batches,
+// one after the other. The ranks sum gradients that are complete while backward still computes the
 // others.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -18,13 +18,13 @@ int64_t divisor_from(int64_t least, int64_t n) {
   return least;
 }
 
-// Returns the examples of the part-th of `parts` equal parts, as views.
-Batch part_of(const Batch& batch, int64_t part, int64_t parts) {
-  if (parts == 1) return batch;
+// Returns the examples of the index-th of `count` equal micro-batches, as views.
+Batch micro_batch_of(const Batch& batch, int64_t index, int64_t count) {
+  if (count == 1) return batch;
   Batch some;
   for (const auto& [name, value] : batch) {
-    const int64_t n = value.size(0) / parts;
-    some[name] = value.narrow(0, part * n, n);
+    const int64_t n = value.size(0) / count;
+    some[name] = value.narrow(0, index * n, n);
   }
   return some;
 }
@@ -70,62 +70,66 @@ int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t 
   }
   const bool batch_norm = model.has_batch_statistics();
   const int64_t at_once = before / asked;
-  const int64_t parts =
+  const int64_t micro_batches =
       divisor_from(batch_norm ? std::min(asked, own) : (own + at_once - 1) / at_once, own);
-  if (batch_norm && parts > 1) {
-    config.warn(kKey, fmt::format("batch norm takes its statistics from {} examples at a time, not "
-                                  "from the {} of the batch{}",
-                                  batch_size / parts, batch_size,
-                                  parts == asked ? ""
-                                                 : fmt::format("; with {} processes it took them "
-                                                               "from {}",
-                                                               first, batch_size / asked)));
+  if (batch_norm && micro_batches > 1) {
+    config.warn(kKey,
+                fmt::format("batch norm takes its statistics from {} examples at a time, not "
+                            "from the {} of the batch{}",
+                            batch_size / micro_batches, batch_size,
+                            micro_batches == asked ? ""
+                                                   : fmt::format("; with {} processes it took them "
+                                                                 "from {}",
+                                                                 first, batch_size / asked)));
   }
-  if (batch_norm && own / parts > at_once) {
+  if (batch_norm && own / micro_batches > at_once) {
     config.warn(kKey, fmt::format("each process computes {} examples at once, not {} as with {} "
                                   "processes, to keep the statistics of batch norm",
-                                  own / parts, at_once, first));
+                                  own / micro_batches, at_once, first));
   }
-  return parts;
+  return micro_batches;
 }
 
-// Returns the mean loss of a part of the batch, () float32, with a gradient function.
-at::Tensor TrainStep::forward(Pass& pass, const Batch& part) const {
+// Returns the mean loss of a micro-batch, () float32, with a gradient function.
+at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
   const trace::Span span("forward");
-  at::Tensor loss = task_.loss(model_, part, pass);
+  at::Tensor loss = task_.loss(model_, micro_batch, pass);
   check(loss.device() == device_ && loss.scalar_type() == at::kFloat,
         "the loss must be float32 on the device of the parameters");
   return loss;
 }
 
-// Leaves the gradients of the whole batch in params_ and the sum of all ranks' words in `word`.
+// Zeroes the gradients, runs forward and backward for each micro-batch, and sums the results over
+// the ranks. Leaves the gradients of the whole batch in params_ and the sum of all ranks' words in
+// `word`.
 // Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
 // Accumulation as in big_vision's utils.py, `accumulate_gradient`.
-at::Tensor TrainStep::backward(int64_t step, Batch batch, ControlWord& word) {
+at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& word) {
   Pass pass;
   pass.train = true;
   pass.precision = precision_;
   pass.seed = seed_;
   pass.step = step;
   pass.group = &group_;
-  const int64_t parts = config_.grad_accum_steps, n = batch.at("image").size(0) / parts;
-  check(n * parts == batch.at("image").size(0), "{} examples do not divide into {} parts",
-        batch.at("image").size(0), parts);
-  pass.first_example = group_.rank() * parts * n;
-  // The mean over the batch is the mean over its parts, because all parts have the same size.
-  const double share = 1.0 / static_cast<double>(parts * group_.size());
+  const int64_t micro_batches = config_.grad_accum_steps;
+  const int64_t own_examples = batch.at("image").size(0), n = own_examples / micro_batches;
+  check(n * micro_batches == own_examples, "{} examples do not divide into {} micro-batches",
+        own_examples, micro_batches);
+  pass.first_example = group_.rank() * own_examples;
+  // The mean over the batch is the mean over all micro-batches, because they have the same size.
+  const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
   at::Tensor whole;
   WordReduction reduction;
   params_.zero_grad();
-  if (buckets_) buckets_->begin(parts);
+  if (buckets_) buckets_->begin(micro_batches);
   const UnitScope scope(model_, pass);
-  for (int64_t part = 0; part < parts; ++part) {
-    if (part > 0) pass.next_part(n);
-    const at::Tensor loss = forward(pass, part_of(batch, part, parts));
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    if (i > 0) pass.next_micro_batch(n);
+    const at::Tensor loss = forward(pass, micro_batch_of(batch, i, micro_batches));
     const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
-    whole = part == 0 ? own : whole.add_(own);
-    if (group_.open() && part + 1 == parts) reduction.begin(group_, whole, word);
-    if (units_) units_->begin_gradients(/*add=*/part > 0);
+    whole = i == 0 ? own : whole.add_(own);
+    if (group_.open() && i + 1 == micro_batches) reduction.begin(group_, whole, word);
+    if (units_) units_->begin_gradients(/*accumulate=*/i > 0);
     trace::Span span("backward");
     loss.backward(at::full({}, share, loss.options()));
     span.end();

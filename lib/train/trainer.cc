@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/crash_point.h"
 #include "lib/device/cuda.h"
+#include "lib/device/spin_throttle.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/train/signals.h"
@@ -74,6 +75,7 @@ Exit Trainer::run() {
     if (is_rank0()) restore();
     broadcast_start();
   }
+  const SpinThrottle throttle(recipe_.compute_threads);
   if (workdir_ && is_rank0()) {
     write_run_json(start_);
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));

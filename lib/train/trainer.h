@@ -1,6 +1,11 @@
-// The training loop. A run restores its state and evaluates once; each step then updates the
-// weights, measures, saves a checkpoint, runs the evaluators that are due and ends its row of
-// metrics. The order is that of big_vision's train.py.
+// The training loop. A run first restores its state. Before the first step it runs evaluators in
+// these cases:
+//   - It starts at step 0: all evaluators except those with `skip_first`.
+//   - It starts from the last step of another run (`resume`): all evaluators.
+//   - It continues from its own workdir's checkpoint, and the row of that step was not finished:
+//     the evaluators that had not run.
+// Each step then updates the weights, measures, saves a checkpoint, runs the evaluators that are
+// due and ends its row of metrics. The order is that of big_vision's train.py.
 //
 // trainer_start.cc restores the state, trainer.cc holds the loop, trainer_end.cc stops the run.
 #pragma once
@@ -30,9 +35,10 @@ struct TrainerOptions {
 class Trainer {
  public:
   // With a null `workdir` nothing is written. Otherwise rank 0 must have claimed it before run().
-  // Only rank 0 writes to the workdir, except that each rank writes its own log and, if the state
-  // is sharded, its own part of a checkpoint. `recipe`, `workdir` and `group` must outlive the
-  // trainer.
+  // Only rank 0 writes to the workdir, except that each rank writes its own log, its own profile
+  // (trace/rank-<r>.json) and, if the state is sharded, its own file of a checkpoint. All ranks
+  // must construct their trainers together, because a sharded state needs a collective here.
+  // `recipe`, `workdir` and `group` must outlive the trainer.
   Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group);
   ~Trainer();
 
@@ -40,8 +46,10 @@ class Trainer {
   // this before it claims the workdir, so that a file that does not fit leaves no trace there;
   // otherwise run() calls it. A second call does nothing.
   void load_start();
-  // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code after the
-  // checkpoint is committed. Throws Error with Exit::diverged, Exit::storage or Exit::data.
+  // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a
+  // signal it saves a checkpoint first, unless there is no workdir or no step was done. When this
+  // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
+  // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data.
   Exit run();
   // Writes the rows that are still in memory to their files, waiting two seconds at most. For a
   // process that is about to end because of an error.
@@ -58,7 +66,9 @@ class Trainer {
   // Every rank writes checkpoints if the state is sharded, otherwise only rank 0 does.
   bool writes_checkpoints() const { return workdir_ && (is_rank0() || recipe_.step->sharded()); }
 
-  // The start (trainer_start.cc). Rank 0 reads the state and broadcasts it.
+  // The start (trainer_start.cc). Rank 0 reads the state and broadcasts it. Only a sharded run that
+  // starts from a checkpoint broadcasts nothing of the state: every rank reads the checkpoint, and
+  // takes the tensors that it holds as a whole and its own slices of the others.
   void open_checkpointer();
   void restore();
   void load_checkpoint(const Restored& from, const std::string& why);

@@ -17,16 +17,20 @@ constexpr std::chrono::seconds kFlushTime{2};
 // Ends the run after a signal. Saves a checkpoint first, unless this step is saved already or no
 // step was done yet.
 Exit Trainer::stop(int64_t step, Exit code) {
-  const Group::Phase phase(group_, "checkpoint");  // until it is committed
+  const Group::Phase phase(group_, "checkpoint");  // until it is saved
   log::clear_progress();
   profile_.finish();
   if (workdir_ && step > 0) {
     if (saved_step_ != step) save(step, false);
     if (checkpointer_) checkpointer_->wait();
-    log::info(
-        "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
-        "to continue",
-        step);
+    if (is_rank0()) {
+      log::info(
+          "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
+          "to continue",
+          step);
+    } else {
+      log::info("Stopped by a signal at step {}", step);  // only rank 0 commits the checkpoint
+    }
   } else {
     log::info("Stopped by a signal; nothing was saved");
   }

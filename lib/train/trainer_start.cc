@@ -1,6 +1,7 @@
 // The start of a run: from the workdir's own checkpoint, from another run (`resume`), from a
 // weights file (`model_init`) or from scratch. Rank 0 reads the state and broadcasts it to the
-// other ranks.
+// other ranks. If the state is sharded and comes from a checkpoint, every rank reads the checkpoint
+// itself: the tensors that it holds as a whole, and its own slices of the others.
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ std::string utc_now() {
 
 void Trainer::restore() {
   if (workdir_) {
-    if (auto found = Checkpointer::latest(*workdir_, Pieces::apart)) {
+    if (auto found = Checkpointer::latest(*workdir_, ShardedAs::pieces)) {
       load_checkpoint(*found, "workdir");
       resumed_here_ = true;
       saved_step_ = first_step_;
@@ -53,7 +54,7 @@ void Trainer::load_start() {
   if (!start_.empty() || (workdir_ && !workdir_->ckpt().steps().empty())) return;
   const StartFrom& from = recipe_.start;
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
-    load_checkpoint(Checkpointer::load(from.resume, Pieces::apart), "resume");
+    load_checkpoint(Checkpointer::load(from.resume, ShardedAs::pieces), "resume");
   } else if (!from.resume.empty()) {
     copy_weights(plan_weights(from.resume, *recipe_.model, {}));
     log::warn(
@@ -145,7 +146,7 @@ void Trainer::broadcast_state() {
     if (start_ != "scratch") broadcast_sharded_weights();
     if (is_rank0()) log::note("Logging parameter overview...");
     log_parameters();
-  } else if (!is_rank0()) {  // each rank reads only its own part of the checkpoint
+  } else if (!is_rank0()) {  // copies the whole tensors and this rank's slices; rank 0 has done so
     const Restored from = Checkpointer::reopen(start_folder_);
     step.load_state(from.tensors, from.folder, from.pieced);
   }

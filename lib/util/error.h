@@ -1,8 +1,9 @@
 // Error, the exception type of bvtrain, and check().
 //
 // what() is the whole line that a user sees: "<where>: error: <message>" for a problem at a place
-// in a file ("vit.yaml:12:7: error: ..."), or "[<room>] <message>" for a problem in one of the
-// folders of lib/ at run time ("[input] train/cat/17.jpg: truncated JPEG").
+// in a file ("vit.yaml:12:7: error: ..."), or "[<component>] <message>" for a problem that a part
+// of the program, such as input or train, meets at run time ("[input] train/cat/17.jpg: truncated
+// JPEG").
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@
 
 namespace bv {
 
-// The exit codes of the process, listed in README.md. Scripts depend on them: they never change.
+// The exit codes of the process, listed in docs/command-line.md. Scripts depend on them: they never
+// change.
 enum class Exit : int {
   ok = 0,        // finished, or already finished
   internal = 1,  // a bug
@@ -30,8 +32,8 @@ enum class Exit : int {
   sigterm = 143,
 };
 
-// An exception that keeps its exit code, place, room and message apart, so that a caller can add to
-// them.
+// An exception that keeps its exit code, place, component and message apart, so that a caller can
+// add to them.
 class Error : public std::runtime_error {
  public:
   // A problem at `where`: "vit.yaml:12:7", "vit.yaml" or "f.npz @ offset 312". Leave `where` empty
@@ -41,10 +43,10 @@ class Error : public std::runtime_error {
               where.empty() ? fmt::format("error: {}", message)
                             : fmt::format("{}: error: {}", where, message)) {}
 
-  // A problem in a room at run time: what() is "[<room>] <message>".
-  static Error in(std::string_view room, Exit code, std::string_view message) {
-    return Error(code, Parts{.room = std::string(room), .message = std::string(message)},
-                 fmt::format("[{}] {}", room, message));
+  // A problem in a part of the program at run time: what() is "[<component>] <message>".
+  static Error in(std::string_view component, Exit code, std::string_view message) {
+    return Error(code, Parts{.component = std::string(component), .message = std::string(message)},
+                 fmt::format("[{}] {}", component, message));
   }
   // A message for a caller that knows the place and adds it: what() is the message alone.
   static Error bare(Exit code, std::string_view message) {
@@ -56,16 +58,16 @@ class Error : public std::runtime_error {
   }
 
   Exit code() const { return code_; }
-  const std::string& where() const { return parts_->where; }  // empty if no place is known
-  const std::string& room() const { return parts_->room; }    // empty unless made by in()
-  // The text without the place and the room; for lines(), the whole text.
+  const std::string& where() const { return parts_->where; }          // empty if no place is known
+  const std::string& component() const { return parts_->component; }  // empty unless made by in()
+  // The text without the place and the component; for lines(), the whole text.
   const std::string& message() const { return parts_->message; }
   // Whether a caller should add a place: `where` is empty and the text was not made by lines().
   bool needs_place() const { return parts_->where.empty() && !parts_->complete; }
 
  private:
   struct Parts {
-    std::string where = {}, room = {}, message = {};
+    std::string where = {}, component = {}, message = {};
     bool complete = false;
   };
   Error(Exit code, Parts parts, const std::string& text)

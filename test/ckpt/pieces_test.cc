@@ -134,7 +134,7 @@ TEST_CASE("pieces: two writers make one checkpoint") {
   CHECK(together.tensors.size() == 3);
   CHECK(together.tensors.at("params/kernel").equal(permuted() + 5));
   CHECK(together.tensors.at("opt/mu/bias").equal(at::ones({7}, at::kBFloat16)));
-  for (const Restored& apart : {*Checkpointer::latest(workdir, Pieces::apart),
+  for (const Restored& apart : {*Checkpointer::latest(workdir, ShardedAs::pieces),
                                 Checkpointer::reopen(folder / "run/ckpt/step-5")}) {
     CHECK(apart.tensors.size() == 1);
     REQUIRE(apart.pieced.size() == 2);
@@ -172,6 +172,19 @@ TEST_CASE("pieces: a rank that does not write its part ends the save with its na
             "see the same workdir?)");
   CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
   CHECK(Checkpointer::latest(workdir)->step == 5);
+}
+
+TEST_CASE("pieces: a damaged part file of another rank ends the save") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder / "run");
+  const std::string unfinished = folder / "run/ckpt/step-6.5a.tmp";
+  make_folders(unfinished);
+  write_file_atomically(unfinished + "/part-1.json", "garbage");
+  Checkpointer first(workdir, writers(0));
+  first.save(state_of(0, 6), false);
+  CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
+        unfinished + ": error: part-1.json: is cut off");
+  CHECK(names_in(folder / "run/ckpt").empty());
 }
 
 TEST_CASE("pieces: pieces that do not cover a tensor exactly are refused") {

@@ -68,7 +68,8 @@ void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
 }  // namespace
 
 TEST_CASE(
-    "a batch in parts gives the same numbers, on one process and on several, sharded or not") {
+    "a batch in micro-batches gives the same numbers on one process and on several, sharded or "
+    "not") {
   Fixture f;
   f.train("whole", "cpu");
   const auto whole = f.rows("whole");
@@ -77,12 +78,12 @@ TEST_CASE(
     std::string devices, parts, sharding, said;
   };
   for (const Case& c :
-       {Case{"cpu", "4", "replicate", "its 32 examples of a step in 4 parts of 8\n"},
-        {"cpu:2", "8", "zero1", "its 16 examples of a step in 8 parts of 2\n"},
-        {"cpu:2", "4", "replicate", "its 16 examples of a step in 4 parts of 4\n"},
-        {"cpu:2", "2", "zero2", "its 16 examples of a step in 2 parts of 8\n"},
+       {Case{"cpu", "4", "replicate", "its 32 examples of a step in 4 micro-batches of 8\n"},
+        {"cpu:2", "8", "zero1", "its 16 examples of a step in 8 micro-batches of 2\n"},
+        {"cpu:2", "4", "replicate", "its 16 examples of a step in 4 micro-batches of 4\n"},
+        {"cpu:2", "2", "zero2", "its 16 examples of a step in 2 micro-batches of 8\n"},
         {"cpu:4", "8", std::string(kFsdp).substr(18),
-         "its 8 examples of a step in 8 parts of 1\n"}}) {
+         "its 8 examples of a step in 8 micro-batches of 1\n"}}) {
     INFO(c.devices << " " << c.parts << " " << c.sharding);
     const std::vector<std::string> sets = {"--set", "grad_accum_steps=" + c.parts, "--set",
                                            "sharding_strategy=" + c.sharding};
@@ -93,7 +94,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an elastic restart keeps the global batch by computing it in parts") {
+TEST_CASE("an elastic restart keeps the global batch by computing it in micro-batches") {
   Fixture f;
   f.train("whole", "cpu");
   for (const char* strategy : {"sharding_strategy=replicate", kFsdp}) {
@@ -102,8 +103,9 @@ TEST_CASE("an elastic restart keeps the global batch by computing it in parts") 
         f.train(name, "cpu:4", {"--max-restarts", "1", "--elastic", "1:4", "--set", strategy},
                 {{"BVTRAIN_CRASH_AT", "step.rank1:16"}});
     CHECK(finished.err.find("starting again, 1 of 1, with 2 ranks here") != std::string::npos);
-    CHECK(finished.err.find("Each process computes its 16 examples of a step in 2 parts of 8: the "
-                            "run began with 4 processes\n") != std::string::npos);
+    CHECK(finished.err.find(
+              "Each process computes its 16 examples of a step in 2 micro-batches of 8: "
+              "the run began with 4 processes\n") != std::string::npos);
     check_close(f.rows("whole"), f.rows(name));
   }
 }
@@ -120,7 +122,7 @@ TEST_CASE("with batch norm an elastic restart keeps the statistics, and prints w
                                     {{"BVTRAIN_CRASH_AT", "step.rank1:16"}});
   CHECK(finished.err.find("each process computes 32 examples at once, not 16 as with 2 processes, "
                           "to keep the statistics of batch norm") != std::string::npos);
-  CHECK(finished.err.find(" parts of ") == std::string::npos);
+  CHECK(finished.err.find(" micro-batches of ") == std::string::npos);
   // With statistics of half the batch the losses differ by a few percent.
   const auto whole = f.rows("whole"), rows = f.rows("w");
   REQUIRE(whole.size() == rows.size());
@@ -141,7 +143,7 @@ TEST_CASE("grad_accum_steps is not blamed for a batch size that is missing") {
   CHECK(finished.err.find("grad_accum_steps") == std::string::npos);
 }
 
-TEST_CASE("a batch in parts needs the memory of a part") {
+TEST_CASE("a batch in micro-batches needs the memory of a micro-batch") {
   Fixture f;
   std::string config = replaced(kConfig, "total_steps: 20", "total_steps: 3");
   config = replaced(config, "batch_size: 32", "batch_size: 1024");

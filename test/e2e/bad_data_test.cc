@@ -164,8 +164,8 @@ TEST_CASE("more class folders than num_classes; images of unequal size that no o
   config = replaced(config, "|resize(8)", "");
   write(bad.dir / "f/b/1.jpg", read_file(other));
   CHECK(bad.line(config) ==
-        "c.yaml:13:7: error: input.pp: b/1.jpg: feature 'image' has shape (500, 375, 3), in other "
-        "examples (180, 240, 3): add an op such as resize or random_crop to pp that makes all "
+        "c.yaml:13:7: error: input.pp: b/1.jpg: feature 'image' has shape (500, 375, 3), but (180, "
+        "240, 3) in other examples: add an op such as resize or random_crop to pp that makes all "
         "shapes equal\n");
 }
 

@@ -88,7 +88,8 @@ TEST_CASE("the table of keys in docs/design.md names the files that read them") 
       INFO(key);
       const auto found = files.find(key);
       REQUIRE(found != files.end());
-      CHECK(read == std::vector<std::string>{found->second});
+      REQUIRE_FALSE(read.empty());
+      CHECK(read[0] == found->second);  // behind it may stand who calls that file
       ++keys;
     }
   }

@@ -252,7 +252,7 @@ TEST_CASE("unsupported sharding is refused before anything is written") {
   CHECK_FALSE(exists(f.dir / "out"));
   const Finished stacked =
       f.train("scan", 2, kFsdp, {"--set", "model.scan=true", "--set", "total_steps=1"});
-  CHECK(stacked.err.find("its sharded parameters are all there during a step") !=
+  CHECK(stacked.err.find("every rank holds all sharded parameters during a step") !=
         std::string::npos);
   // One process accepts any strategy, and shards nothing.
   f.train("alone", 1, kFsdp);

@@ -87,9 +87,9 @@ Measured run(const std::string& name, Evaluator& evaluator, const std::string& w
   if (name != "mean") return measure(evaluator, workdir);
   Measured measured;
   EvalContext context;
-  context.predict = [&](const Batch& batch, const std::vector<std::string>& layers) {
+  context.predict = [&](const Batch& batch, const std::vector<std::string>& activations) {
     measured.rows += batch.at("_mask").sum().item<int64_t>();
-    return Outputs{{"loss", fake_outputs(batch, layers).at("logits").select(1, 0)}};
+    return Outputs{{"loss", fake_outputs(batch, activations).at("logits").select(1, 0)}};
   };
   evaluator.run(context, [&](std::string_view metric, double value) {
     measured.values.emplace_back(metric, value);

@@ -54,11 +54,11 @@ struct Measured {
 // The model's outputs. logits are the batch's "logits" or, if it has none, the first five numbers
 // of the image; pre_logits are all its twelve numbers. Every value depends on one example only, so
 // that the bits do not depend on the batch.
-inline Outputs fake_outputs(const Batch& batch, const std::vector<std::string>& layers) {
+inline Outputs fake_outputs(const Batch& batch, const std::vector<std::string>& activations) {
   const at::Tensor flat = batch.at("image").flatten(1);
   Outputs outputs;
   outputs["logits"] = batch.contains("logits") ? batch.at("logits") : flat.slice(1, 0, 5);
-  for (const std::string& layer : layers) {
+  for (const std::string& layer : activations) {
     if (layer == "pre_logits") outputs[layer] = flat;
     if (layer == "tokens") outputs[layer] = batch.at("image").flatten(1, 2);  // (n, 4, 3)
   }
@@ -80,9 +80,9 @@ inline Measured measure(Evaluator& evaluator, const std::string& workdir = "", i
   context.step = step;
   context.workdir = workdir;
   context.details = [&](EvalDetails details) { measured.details.push_back(std::move(details)); };
-  context.predict = [&](const Batch& batch, const std::vector<std::string>& layers) {
+  context.predict = [&](const Batch& batch, const std::vector<std::string>& activations) {
     measured.rows += batch.at("_mask").sum().item<int64_t>();
-    return fake_outputs(batch, layers);
+    return fake_outputs(batch, activations);
   };
   evaluator.run(context, [&](std::string_view name, double value) {
     measured.values.emplace_back(name, value);

@@ -1,4 +1,5 @@
-// Gradient accumulation (key grad_accum_steps): computing a batch in parts, one after the other.
+// Gradient accumulation (key grad_accum_steps): computing a batch in micro-batches, one after the
+// other.
 #include <catch2/catch.hpp>
 
 #include "lib/config/load_config.h"
@@ -27,7 +28,7 @@ class BatchNormModel : public Model {
 };
 
 struct Read {
-  int64_t parts = 0;
+  int64_t micro_batches = 0;
   std::string problem;
   std::vector<std::string> warnings;
 };
@@ -36,7 +37,7 @@ Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
       fmt::format("{{optax_name: sgd, lr: 1, grad_accum_steps: {}}}", asked), "t.yaml");
   Read result;
   try {
-    result.parts = read_grad_accum_steps(config, model, batch_size, ranks);
+    result.micro_batches = read_grad_accum_steps(config, model, batch_size, ranks);
     throw_problems(config);
   } catch (const Error& error) {
     result.problem = error.what();
@@ -47,14 +48,14 @@ Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
 
 }  // namespace
 
-// The masks of dropout and the pairs of mixup do not depend on the parts.
-TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole batch") {
+// The masks of dropout and the pairs of mixup do not depend on the micro-batches.
+TEST_CASE("a batch in micro-batches gives the losses, gradients and weights of the whole batch") {
   TinyRun whole("{" + kKeys + "}", /*dropout=*/0.3);
   whole.run(1, 10);
   const NamedTensors expected = whole.step->state();
-  for (const int parts : {1, 2, 4, 8}) {
-    INFO(parts << " parts");
-    TinyRun run("{" + kKeys + fmt::format(", grad_accum_steps: {}}}", parts), 0.3);
+  for (const int micro_batches : {1, 2, 4, 8}) {
+    INFO(micro_batches << " micro-batches");
+    TinyRun run("{" + kKeys + fmt::format(", grad_accum_steps: {}}}", micro_batches), 0.3);
     run.run(1, 10);
     const auto values = run.step->measurements(10), wanted = whole.step->measurements(10);
     REQUIRE(values.size() == wanted.size());
@@ -66,16 +67,16 @@ TEST_CASE("a batch in parts gives the losses, gradients and weights of the whole
       if (name.ends_with("mean")) continue;  // it is updated once for each part
       INFO(name);
       const double off = (tensor - expected.at(name)).abs().max().item<double>();
-      CHECK(off <= (parts == 1 ? 0 : 1e-5));
+      CHECK(off <= (micro_batches == 1 ? 0 : 1e-5));
     }
   }
 }
 
 TEST_CASE("grad_accum_steps must divide the examples of a process") {
   const auto model = mixer();
-  CHECK(read(*model, 64, 1, {}).parts == 1);
-  CHECK(read(*model, 64, 4, {}).parts == 4);
-  CHECK(read(*model, 64, 16, {4}).parts == 16);
+  CHECK(read(*model, 64, 1, {}).micro_batches == 1);
+  CHECK(read(*model, 64, 4, {}).micro_batches == 4);
+  CHECK(read(*model, 64, 16, {4}).micro_batches == 16);
   CHECK(read(*model, 64, 4, {}).warnings.empty());
   CHECK(read(*model, 64, 0, {}).problem ==
         "t.yaml:1:44: error: grad_accum_steps: must be at least 1, got 0");
@@ -92,24 +93,25 @@ TEST_CASE("after an elastic restart no process computes more examples at once th
   struct Case {
     int64_t batch_size, asked;
     int first, now;
-    int64_t parts;
+    int64_t micro_batches;
   };
-  for (const Case& c : {Case{256, 1, 8, 8, 1},
-                        {256, 1, 8, 4, 2},
-                        {256, 1, 8, 1, 8},
-                        {240, 1, 8, 6, 2},  // 40 examples, at most 30 at once: 2 parts of 20
-                        {240, 1, 5, 4, 2},
-                        {105, 1, 5, 3, 5},  // 35 examples, at most 21 at once: 5 parts of 7
-                        {256, 4, 8, 4, 8},
-                        {256, 4, 4, 8, 2},
-                        {256, 1, 2, 4, 1}}) {
-    INFO(c.batch_size << " in " << c.asked << " parts, " << c.first << " to " << c.now);
+  for (const Case& c :
+       {Case{256, 1, 8, 8, 1},
+        {256, 1, 8, 4, 2},
+        {256, 1, 8, 1, 8},
+        {240, 1, 8, 6, 2},  // 40 examples, at most 30 at once: 2 micro-batches of 20
+        {240, 1, 5, 4, 2},
+        {105, 1, 5, 3, 5},  // 35 examples, at most 21 at once: 5 micro-batches of 7
+        {256, 4, 8, 4, 8},
+        {256, 4, 4, 8, 2},
+        {256, 1, 2, 4, 1}}) {
+    INFO(c.batch_size << " in " << c.asked << " micro-batches, " << c.first << " to " << c.now);
     const Read got = read(*model, c.batch_size, c.asked, {c.now, c.first});
     CHECK(got.problem.empty());
-    CHECK(got.parts == c.parts);
+    CHECK(got.micro_batches == c.micro_batches);
     const int64_t own = c.batch_size / c.now;
-    REQUIRE(own % got.parts == 0);
-    CHECK(own / got.parts <= c.batch_size / c.first / c.asked);
+    REQUIRE(own % got.micro_batches == 0);
+    CHECK(own / got.micro_batches <= c.batch_size / c.first / c.asked);
   }
 }
 
@@ -117,12 +119,12 @@ TEST_CASE("a buffer that is not batch norm's keeps the elastic rule") {
   const TinyModel model;
   REQUIRE(!named_buffers(model).empty());
   const Read fewer = read(model, 64, 1, {2, 4});
-  CHECK(fewer.parts == 2);
+  CHECK(fewer.micro_batches == 2);
   CHECK(fewer.warnings.empty());
   CHECK(read(model, 64, 4, {}).warnings.empty());
 }
 
-TEST_CASE("with batch norm the parts stay as large as before, with a warning") {
+TEST_CASE("with batch norm the micro-batches stay as large as before, with a warning") {
   const BatchNormModel model;
   REQUIRE(model.has_batch_statistics());
   CHECK(read(model, 64, 1, {4}).warnings.empty());
@@ -131,15 +133,15 @@ TEST_CASE("with batch norm the parts stay as large as before, with a warning") {
                                  "statistics from 16 examples at a time, not from the 64 of the "
                                  "batch"});
   const Read fewer = read(model, 64, 1, {2, 4});
-  CHECK(fewer.parts == 1);
+  CHECK(fewer.micro_batches == 1);
   CHECK(fewer.warnings ==
         std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: each process computes 32 "
                                  "examples at once, not 16 as with 4 processes, to keep the "
                                  "statistics of batch norm"});
   CHECK(read(model, 64, 1, {4, 2}).warnings.empty());
-  // 4 parts do not divide the 18 examples that each process has now; 6 parts do.
+  // 4 micro-batches do not divide the 18 examples that each process has now; 6 micro-batches do.
   const Read other = read(model, 36, 4, {2, 3});
-  CHECK(other.parts == 6);
+  CHECK(other.micro_batches == 6);
   CHECK(other.warnings ==
         std::vector<std::string>{"t.yaml:1:44: warning: grad_accum_steps: batch norm takes its "
                                  "statistics from 6 examples at a time, not from the 36 of the "

@@ -12,7 +12,8 @@
 namespace bv {
 
 struct LaunchOptions {
-  RankLayout layout;                    // with layout.launches
+  // `launches` must be set: this process starts the ranks and is not a rank itself.
+  RankLayout layout;
   std::vector<std::string> argv;        // of every rank
   int max_restarts = 0;                 // --max-restarts
   int least_ranks = 0, most_ranks = 0;  // --elastic min:max; 0: restarts keep the number of ranks

@@ -1,7 +1,8 @@
 // Watches over a group. Each rank publishes a heartbeat in the run's store and reads those of the
-// other ranks. When a rank is dead, stopped or late, or when the store is lost, every process ends
-// with exit code 7 and one line on stderr and in its log. failure_detector.h decides which rank has
-// failed; this file does the I/O and the waiting.
+// other ranks. When a rank is dead, stopped or late, or when the store is lost, every process that
+// still runs ends with exit code 7 and one line on stderr and in its log. A process that fails with
+// an error of its own tells the others (report_own_failure()) and keeps its own exit code.
+// failure_detector.h decides which rank has failed; this file does the I/O and the waiting.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ class Watch {
   int64_t begin(const char* what);
   // The main thread starts to wait for a collective.
   void await_begin();
-  // It does not wait any more. `joined`: the number of a collective that all ranks have certainly
-  // joined; 0 if nothing new is known.
+  // It does not wait any more. `joined`: the number of the collective, if its end proves that every
+  // rank has joined it; otherwise 0.
   void await_end(int64_t joined);
   // A training step ended.
   void note_step(int64_t step);

@@ -7,10 +7,10 @@
 namespace bv {
 namespace {
 
-[[noreturn]] void refuse_layer(const std::string& layer, Outputs outputs, Features features) {
+[[noreturn]] void refuse_activation(const std::string& name, Outputs outputs, Features features) {
   outputs.merge(features);
   throw Error(Exit::usage, "",
-              fmt::format("the model has no output '{}'; it has: {}", layer, names_of(outputs)));
+              fmt::format("the model has no output '{}'; it has: {}", name, names_of(outputs)));
 }
 
 // Returns the batch on the device of the model's parameters.
@@ -26,32 +26,32 @@ Batch to_device_of(const Model& model, const Batch& batch) {
 
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
                         Precision precision) {
-  return
-      [&task, pred, &model, precision](const Batch& batch, const std::vector<std::string>& layers) {
-        const c10::NoGradGuard no_grad;
-        Features features;
-        Pass pass;
-        pass.precision = precision;
-        if (!layers.empty()) {
-          pass.features = &features;
-          pass.wanted = &layers;
-        }
-        const UnitScope scope(model, pass);
-        const Batch input = to_device_of(model, batch);
-        Outputs outputs = task.predict(pred, model, input, pass);
-        for (const std::string& layer : layers) {
-          if (outputs.contains(layer)) continue;
-          if (!features.contains(layer)) {
-            pass.wanted = nullptr;  // predict again to list what the model has
-            task.predict(pred, model, input, pass);
-            refuse_layer(layer, outputs, features);
-          }
-          outputs[layer] = features.at(layer);
-        }
-        for (auto& [name, value] : outputs)
-          if (!value.is_meta()) value = value.cpu();
-        return outputs;
-      };
+  return [&task, pred, &model, precision](const Batch& batch,
+                                          const std::vector<std::string>& activations) {
+    const c10::NoGradGuard no_grad;
+    Features features;
+    Pass pass;
+    pass.precision = precision;
+    if (!activations.empty()) {
+      pass.features = &features;
+      pass.wanted = &activations;
+    }
+    const UnitScope scope(model, pass);
+    const Batch input = to_device_of(model, batch);
+    Outputs outputs = task.predict(pred, model, input, pass);
+    for (const std::string& name : activations) {
+      if (outputs.contains(name)) continue;
+      if (!features.contains(name)) {
+        pass.wanted = nullptr;  // predict again to list what the model has
+        task.predict(pred, model, input, pass);
+        refuse_activation(name, outputs, features);
+      }
+      outputs[name] = features.at(name);
+    }
+    for (auto& [name, value] : outputs)
+      if (!value.is_meta()) value = value.cpu();
+    return outputs;
+  };
 }
 
 }  // namespace bv

@@ -9,11 +9,12 @@
 
 namespace bv {
 
-// A prediction function of a task, bound to a model. Returns the outputs of the function and the
-// activations of the model that `layers` names ("pre_logits", "encoder/block00/+sa"). Batches and
-// results are on the CPU whatever device the model is on. No gradients are computed. Throws
+// A prediction function of a task, bound to a model. Returns the outputs of the function and those
+// activations of the model that `activations` names ("pre_logits", "encoder/block00/+sa"). Batches
+// and results are on the CPU whatever device the model is on. No gradients are computed. Throws
 // Error(Exit::usage) if the model has no such activation; the message lists those that it has.
-using Predict = std::function<Outputs(const Batch& batch, const std::vector<std::string>& layers)>;
+using Predict =
+    std::function<Outputs(const Batch& batch, const std::vector<std::string>& activations)>;
 
 // Returns the prediction function `pred` of `task` (the key `evals.*.pred`). `task` and `model`
 // must outlive it.

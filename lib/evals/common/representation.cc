@@ -35,7 +35,7 @@ RepresentationKeys::RepresentationKeys(const Config& config, const std::string& 
       mask_key(config.get("mask_key", kMask)),
       evaluator(evaluator) {}
 
-std::vector<std::string> RepresentationKeys::layers() const {
+std::vector<std::string> RepresentationKeys::activations() const {
   return layer.empty() ? std::vector<std::string>() : std::vector<std::string>{layer};
 }
 
@@ -45,7 +45,7 @@ LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalConte
   int64_t rows = 0;
   input.for_each(context, [&](const Batch& batch) {
     const at::Tensor features =
-        context.predict(batch, layers()).at(layer.empty() ? kLogits : layer);
+        context.predict(batch, activations()).at(layer.empty() ? kLogits : layer);
     if (features.dim() != 2) {
       throw Error(Exit::usage, "",
                   fmt::format("evaluator '{}': representation_layer '{}' has shape {}, not one "

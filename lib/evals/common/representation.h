@@ -24,8 +24,8 @@ struct RepresentationKeys {
   // function), label_key (label) and mask_key (_mask). `evaluator` is a name for messages.
   RepresentationKeys(const Config& config, const std::string& evaluator);
 
-  // Returns the activations to ask the model for: Evaluator::layers().
-  std::vector<std::string> layers() const;
+  // Returns the activations to ask the model for: Evaluator::activations().
+  std::vector<std::string> activations() const;
   // Runs the model over the data once. All ranks must call this and get the same result. Leaves out
   // examples that mask_key masks out and, within skip_errors, those that cannot be read. Throws
   // Error(Exit::usage) if the activation is not one vector per example.

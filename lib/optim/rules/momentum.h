@@ -1,5 +1,5 @@
-// The update rules of lib/optim/momentum.h and of the optimizers in lib/optim/optimizers/ that are
-// no Adam.
+// The update rules of lib/optim/momentum.h and of the optimizers in lib/optim/optimizers/
+// other than Adam.
 #pragma once
 
 #include "lib/optim/rules/rule.h"

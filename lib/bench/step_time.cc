@@ -1,4 +1,4 @@
-#include "lib/bench/cost.h"
+#include "lib/bench/step_time.h"
 
 #include <algorithm>
 #include <cmath>

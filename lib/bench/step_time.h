@@ -22,9 +22,9 @@ struct Machine {
   Link inside;        // between the ranks of a host
   Link between = {};  // between hosts: one rank's share of the network
   int per_host = 1;   // ranks per host
-  // If > 0, the ranks of a host share this many CPU cores: computing takes ranks / cores times as
-  // long, and nothing overlaps, since sending takes time from computing. The links must have been
-  // measured with the same number of ranks.
+  // If > 0, the ranks of a host share this many CPU cores. With more ranks than cores on a host,
+  // computing takes (ranks on the host) / cores times as long. Nothing overlaps, since sending
+  // takes time from computing. The links must have been measured with the same number of ranks.
   int cores = 0;
 
   // Returns the factor by which computing takes longer with `ranks` ranks in total.
@@ -49,20 +49,19 @@ struct StepWork {
   struct Gradients {
     double bytes = 0;
     double ready = 0;  // seconds of backward after which they are ready, for all micro-batches
-    bool sharded =
-        false;  // true: a reduce-scatter in each micro-batch; false: an all-reduce in the
-                // last one
+    // true: a reduce-scatter in each micro-batch; false: an all-reduce in the last one.
+    bool sharded = false;
   };
   std::vector<Unit> units;
-  int micro_batches = 1;         // the gradient-accumulation steps of a rank
-  double before = 0, after = 0;  // seconds of forward before and after the units
-  double root_bytes = 0;  // sharded parameters outside all units: gathered once, at the start
-  double backward = 2;
+  int micro_batches = 1;             // grad_accum_steps
+  double before = 0, after = 0;      // seconds of forward before and after the units
+  double root_bytes = 0;             // sharded parameters outside all units: gathered once
+  double backward = 2;               // seconds of backward for each second of forward
   std::vector<Gradients> gradients;  // in the order in which they are ready
   double update = 0;                 // seconds of the optimizer on this rank
-  std::vector<double>
-      parameter_gathers;  // bytes of each all-gather after the update (zero1, zero2)
-  int norm_reduces = 0;   // small all-reduces that the update waits for
+  // Bytes of each all-gather after the update (zero1, zero2).
+  std::vector<double> parameter_gathers;
+  int norm_reduces = 0;  // small all-reduces that the update waits for
 
   double forward_seconds() const;
   double compute_seconds() const;  // forward, backward and update

@@ -1,5 +1,5 @@
 // Predicted times against values computed by hand.
-#include "lib/bench/cost.h"
+#include "lib/bench/step_time.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

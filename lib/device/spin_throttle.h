@@ -1,0 +1,48 @@
+// Keeps OpenMP's threads from spinning while other programs need the same cores.
+//
+// At the end of a parallel loop libgomp's threads spin for some milliseconds before they sleep. For
+// a run that has its cores to itself this is best: short sleeps cost a tenth of the speed of a small
+// net. If two runs share cores, as in a sweep, a thread that spins keeps the thread that it waits
+// for from running, and each run takes 20 times as long.
+//
+// libgomp has a short spin count for the case that it manages more threads than there are cores. The
+// throttle uses it: while the training thread has to wait for a core, it adds sleeping threads to
+// those that libgomp counts. Linux tells how long a thread has waited for a core in
+// /proc/self/task/<tid>/schedstat. Without that file, with one compute thread, or where the user has
+// set GOMP_SPINCOUNT or OMP_WAIT_POLICY, the throttle does nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace bv {
+
+// Decides from the time that a thread waits for a core whether others need the cores, with
+// hysteresis. Pure: it reads no clock.
+class ContentionDetector {
+ public:
+  // Takes the times since the last call, in nanoseconds: those that have passed, and those of them
+  // that the thread waited although it could have run. Returns whether the cores are contended.
+  bool update(int64_t elapsed, int64_t waited);
+
+ private:
+  bool contended_ = false;
+  int64_t elapsed_ = 0, waited_ = 0;  // since the last decision
+};
+
+class SpinThrottle {
+ public:
+  // Starts to watch the calling thread, which is the one that trains with `compute_threads` threads.
+  explicit SpinThrottle(int compute_threads);
+  ~SpinThrottle();
+  SpinThrottle(const SpinThrottle&) = delete;
+
+  bool active() const { return impl_ != nullptr; }  // watches
+  bool throttled() const;                           // threads spin only briefly now
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;  // null if there is nothing to do
+};
+
+}  // namespace bv
