@@ -1,15 +1,15 @@
 // Keeps OpenMP's threads from spinning while other programs need the same cores.
 //
-// At the end of a parallel loop libgomp's threads spin for some milliseconds before they sleep. For
-// a run that has its cores to itself this is best: short sleeps cost a tenth of the speed of a small
-// net. If two runs share cores, as in a sweep, a thread that spins keeps the thread that it waits
-// for from running, and each run takes 20 times as long.
+// At the end of a parallel loop libgomp's threads spin for some milliseconds before they sleep.
+// For a run that has its cores to itself this is best: sleeping at once costs a tenth of the speed
+// of a small net. If two runs share cores, as in a sweep, a thread that spins keeps the thread that
+// it waits for from running, and each run takes 20 times as long.
 //
-// libgomp has a short spin count for the case that it manages more threads than there are cores. The
-// throttle uses it: while the training thread has to wait for a core, it adds sleeping threads to
-// those that libgomp counts. Linux tells how long a thread has waited for a core in
-// /proc/self/task/<tid>/schedstat. Without that file, with one compute thread, or where the user has
-// set GOMP_SPINCOUNT or OMP_WAIT_POLICY, the throttle does nothing.
+// libgomp has a short spin count for the case that it manages more threads than there are cores.
+// The throttle uses it: while the training thread has to wait for a core, it adds sleeping threads
+// to those that libgomp counts. Linux tells how long a thread has waited for a core in
+// /proc/self/task/<tid>/schedstat. The throttle does nothing without that file, with one compute
+// thread, or if the user has set GOMP_SPINCOUNT or OMP_WAIT_POLICY.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class ContentionDetector {
 
 class SpinThrottle {
  public:
-  // Starts to watch the calling thread, which is the one that trains with `compute_threads` threads.
+  // Starts to watch the calling thread, which trains with `compute_threads` threads.
   explicit SpinThrottle(int compute_threads);
   ~SpinThrottle();
   SpinThrottle(const SpinThrottle&) = delete;
