@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace bv {
@@ -52,6 +53,15 @@ class IdleTeam {
   bool end_ = false;
   std::thread thread_;  // last: it uses the members above
 };
+
+// Returns null if the system has no more threads to give: the run then goes on as it is.
+std::unique_ptr<IdleTeam> make_team(int threads) {
+  try {
+    return std::make_unique<IdleTeam>(threads);
+  } catch (const std::system_error&) {
+    return nullptr;
+  }
+}
 
 // The time in nanoseconds that a thread was able to run but waited for a core; -1: not known.
 class WaitClock {
@@ -117,7 +127,9 @@ struct SpinThrottle::Impl {
       last = now;
       last_waited = waited;
       if (contended == (team != nullptr)) continue;
-      team = contended ? std::make_unique<IdleTeam>(extra_threads + 1) : nullptr;
+      team.reset();
+      if (contended) team = make_team(extra_threads + 1);
+      if (contended && !team) break;
       throttled = contended;
     }
   }

@@ -3,7 +3,8 @@
 // At the end of a parallel loop libgomp's threads spin for some milliseconds before they sleep.
 // For a run that has its cores to itself this is best: sleeping at once costs a tenth of the speed
 // of a small net. If two runs share cores, as in a sweep, a thread that spins keeps the thread that
-// it waits for from running, and each run takes 20 times as long.
+// it waits for from running, and each run takes almost 20 times as
+// long.
 //
 // libgomp has a short spin count for the case that it manages more threads than there are cores.
 // The throttle uses it: while the training thread has to wait for a core, it adds sleeping threads

@@ -17,7 +17,7 @@
 //   num_seeds             3               random choices of training examples
 //   representation_layer  logits          an activation of the model; without the key the "logits"
 //                                         of the prediction function
-//   label_key             label           class number of an example
+//   label_key             label           name of the feature that holds the class number
 //   mask_key              _mask           examples whose value is 0 are left out
 //   display_first         []              list of [name, shots] whose metrics begin with "a/", not
 //                                         "z/"

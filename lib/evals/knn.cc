@@ -16,7 +16,7 @@
 //   temperature           0.07        only with vote: similarity
 //   representation_layer  logits      an activation of the model; without the key the "logits" of
 //                                     the prediction function
-//   label_key             label       class number of an example
+//   label_key             label       name of the feature that holds the class number
 //   mask_key              _mask       examples whose value is 0 are left out
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>

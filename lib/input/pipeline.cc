@@ -15,7 +15,8 @@ void at_place(const Place& place, const Body& body) {
     body();
   } catch (const Error& error) {
     if (error.code() != Exit::usage) throw;
-    throw Error(Exit::usage, place.text(), error.message());
+    // An error that names a file of its own keeps that name.
+    throw Error(Exit::usage, place.text(), error.where().empty() ? error.message() : error.what());
   }
 }
 

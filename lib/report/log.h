@@ -14,8 +14,8 @@ namespace bv::log {
 // Looks at the terminal: there the log has colours and a live progress line, unless NO_COLOR is set
 // or TERM=dumb. Call it once, at the start of the program. Messages before that are plain.
 void start();
-// Call this in each of several ranks. The console then shows all messages of rank 0, and of the
-// other ranks only warnings, with the number of the rank.
+// Each rank of a run with several calls this. Afterwards rank 0 shows all its messages on the
+// console. The other ranks show only their warnings, with the number of the rank.
 void set_rank(int rank);
 // From now on also appends every line to `file`, stamped with the UTC time in ISO 8601. Closes an
 // earlier file. Throws Error(Exit::storage) if the file cannot be opened. A later failure to write

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// kPixel is the number of bytes of a pixel, 0 if it is known only at run time.
+// kPixel is the number of bytes of a pixel. It is 0 if the number is known only at run time.
 template <int kPixel>
 [[gnu::always_inline]] inline void mirror_rows(const uint8_t* __restrict in, int64_t rows,
                                                int64_t width, int64_t pixel,
