@@ -68,7 +68,8 @@ case ${1:-} in
     tidy=$(command -v clang-tidy-{19,18,17,16} clang-tidy | head -n 1)
     source scripts/setup.sh && bv_find_libtorch
     cmake --preset release -B build/tidy -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
-    mkdir -p build/tidy/openmp && ln -sf "$(g++ -print-file-name=include/omp.h)" build/tidy/openmp/
+    mkdir -p build/tidy/openmp  # GCC's omp.h without an attribute that clang does not know
+    sed -E 's/__malloc__ \(omp_free\),? ?//' "$(g++ -print-file-name=include/omp.h)" >build/tidy/openmp/omp.h
     files=("${@:2}")
     [[ ${#files[@]} -gt 0 ]] || mapfile -t files < <(git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc')
     printf '%s\0' "${files[@]}" | xargs -0 -P 2 -n 1 "$tidy" -p build/tidy --quiet \

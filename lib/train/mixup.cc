@@ -31,7 +31,7 @@ constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constan
 
 // Returns the example before this rank's first one: the last one of the previous rank, (1, ...).
 at::Tensor example_before(const at::Tensor& examples, Group& group) {
-  const at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
+  at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
   if (group.size() == 1) return last;
   const at::Tensor all = at::empty({group.size(), last.numel()}, last.options());
   group.all_gather(all, last, "mixup").wait();
