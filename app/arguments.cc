@@ -253,6 +253,8 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
       ->envname("BVTRAIN_SYNTHETIC");
   app.add_flag("--cleanup", out.cleanup, "remove the workdir after the last step")
       ->envname("BVTRAIN_CLEANUP");
+  app.add_flag("--accept-changes", out.accept_changes,
+               "continue the run in --workdir although its config has changed since");
   app.add_option("--list", out.list,
                  "print the names of: models sources ops optimizers schedules losses tasks evals");
   app.add_flag("--explain", out.explain,

@@ -29,6 +29,7 @@ struct Arguments {
   // train
   DryRun dry_run = DryRun::no;
   bool cleanup = false, explain = false;
+  bool accept_changes = false;     // continue a run although its config has changed
   std::string launcher = "auto";   // auto, none, self, env, slurm, mpi
   int nnodes = 1, node_rank = -1;  // -1: not given
   std::string rendezvous;          // HOST:PORT of node 0

@@ -38,15 +38,25 @@ void check_ranks(Group& group, const Recipe& recipe) {
                           {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
 }
 
+// Returns rank 0's class names on every rank: other ranks may not see the workdir.
+ClassNames agreed_classes(Group& group, const ClassNames& mine) {
+  if (group.size() == 1) return mine;
+  const nlohmann::json text = {{"names", mine.names}, {"owner", mine.owner}};
+  const auto agreed = nlohmann::json::parse(group.gather_text(text.dump(), "class names").at(0));
+  return {agreed.at("names"), agreed.at("owner")};
+}
+
 // Lets rank 0 claim the workdir. Returns on every rank whether the run there is finished already.
 // Rank 0 reads the weights that the run starts from first, which may take long.
-bool claim(Workdir& workdir, Trainer& trainer, const Recipe& recipe, Group& group) {
+bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
+           const Recipe& recipe, Group& group) {
   const Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
     trainer.load_start();
     workdir.claim();
     finished = workdir.finished() && *workdir.finished() >= recipe.length.total_steps;
+    if (!workdir.ckpt().steps().empty()) trainer.check_changes(checkpoint, finished != 0);
     if (finished)
       log::info("The run in {} finished already, at step {}", workdir.dir(), *workdir.finished());
   }
@@ -67,17 +77,20 @@ void log_grad_accumulation(const Recipe& recipe) {
 
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, int first_ranks) {
-  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks);
+  const bool writes = !arguments.workdir.empty();
+  std::optional<Restored> checkpoint;  // rank 0 only
+  if (group.rank() == 0) checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
+  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,
+                agreed_classes(group, classes_of(checkpoint)));
   if (group.rank() == 0) {
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
-  const bool writes = !arguments.workdir.empty();
   Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, arguments.cleanup}, group);
+                  {arguments.argv, BV_VERSION, arguments.cleanup, arguments.accept_changes}, group);
   try {
-    if (writes && claim(workdir, trainer, recipe, group)) return Exit::ok;
+    if (writes && claim(workdir, trainer, checkpoint, recipe, group)) return Exit::ok;
     if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
     return trainer.run();
   } catch (const Stopped&) {
@@ -141,9 +154,9 @@ Exit train_command(const Arguments& arguments) {
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
   if (trains) return train_in_group(arguments, config, workdir);
   if (arguments.dry_run != DryRun::no) {
-    const std::string summary =
-        dry_run(config, arguments.synthetic, arguments.dry_run == DryRun::full,
-                arguments.workdir.empty() ? nullptr : &workdir, planned_ranks(arguments));
+    const std::string summary = dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
+                                        {arguments.synthetic, arguments.dry_run == DryRun::full,
+                                         arguments.accept_changes, planned_ranks(arguments)});
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     std::fputs(summary.c_str(), stdout);
     return Exit::ok;

@@ -342,6 +342,26 @@ std::optional<Restored> Checkpointer::latest(const Workdir& workdir, ShardedAs s
   return latest_in(workdir.ckpt(), sharded);
 }
 
+std::optional<Restored> Checkpointer::peek(const std::string& path) {
+  std::vector<std::string> folders = {path};
+  if (!file_exists(path + "/" + kManifestName)) {
+    std::error_code error;
+    const CkptFolder inner = Workdir(path).ckpt();
+    const CkptFolder ckpt = fs::is_directory(inner.path(), error) ? inner : CkptFolder(path);
+    folders.clear();
+    for (const int64_t step : ckpt.steps()) folders.insert(folders.begin(), ckpt.step(step));
+  }
+  for (const std::string& folder : folders) {
+    try {
+      Manifest manifest = read_manifest(folder);
+      return Restored{manifest.step, folder, {}, std::move(manifest.meta)};
+    } catch (const Error&) {
+      // latest() and load() report what is wrong with it.
+    }
+  }
+  return std::nullopt;
+}
+
 Restored Checkpointer::reopen(const std::string& folder) {
   try {
     return read_files(folder, read_manifest(folder));

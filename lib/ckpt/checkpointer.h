@@ -87,6 +87,9 @@ class Checkpointer {
   // Reads the checkpoint at `path`: a checkpoint folder, or the newest of a ckpt/ folder or
   // workdir. Verifies all checksums. Throws Error(Exit::usage).
   static Restored load(const std::string& path, ShardedAs sharded = ShardedAs::whole);
+  // Returns step, folder and metadata of the checkpoint that latest() or load() would take if all
+  // verify, without its tensors. nullopt if no manifest can be read. `path` is as for load().
+  static std::optional<Restored> peek(const std::string& path);
   // Reads the checkpoint in `folder`, which another rank has already verified, with
   // ShardedAs::pieces. Throws Error(Exit::usage).
   static Restored reopen(const std::string& folder);

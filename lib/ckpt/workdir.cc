@@ -215,12 +215,23 @@ void Workdir::write_done(int64_t total_steps) const {
   write_file_atomically(done(), fmt::format("{}\n", total_steps));
 }
 
+std::vector<std::string> Workdir::old_configs() const {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(dir_, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename().string().starts_with(kOldConfigPrefix))
+      paths.push_back(it->path().string());
+  }
+  return paths;
+}
+
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock is removed last: until then nobody else can claim the folder.
-  for (const std::string& path :
-       {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(), log_folder(),
-        trace_folder(), report(), learning_curve(), lock()}) {
+  std::vector<std::string> own = old_configs();
+  own.insert(own.end(), {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(),
+                         log_folder(), trace_folder(), report(), learning_curve(), lock()});
+  for (const std::string& path : own) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

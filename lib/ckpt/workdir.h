@@ -4,6 +4,7 @@
 //     .lock                     held by the running process: its process id and host
 //     DONE                      the run has finished: its total steps
 //     config.yaml               the resolved config
+//     config-until-step-<n>.yaml  the config until step n, where a restart changed it
 //     run.json                  when, where and with what arguments the run was started
 //     metrics.jsonl             all metrics
 //     tb/                       the same metrics for TensorBoard
@@ -85,6 +86,9 @@ class Workdir {
   std::string lock() const { return dir_ + "/.lock"; }
   std::string done() const { return dir_ + "/DONE"; }
   std::string config() const { return dir_ + "/config.yaml"; }
+  std::string config_until(int64_t step) const {
+    return dir_ + "/" + kOldConfigPrefix + std::to_string(step) + ".yaml";
+  }
   std::string run_json() const { return dir_ + "/run.json"; }
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
@@ -107,6 +111,8 @@ class Workdir {
   std::vector<std::string> remove();
 
  private:
+  static constexpr const char* kOldConfigPrefix = "config-until-step-";
+  std::vector<std::string> old_configs() const;
   std::string log_folder() const { return dir_ + "/log"; }
   std::string trace_folder() const { return dir_ + "/trace"; }
 

@@ -17,6 +17,16 @@ constexpr std::string_view kBlank = " \t\r\n";
 bool name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool name_part(char c) { return name_start(c) || (c >= '0' && c <= '9'); }
 
+constexpr std::string_view kNumClasses = "num_classes";
+
+// Returns the text of num_classes if it is a number.
+std::optional<std::string> num_classes(const Node& root) {
+  const Node::Entry* entry = root.entry(kNumClasses);
+  int64_t value = 0;
+  if (entry == nullptr || convert(*entry->value, value)) return std::nullopt;
+  return fmt::format("{}", value);
+}
+
 // A text to parse and its place.
 struct TextSpan {
   std::string_view text;
@@ -40,7 +50,9 @@ struct TextSpan {
 // Parses one call. Offsets count from the start of the whole text.
 class Parser {
  public:
-  Parser(const TextSpan& span, size_t begin, size_t end) : span_(span), at_(begin), end_(end) {}
+  // `constants` is the root of the config, or null if there is none.
+  Parser(const TextSpan& span, size_t begin, size_t end, const Node* constants)
+      : span_(span), at_(begin), end_(end), constants_(constants) {}
 
   // Returns the name of the op and its arguments as a call node.
   std::pair<std::string, std::shared_ptr<Node>> call() {
@@ -230,6 +242,8 @@ class Parser {
       node.kind = Node::Kind::null;
     } else if (name == "True" || name == "False") {
       node.text = name == "True" ? "true" : "false";
+    } else if (name == kNumClasses && constants_ != nullptr) {
+      node.text = num_classes(*constants_).value_or("1");  // `auto` is not known yet
     } else if (name.empty()) {
       fail(begin, fmt::format("expected a value, got {}", next()));
     } else {
@@ -273,6 +287,7 @@ class Parser {
   const TextSpan& span_;
   size_t at_;
   const size_t end_;
+  const Node* constants_;
 };
 
 std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Document>& document,
@@ -286,7 +301,7 @@ std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Documen
     const size_t end = std::min(span.text.find('|', begin), span.text.size());
     if (span.text.substr(begin, end - begin).find_first_not_of(kBlank) != std::string_view::npos) {
       try {
-        auto [name, node] = Parser(span, begin, end).call();
+        auto [name, node] = Parser(span, begin, end, document->root.get()).call();
         const Place place = node->place;
         calls.push_back(
             {name, Config(node, document, fmt::format("{}[{}]: {}", path, calls.size(), name)),
@@ -316,6 +331,34 @@ std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::s
   } catch (const Error& error) {
     owner.throw_line(error.what());
   }
+}
+
+std::string fill_constants(std::string_view text, const Config& owner) {
+  const auto value = owner.document_->root ? num_classes(*owner.document_->root) : std::nullopt;
+  if (!value) return std::string(text);
+  std::string out;
+  char quote = '\0';  // of the string that `i` is in
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool word_begins =
+        name_start(c) && (i == 0 || (!name_part(text[i - 1]) && text[i - 1] != '.'));
+    const std::string_view rest = text.substr(i);
+    if (quote == '\0' && word_begins && rest.starts_with(kNumClasses) &&
+        (rest.size() == kNumClasses.size() || !name_part(rest[kNumClasses.size()]))) {
+      out += *value;
+      i += kNumClasses.size() - 1;
+      continue;
+    }
+    if (quote == '\0' && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = '\0';
+    } else if (quote != '\0' && c == '\\' && i + 1 < text.size()) {
+      out += text[i++];
+    }
+    out += text[i];
+  }
+  return out;
 }
 
 std::vector<Call> parse_calls(std::string_view text, const Place& origin) {

@@ -3,7 +3,9 @@
 //
 // A call is a dotted name, alone or with arguments in parentheses: Python literals (numbers,
 // strings in either quote, True, False, None, lists, tuples, dicts), positional or by keyword.
-// Nothing is evaluated. The text is split at every '|' first, so '|' cannot stand inside a string.
+// Nothing is evaluated, but the name num_classes stands for the value of that key at the top level
+// of the config, as it does in big_vision's configs. The text is split at every '|' first, so '|'
+// cannot stand inside a string.
 #pragma once
 
 #include <string>
@@ -23,6 +25,9 @@ struct Call {
 // Parses `text`, the value of `key` in `owner`. Throws Error(Exit::usage) with one line per
 // malformed call, each with its place in the file, and records the lines as problems of the config.
 std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key);
+// Returns `text` with the value of num_classes in place of its name. While the config still says
+// `auto`, the name stays.
+std::string fill_constants(std::string_view text, const Config& owner);
 // Parses a text that stands in no config file (--pp on the command line, tests).
 std::vector<Call> parse_calls(std::string_view text, const Place& origin);
 

@@ -218,6 +218,20 @@ bool Config::is_bool(std::string_view key) const {
   return has(key) && !convert(*find(key), ignored);
 }
 
+bool Config::is_text(std::string_view key, std::string_view text) const {
+  return has(key) && find(key)->kind == Node::Kind::scalar && find(key)->text == text;
+}
+
+void Config::replace(std::string_view key, int64_t value) const {
+  for (Node::Entry& entry : node_->map) {
+    if (entry.key != key) continue;
+    const auto number = to_node(value);
+    number->place = entry.value->place;
+    entry.value = number;
+    document_->replaced(path_, key, number);
+  }
+}
+
 bool Config::is_list(std::string_view key) const {
   document_->asked(path_, key);
   std::shared_ptr<Node> value = find(key);

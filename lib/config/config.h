@@ -41,7 +41,8 @@ struct Node;       // one value of the tree (lib/config/node.h)
 struct NodeEntry;  // a key with its value
 class Document;    // the tree with what was read and what was wrong (lib/config/document.h)
 
-struct Call;  // lib/config/call.h
+struct Call;          // lib/config/call.h
+struct ConfigChange;  // lib/config/changes.h
 
 // A scalar of any type, for the few keys that take several.
 using AnyScalar = std::variant<bool, int64_t, double, std::string>;
@@ -122,6 +123,8 @@ class Config {
   bool has(std::string_view key) const;      // present and not null
   bool is_map(std::string_view key) const;   // present and a mapping
   bool is_bool(std::string_view key) const;  // present and true or false
+  // Present and this text: for a word such as `auto` where a number may stand too.
+  bool is_text(std::string_view key, std::string_view text) const;
   // Present and a list. In a pp call, `key` may also be given by the next positional argument.
   bool is_list(std::string_view key) const;
   std::vector<std::string> keys() const;  // of all entries, in file order
@@ -149,6 +152,10 @@ class Config {
   void superseded(std::string_view key, std::string_view instead,
                   std::source_location where = std::source_location::current()) const;
 
+  // Replaces the value of `key`, a word such as `auto`, by what it stands for. Later reads,
+  // explain(), json() and the resolved config have the new value.
+  void replace(std::string_view key, int64_t value) const;
+
   // Records a problem for each key that nobody read, here and in all sections that were handed out
   // below. A mapping whose reader gave up (by fail(), a missing required key, or attempt()) is
   // skipped, because its reader might have read more keys; pass `although_incomplete` if all keys
@@ -172,9 +179,11 @@ class Config {
   friend std::vector<std::string> warnings(const Config&);
   friend bool attempt(const Config&, const std::function<void()>&);
   friend std::string explain(const Config&);
+  friend std::vector<ConfigChange> config_changes(const Config& before, const Config& now);
   friend std::string resolved_yaml(const Config&);
   friend std::vector<Call> parse_calls(std::string_view text, const Config& owner,
                                        std::string_view key);
+  friend std::string fill_constants(std::string_view text, const Config& owner);
 
   std::shared_ptr<Node> find(std::string_view key) const;
   // Remembers a read and returns the value; null if it is absent.

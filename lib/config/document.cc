@@ -64,6 +64,13 @@ void Document::read(Read read) {
   if (flow(first.fallback) != flow(read.fallback)) first.several_fallbacks = true;
 }
 
+void Document::replaced(const std::string& mapping, std::string_view key,
+                        std::shared_ptr<Node> value) {
+  for (Read& read : reads) {
+    if (read.mapping == mapping && read.key == key) read.value = value;
+  }
+}
+
 bool Document::was_read(const std::string& mapping, std::string_view key) const {
   const auto found = index_.find(mapping);
   return found != index_.end() && found->second.find(key) != found->second.end();

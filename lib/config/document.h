@@ -33,6 +33,8 @@ class Document {
   void record_warning(const std::string& line);
   // Remembers a read; a second read of the same key is merged with the first.
   void read(Read read);
+  // Remembers that a key that was read has another value now.
+  void replaced(const std::string& mapping, std::string_view key, std::shared_ptr<Node> value);
   // Remembers that somebody asked for a key without reading it.
   void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
   bool was_read(const std::string& mapping, std::string_view key) const;

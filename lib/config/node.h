@@ -1,8 +1,8 @@
 // Private to lib/config: the tree from which a config is read.
 //
 // Nodes are shared (by YAML aliases and included files) and never changed once a tree is loaded,
-// with one exception: the node of a pp call binds its positional arguments to names as they are
-// read.
+// with two exceptions: the node of a pp call binds its positional arguments to names as they are
+// read, and Config::replace() gives an entry of a mapping another node.
 #pragma once
 
 #include <cstdint>

@@ -59,6 +59,7 @@ class FewshotLsr : public Evaluator {
                                      : std::vector<double>{config.get<double>("l2_reg", 1024.0)}),
         num_seeds_(config.get<int64_t>("num_seeds", 3)) {
     data_env_.source.num_classes = 0;  // these data sets have their own classes
+    data_env_.classes.reset();
     if (shots_.empty() || *std::min_element(shots_.begin(), shots_.end()) < 1)
       config.problem("shots", "must be positive numbers of examples");
     if (l2_.empty() || !std::all_of(l2_.begin(), l2_.end(), [](double l2) { return l2 >= 0; }))
@@ -73,6 +74,7 @@ class FewshotLsr : public Evaluator {
   Batch probe(int64_t n) override {
     Batch first;
     for (TrainAndTest& pair : pairs_) {
+      pair.test.match_classes(pair.train, fmt::format("the train split of '{}'", pair.name));
       for (EvalInput* input : {&pair.train, &pair.test}) {
         Batch batch = input->probe(first.empty() ? n : 1);
         class_labels(batch, keys_.label_key, name_);

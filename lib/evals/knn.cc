@@ -66,6 +66,7 @@ class Knn : public Evaluator {
   }
 
   Batch probe(int64_t n) override {
+    test_.match_classes(train_, "`train`");
     class_labels(train_.probe(1), keys_.label_key, name_);
     Batch batch = test_.probe(n);
     class_labels(batch, keys_.label_key, name_);
@@ -102,6 +103,7 @@ class Knn : public Evaluator {
   // The data sets need not have the classes of the model.
   static DataEnv unlabelled(DataEnv env) {
     env.source.num_classes = 0;
+    env.classes.reset();
     return env;
   }
 

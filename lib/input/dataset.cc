@@ -2,12 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "lib/input/shuffle.h"
 #include "lib/input/split.h"
+#include "lib/util/rng.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -17,26 +20,22 @@ namespace {
 // or slices would mean other examples.
 constexpr uint64_t kSliceSeed = 0x51CE;
 
-// Returns the first names (or numbers) of `classes`, joined by commas.
-std::string class_list(const std::vector<int64_t>& classes, const std::vector<std::string>& names) {
-  constexpr size_t kShown = 8;
-  std::vector<std::string> shown;
+// Returns the names of `classes`, or their numbers if they have none.
+std::vector<std::string> names_of(const std::set<int64_t>& classes,
+                                  const std::vector<std::string>& names) {
+  std::vector<std::string> all;
   for (const int64_t label : classes) {
-    if (shown.size() == kShown) {
-      shown.push_back("...");
-      break;
-    }
     const bool named = label >= 0 && label < static_cast<int64_t>(names.size());
-    shown.push_back(named ? names[label] : fmt::format("{}", label));
+    all.push_back(named ? names[label] : fmt::format("{}", label));
   }
-  return join(shown, ", ");
+  return all;
 }
 
 }  // namespace
 
 Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
                  const Place& split_place)
-    : source_(std::move(source)), split_(split) {
+    : source_(std::move(source)), split_(split), class_names_(source_->class_names()) {
   const std::vector<SplitTerm> terms = parse_split(split, split_place);
   const std::vector<std::string> known = source_->splits();
   for (const SplitTerm& term : terms) {
@@ -61,6 +60,7 @@ int64_t Dataset::Piece::source_index(int64_t position) const {
 
 std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
   check(index >= 0 && index < size_, "example {} of a data set of {}", index, size_);
+  if (!kept_.empty()) index = kept_[index];
   for (const Piece& piece : pieces_) {
     const int64_t length = piece.end - piece.begin;
     if (index >= length) {
@@ -74,7 +74,9 @@ std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
 
 Example Dataset::read(int64_t index) const {
   const auto [split, at] = locate(index);
-  return source_->read(split, at);
+  Example example = source_->read(split, at);
+  renumber(example);
+  return example;
 }
 
 Example Dataset::read_batch(std::span<const int64_t> indices) const {
@@ -87,14 +89,31 @@ Example Dataset::read_batch(std::span<const int64_t> indices) const {
     runs.back().second.push_back(at);
   }
   check(!runs.empty(), "an empty batch");
-  if (runs.size() == 1) return source_->read_batch(runs[0].first, runs[0].second);
-  std::map<std::string, std::vector<at::Tensor>> parts;
-  for (const auto& [split, positions] : runs) {
-    for (auto& [key, tensor] : source_->read_batch(split, positions)) parts[key].push_back(tensor);
-  }
   Example batch;
-  for (const auto& [key, tensors] : parts) batch[key] = at::cat(tensors);
+  if (runs.size() == 1) {
+    batch = source_->read_batch(runs[0].first, runs[0].second);
+  } else {
+    std::map<std::string, std::vector<at::Tensor>> parts;
+    for (const auto& [split, positions] : runs) {
+      for (auto& [key, tensor] : source_->read_batch(split, positions))
+        parts[key].push_back(tensor);
+    }
+    for (const auto& [key, tensors] : parts) batch[key] = at::cat(tensors);
+  }
+  renumber(batch);
   return batch;
+}
+
+// Replaces the labels of one example or of a batch by the run's numbers.
+void Dataset::renumber(Example& example) const {
+  const auto label = example.find("label");
+  if (classes_.keeps_all() || label == example.end()) return;
+  const at::Tensor from = label->second.to(at::kLong).contiguous();
+  at::Tensor to = at::empty_like(from);
+  const int64_t* in = from.const_data_ptr<int64_t>();
+  int64_t* out = to.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < from.numel(); ++i) out[i] = classes_(in[i]);
+  label->second = to;
 }
 
 std::string Dataset::describe(int64_t index) const {
@@ -102,43 +121,110 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
+bool Dataset::for_each_label(const std::function<void(int64_t, int64_t)>& each) const {
+  for (const Piece& piece : pieces_) {
+    if (!source_->labels(piece.split).defined()) return false;
+  }
+  int64_t index = 0;
+  for (const Piece& piece : pieces_) {
+    const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
+    const int64_t* values = labels.const_data_ptr<int64_t>();
+    for (int64_t position = piece.begin; position < piece.end; ++position, ++index)
+      each(index, values[piece.source_index(position)]);
+  }
+  return true;
+}
+
+std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
+  check(classes_.keeps_all() && kept_.empty(), "the classes of a data set are matched once");
+  const std::vector<std::string> own = std::move(class_names_);
+  class_names_ = classes.names.empty() ? own : classes.names;
+  const ClassMap map(own, classes);
+  if (map.keeps_all()) return "";
+  std::set<int64_t> unknown;
+  std::vector<int64_t> kept;
+  const bool labelled = for_each_label([&](int64_t index, int64_t label) {
+    if (map(label) == ClassMap::kUnknown)
+      unknown.insert(label);
+    else
+      kept.push_back(index);
+  });
+  for (size_t label = 0; !labelled && label < own.size(); ++label) {
+    if (map(static_cast<int64_t>(label)) == ClassMap::kUnknown)
+      unknown.insert(static_cast<int64_t>(label));
+  }
+  const std::string names = short_list(names_of(unknown, own));
+  if (!unknown.empty() && (!skip_unknown || !labelled || kept.empty())) {
+    throw Error(
+        Exit::usage, "",
+        fmt::format("has examples of {}, but the classes of {} are {}{}", names, classes.owner,
+                    short_list(classes.names),
+                    skip_unknown && labelled ? ": no example is left"
+                    : skip_unknown ? " (this source cannot skip them: it knows the labels "
+                                     "only when it reads the examples)"
+                                   : "; `unknown_classes: skip` leaves these examples out"));
+  }
+  classes_ = map;
+  if (unknown.empty()) return "";
+  const int64_t all = size_;
+  size_ = std::ssize(kept);
+  kept_ = std::move(kept);
+  return fmt::format("{} of {} examples are left out, because {} has no class {}", all - size_, all,
+                     classes.owner, names);
+}
+
 std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
   std::pair<int64_t, int64_t> least = {-1, 0}, most = {-1, 0};
   int64_t index = 0;
+  const bool known = for_each_label([&](int64_t, int64_t source_label) {
+    const int64_t label = classes_(source_label);
+    if (label == ClassMap::kUnknown) return;  // not in kept_
+    if (least.first < 0 || label < least.second) least = {index, label};
+    if (most.first < 0 || label > most.second) most = {index, label};
+    ++index;
+  });
+  if (!known || index == 0) return {};
+  return {least, most};
+}
+
+std::set<int64_t> Dataset::labels_of_splits() const {
+  std::set<int64_t> all;
   for (const Piece& piece : pieces_) {
     const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
     if (!labels.defined()) return {};
     const int64_t* values = labels.const_data_ptr<int64_t>();
-    for (int64_t position = piece.begin; position < piece.end; ++position, ++index) {
-      const int64_t label = values[piece.source_index(position)];
-      if (least.first < 0 || label < least.second) least = {index, label};
-      if (most.first < 0 || label > most.second) most = {index, label};
+    for (int64_t i = 0; i < piece.split_size; ++i) {
+      const int64_t label = classes_(values[i]);
+      if (label != ClassMap::kUnknown || classes_.keeps_all()) all.insert(label);
     }
   }
-  if (index == 0) return {};
-  return {least, most};
+  return all;
+}
+
+uint64_t Dataset::fingerprint() const {
+  std::string text = fmt::format("{}", size_);
+  for (const std::string& name : class_names_) text += "\n" + name;
+  uint64_t hash = hash64(text);
+  for_each_label([&](int64_t, int64_t label) {
+    const std::array<uint64_t, 2> next = {hash, static_cast<uint64_t>(label)};
+    hash = hash64({reinterpret_cast<const char*>(next.data()), sizeof(next)});
+  });
+  return hash;
 }
 
 std::string Dataset::missing_classes() const {
-  std::set<int64_t> expected, present;
-  bool sliced = false;
-  for (const Piece& piece : pieces_) {
-    sliced |= piece.end - piece.begin != piece.split_size;
-    const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
-    if (!labels.defined()) return "";
-    const int64_t* values = labels.const_data_ptr<int64_t>();
-    expected.insert(values, values + piece.split_size);
-    for (int64_t position = piece.begin; position < piece.end; ++position) {
-      present.insert(values[piece.source_index(position)]);
-    }
-  }
+  const bool sliced = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+    return piece.end - piece.begin != piece.split_size;
+  });
   if (!sliced) return "";
-  std::vector<int64_t> lost;
+  const std::set<int64_t> expected = labels_of_splits();
+  std::set<int64_t> present, lost;
+  for_each_label([&](int64_t, int64_t label) { present.insert(classes_(label)); });
   std::set_difference(expected.begin(), expected.end(), present.begin(), present.end(),
-                      std::back_inserter(lost));
+                      std::inserter(lost, lost.begin()));
   if (lost.empty()) return "";
   return fmt::format("split '{}' has no example of {} of the {} classes: {}", split_, lost.size(),
-                     expected.size(), class_list(lost, source_->class_names()));
+                     expected.size(), short_list(names_of(lost, class_names_)));
 }
 
 }  // namespace bv

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lib/input/class_map.h"
 #include "lib/input/source.h"
 
 namespace bv {
@@ -25,6 +28,14 @@ class Dataset {
   // out of bounds.
   Dataset(std::shared_ptr<const Source> source, const std::string& split, const Place& split_place);
 
+  // Renumbers the labels (the feature "label") as in `classes`, by the names of the classes. Does
+  // nothing if the source or the run has no names. Call it once, before the data set is shared.
+  //
+  // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
+  // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says
+  // how many; the line is empty if there are none.
+  std::string use_classes(const ClassNames& classes, bool skip_unknown);
+
   int64_t size() const { return size_; }
   // The members below are those of Source for example `index` of the data set, 0 <= index < size().
   Example read(int64_t index) const;
@@ -32,7 +43,15 @@ class Dataset {
   Example read_batch(std::span<const int64_t> indices) const;
   std::string describe(int64_t index) const;
   const Source& source() const { return *source_; }
+  // Returns the names of the classes in the order of the labels' numbers; empty if not known.
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  // Returns the distinct labels of the splits, whether their examples are in the slices or not.
+  // Empty if the source does not know its labels.
+  std::set<int64_t> labels_of_splits() const;
 
+  // Returns a hash of the number of examples, the class names and, where they are known without
+  // reading the examples, the labels. Equal for a copy of the data at another path.
+  uint64_t fingerprint() const;
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;
@@ -53,11 +72,20 @@ class Dataset {
   };
   // Returns the split and the index in it of example `index`.
   std::pair<size_t, int64_t> locate(int64_t index) const;
+  // Calls each(index, label) for every example of the slices, with the source's label. Returns
+  // false, without a call, if the source does not know its labels.
+  bool for_each_label(const std::function<void(int64_t, int64_t)>& each) const;
+  void renumber(Example& example) const;
 
   std::shared_ptr<const Source> source_;
   std::string split_;  // the expression
   std::vector<Piece> pieces_;
   int64_t size_ = 0;
+  std::vector<std::string> class_names_;
+  ClassMap classes_;
+  // The examples that are left if some have unknown classes, as indices into the slices; otherwise
+  // empty.
+  std::vector<int64_t> kept_;
 };
 
 }  // namespace bv

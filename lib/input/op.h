@@ -4,6 +4,8 @@
 // pp/ops_text.py, pp/archive/randaug.py).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "lib/config/registry.h"
@@ -30,6 +32,9 @@ class Op {
   // Changes the keys of `example`, drawing from `rng`.
   virtual void apply(Example& example, Rng& rng) const = 0;
 
+  // For an op that makes vectors of the class numbers in `label`: the length of the vectors, which
+  // is the number of classes that it can tell apart.
+  virtual std::optional<int64_t> class_count() const { return std::nullopt; }
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }
   // Applies the op to a stack of examples of equal shapes, with the same bits as apply() on each of

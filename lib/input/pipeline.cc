@@ -24,6 +24,7 @@ void at_place(const Place& place, const Body& body) {
 
 Pipeline::Pipeline(const Config& config, std::string_view key) : text_(config.get(key, "")) {
   attempt(config, [&] { build(parse_calls(text_, config, key)); });
+  text_ = fill_constants(text_, config);
 }
 
 Pipeline::Pipeline(std::string_view text, const Place& origin) : text_(text) {
@@ -38,6 +39,13 @@ void Pipeline::build(const std::vector<Call>& calls) {
       steps_.push_back({Op::Registry::make(call.name, call.args, call.place), call.place});
     });
   }
+}
+
+std::optional<int64_t> Pipeline::class_count() const {
+  for (const Step& step : steps_) {
+    if (const auto count = step.op->class_count()) return count;
+  }
+  return std::nullopt;
 }
 
 bool Pipeline::has_batched() const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +26,11 @@ class Pipeline {
   // places relative to `origin`.
   Pipeline(std::string_view text, const Place& origin);
 
+  // Returns the pp string, with numbers in place of names such as num_classes.
   const std::string& text() const { return text_; }
+  // Returns the number of classes of the labels that the ops make from `label`; nullopt if they make
+  // none.
+  std::optional<int64_t> class_count() const;
   // Returns whether all ops have a batched form.
   bool has_batched() const;
   // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.

@@ -65,13 +65,29 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
+// Renumbers the labels by the names of the classes and warns about what that leaves open.
+void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
+  const bool named = !dataset.class_names().empty(), run_named = !classes.names.empty();
+  try {
+    if (const std::string note = dataset.use_classes(classes, skip); !note.empty())
+      data.warn("", note);
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage || !error.needs_place()) throw;
+    data.fail("", error.message());
+  }
+  if (named == run_named) return;
+  data.warn("",
+            fmt::format("{} class names, but {} {}: labels are compared by number",
+                        named ? "has" : "has no", classes.owner, run_named ? "has" : "has none"));
+}
+
 }  // namespace
 
-std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
-                                                             const DataEnv& env) {
+OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   const auto name = data.get("name", "digits");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
+  const bool skip = data.word("unknown_classes", "error", {"error", "skip"}) == "skip";
   std::shared_ptr<const Source> source;
   if (registered(name)) {
     source = Source::Registry::make(name, data, data.place("name"), env.source);
@@ -90,7 +106,11 @@ std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
     unknown_source(name, data.place("name"));
   }
   parse_split(split, split_place);  // reports a malformed split before files are opened
-  return [=] { return std::make_shared<const Dataset>(source, split, split_place); };
+  return [=](const std::optional<ClassNames>& classes) {
+    auto dataset = std::make_shared<Dataset>(source, split, split_place);
+    if (classes) match_classes(*dataset, *classes, skip, data);
+    return dataset;
+  };
 }
 
 }  // namespace bv

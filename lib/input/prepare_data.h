@@ -1,8 +1,10 @@
-// Opens the data set of a config section `data: {name, split, ...}`.
+// Opens the data set of a config section `data: {name, split, unknown_classes, ...}`. The other
+// keys are those of the source.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "lib/input/dataset.h"
 
@@ -11,14 +13,20 @@ namespace bv {
 struct DataEnv {
   SourceEnv source;
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
+  // For evaluators: the classes of the run. nullopt: their data has classes of its own.
+  std::optional<ClassNames> classes;
 };
 
-// Builds the source that `data` names, reading its keys now but opening no file. The returned
-// function opens the data set; it throws Error(Exit::usage) if that fails.
+// Opens a data set whose keys are read. Labels are renumbered by the names of `classes`, those of
+// the run (Dataset::use_classes()). nullopt: the data set has classes of its own. Throws
+// Error(Exit::usage), and records warnings with the config.
+using OpenDataset =
+    std::function<std::shared_ptr<const Dataset>(const std::optional<ClassNames>& classes)>;
+
+// Builds the source that `data` names, reading its keys now but opening no file.
 //
 // With env.synthetic, `data.name` may also be a TFDS name that no source of ours has: the data is
 // generated with that data set's published size if it is known.
-std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
-                                                             const DataEnv& env);
+OpenDataset prepare_data(const Config& data, const DataEnv& env);
 
 }  // namespace bv

@@ -16,6 +16,7 @@
 #include "lib/predict/predict_inputs.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
+#include "lib/train/start.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
 
@@ -62,7 +63,9 @@ Config evaluator(const Config& config, const std::string& name) {
   throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
 }
 
-std::shared_ptr<const Dataset> open_data(const Config& config, const PredictRequest& request) {
+std::shared_ptr<const Dataset> open_data(const Config& config,
+                                         const std::optional<Restored>& checkpoint,
+                                         const PredictRequest& request) {
   if (request.eval.empty())
     return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
   DataEnv env;
@@ -70,7 +73,7 @@ std::shared_ptr<const Dataset> open_data(const Config& config, const PredictRequ
   env.source.num_classes = config.get<int64_t>("num_classes", 0);
   const auto open = prepare_data(evaluator(config, request.eval).section("data"), env);
   throw_problems(config);
-  return open();
+  return open(checkpoint ? std::optional(classes_of(checkpoint)) : std::nullopt);
 }
 
 Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint,
@@ -96,7 +99,7 @@ class Inputs {
  public:
   Inputs(const Config& config, const std::optional<Restored>& checkpoint,
          const PredictRequest& request)
-      : data_(open_data(config, request)),
+      : data_(open_data(config, checkpoint, request)),
         pp_(std::make_shared<Pipeline>(read_pp(config, checkpoint, request))),
         size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()) {
     LoaderOptions options;
@@ -260,7 +263,7 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
   for (int64_t i = 0; i < inputs.size(); ++i) result.names.push_back(inputs.data().describe(i));
   const bool known = !request.eval.empty() || inputs.data().source().labels(0).defined();
   if (request.labels && known) result.labels = labels(inputs.data(), inputs.size());
-  result.class_names = inputs.data().source().class_names();
+  result.class_names = inputs.data().class_names();
   if (checkpoint && checkpoint->meta.contains("class_names"))
     result.class_names = checkpoint->meta.at("class_names").get<std::vector<std::string>>();
   result.sigmoid = config.get("loss", "sigmoid_xent") == "sigmoid_xent";

@@ -77,7 +77,9 @@ void Chrono::tick(int64_t step) {
   measure_("examples_seen", static_cast<double>(state_.accum_examples_seen));
   measure_("progress", static_cast<double>(step) / static_cast<double>(setup_.total_steps));
   if (setup_.steps_per_epoch > 0) {
-    measure_("epoch", static_cast<double>(step) / setup_.steps_per_epoch);
+    const double shift =
+        static_cast<double>(setup_.examples_before) / static_cast<double>(setup_.batch_size);
+    measure_("epoch", (static_cast<double>(step) + shift) / setup_.steps_per_epoch);
   }
 
   // The first steps are slow, since they fill caches and memory pools. Training time starts at the

@@ -70,11 +70,13 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
 
 }  // namespace
 
-std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
-                    int ranks) {
+std::string dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options) {
+  const int ranks = options.ranks;
+  const bool full = options.full;
   const auto group = Group::planned(ranks);
-  const Recipe shapes(config, synthetic, /*meta=*/true, *group);
-  const std::string start = check_start(shapes, workdir);
+  const ClassNames classes = classes_of(peek_checkpoint(config, workdir));
+  const Recipe shapes(config, options.synthetic, /*meta=*/true, *group, c10::kCPU, 0, classes);
+  const std::string start = check_start(shapes, workdir, options.accept_changes);
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
   const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
   const Batch batch = first_examples(shapes, n);
@@ -86,7 +88,7 @@ std::string dry_run(const Config& config, bool synthetic, bool full, const Workd
   const bool quick =
       full || (passes * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
   if (quick) {
-    Recipe real(config, synthetic);
+    Recipe real(config, options.synthetic, false, Group::single(), c10::kCPU, 0, classes);
     real.step->run(1, batch, /*measure=*/true);
     real.step->measurements(1);
     evaluate_once(real, n, /*meta=*/false);

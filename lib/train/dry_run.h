@@ -10,11 +10,16 @@
 
 namespace bv {
 
+struct DryRunOptions {
+  bool synthetic = false;       // generated data
+  bool full = false;            // runs the whole batch instead of two examples
+  bool accept_changes = false;  // of the config since the workdir's checkpoint
+  int ranks = 1;  // of the run that the summary describes; this process computes alone
+};
+
 // Returns a summary to print: steps, epochs, examples, parameters, memory, where the run would
-// start, and what was checked. `full` runs the whole batch instead of two examples. `workdir` is
-// the run's, or null. The summary describes a run of `ranks` processes, but this process computes
-// alone. Throws whatever the run would throw at its start.
-std::string dry_run(const Config& config, bool synthetic, bool full, const Workdir* workdir,
-                    int ranks);
+// start, and what was checked. `workdir` is the run's, or null. Throws whatever the run would throw
+// at its start.
+std::string dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options);
 
 }  // namespace bv

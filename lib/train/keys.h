@@ -43,4 +43,18 @@ inline const Keys kStepKeys = {"optax_name",
                                "mesh_allow_split_physical_axes"};
 inline const Keys kEvalKeys = {"evals", "batch_size_eval"};
 
+// Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and
+// saved, how fast the run computes, and how an evaluator does its work. A resumed run takes over a
+// change of any other key only with --accept-changes.
+inline const Keys kHarmlessKeys = {
+    "(log_training|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
+    "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads)(\\..*)?",
+    "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
+    "(input\\.)?(threads|prefetch|skip_errors|shuffle_buffer_size|cache_raw|num_parallel_calls)",
+    "batch_size_eval",
+    "evals\\.[^.]*\\.(log_(steps|examples|epochs|percent|seconds)|skip_first|batch_size|threads|"
+    "prefetch|skip_errors|cache.*|warmup)"};
+// Keys of data sets that say where the files are. Moving the same files changes nothing.
+inline const std::string_view kDataPaths = ".*\\.(data_dir|fname|images|labels)";
+
 }  // namespace bv

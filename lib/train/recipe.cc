@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
@@ -34,6 +35,11 @@ std::string keys_of(const Example& example) {
   for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
   return keys;
 }
+
+constexpr std::string_view kAuto = "auto";  // a value of num_classes
+// `num_classes: auto` takes no larger number from data without class names: a label that large is
+// probably no class number.
+constexpr int64_t kMostUnnamed = 1'000'000;
 
 // Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
 void read_example(const Config& config, std::string_view pp_key,
@@ -74,8 +80,12 @@ Precision read_precision(const Config& config, c10::Device device) {
 }
 
 Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10::Device device,
-               int ranks_at_start)
-    : config(from), group(group), ranks{group.size(), ranks_at_start}, device(device) {
+               int ranks_at_start, ClassNames classes)
+    : config(from),
+      group(group),
+      ranks{group.size(), ranks_at_start},
+      device(device),
+      classes_(std::move(classes)) {
   // Each part is built in its own attempt(), so that a user sees all problems together. A part that
   // needs a failed one is left out; its keys are marked as read, so that they are not reported as
   // unknown.
@@ -125,8 +135,7 @@ void Recipe::read_run() {
 
 void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
-  attempt(config, [&] { num_classes = config.get<int64_t>("num_classes"); });
-  if (num_classes < 0) config.problem("num_classes", "must not be negative");
+  read_num_classes();
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
   loader.threads = positive(input, "threads", usable_cores());
@@ -157,7 +166,10 @@ void Recipe::read_input(bool synthetic) {
   input.done();
   throw_problems(config);  // do not read the data if an op is broken
 
-  data = open();
+  data = open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
+  if (classes_.names.empty()) classes_.names = data->class_names();
+  data_env_.classes = classes_;
+  count_classes(input);
   length.data_size = data->size();
   if (length.batch_size > length.data_size) {
     input.fail("batch_size", fmt::format("{} is more than the {} training examples",
@@ -169,6 +181,49 @@ void Recipe::read_input(bool synthetic) {
     first_ = compute_first_example(*data, *pp, seed, loader.error_budget);
     if (loader.error_budget == 0) check_more_examples(*data, *pp, seed, first_);
   });
+}
+
+void Recipe::read_num_classes() {
+  attempt(config, [&] {
+    if (config.is_text("num_classes", kAuto))
+      config.get<std::string>("num_classes");  // count_classes() replaces it
+    else
+      num_classes = config.get<int64_t>("num_classes");
+  });
+  if (num_classes < 0) config.problem("num_classes", "must not be negative");
+}
+
+// Compares num_classes with the classes of the training data, or takes their number for `auto`.
+void Recipe::count_classes(const Config& input) {
+  const std::set<int64_t> labels = data->labels_of_splits();
+  const auto named = std::ssize(classes_.names);
+  const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
+  if (config.is_text("num_classes", kAuto)) {
+    if (count < 1 || count > kMostUnnamed) {
+      config.fail("num_classes",
+                  "'auto' needs training data that names its classes, or whose labels are known "
+                  "before its examples are read; give a number");
+    }
+    num_classes = data_env_.source.num_classes = count;
+    config.replace("num_classes", count);
+    pp = std::make_shared<Pipeline>(input, "pp");  // it may say onehot(num_classes, ...)
+  }
+  if (pp->class_count() != num_classes) return;  // the labels are not these classes
+  const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
+  if (num_classes < named) {  // without names, the check of the examples finds the label
+    config.fail("num_classes", fmt::format("{} is less than the {} classes of {}{}; set it to {} "
+                                           "or to auto",
+                                           num_classes, named, classes_.owner, list, named));
+  }
+  std::vector<std::string> unused;
+  for (int64_t label = named; label < num_classes && !labels.empty(); ++label) {
+    if (!labels.contains(label)) unused.push_back(std::to_string(label));
+  }
+  if (!unused.empty()) {
+    config.warn("num_classes",
+                fmt::format("{} is more than the training data needs{}: no example has label {}",
+                            num_classes, list, short_list(unused)));
+  }
 }
 
 void Recipe::read_length() {

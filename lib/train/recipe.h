@@ -37,10 +37,11 @@ class ShapeCheck;
 struct Recipe {
   // Builds all parts of the run. With `meta` the model has shapes but no memory, and there is no
   // step. `group` must outlive this. The model trains on `device`. `ranks_at_start` is the number
-  // of ranks that the run began with, before any elastic restart; 0: the same as now. Throws all
-  // problems of the config together, as one Error(Exit::usage).
+  // of ranks that the run began with, before any elastic restart; 0: the same as now. `classes` are
+  // the classes of the checkpoint that the run continues from; without names they are those of the
+  // training data. Throws all problems of the config together, as one Error(Exit::usage).
   Recipe(const Config& config, bool synthetic, bool meta = false, Group& group = Group::single(),
-         c10::Device device = c10::kCPU, int ranks_at_start = 0);
+         c10::Device device = c10::kCPU, int ranks_at_start = 0, ClassNames classes = {});
 
   Config config;
   uint64_t seed = 0;
@@ -81,6 +82,8 @@ struct Recipe {
  private:
   void read_run();
   void read_input(bool synthetic);
+  void read_num_classes();
+  void count_classes(const Config& input);
   void read_length();
   void read_model(bool meta);
   void read_task();
@@ -90,6 +93,7 @@ struct Recipe {
   void check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
                          const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
+  ClassNames classes_;  // what the labels of all data sets are numbered by
   DataEnv data_env_;
   Example first_;  // the first training example, preprocessed
   ModelEnv env_;

@@ -1,7 +1,13 @@
 #include "lib/train/start.h"
 
+#include <algorithm>
+
 #include "lib/ckpt/weights_file.h"
+#include "lib/config/load_config.h"
+#include "lib/report/log.h"
+#include "lib/train/keys.h"
 #include "lib/train/weights.h"
+#include "lib/util/pattern.h"
 
 namespace bv {
 namespace {
@@ -32,9 +38,83 @@ void check_step(const Restored& from, int64_t total_steps) {
                           from.step, total_steps));
 }
 
-std::string check_start(const Recipe& shapes, const Workdir* workdir) {
+std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir) {
+  if (workdir != nullptr && !workdir->ckpt().steps().empty())
+    return Checkpointer::peek(workdir->dir());
+  const auto path = config.get("resume", "");
+  return !path.empty() && is_checkpoint(path) ? Checkpointer::peek(path) : std::nullopt;
+}
+
+ClassNames classes_of(const std::optional<Restored>& checkpoint) {
+  if (!checkpoint || !checkpoint->meta.contains("class_names")) return {};
+  return {checkpoint->meta.at("class_names").get<std::vector<std::string>>(),
+          fmt::format("the checkpoint {}", checkpoint->folder)};
+}
+
+nlohmann::json data_summary(const Recipe& recipe) {
+  nlohmann::json evals = nlohmann::json::object();
+  for (const EvalJob& job : recipe.evals) evals[job.name] = job.evaluator->examples();
+  return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())}, {"evals", evals}};
+}
+
+ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
+  ConfigChanges changes;
+  const auto text = checkpoint.meta.value("config", std::string("{}"));
+  const Config before = parse_config(text, checkpoint.folder);
+  if (before.keys().empty()) return changes;  // a checkpoint of another program
+  const bool same_data =
+      checkpoint.meta.contains("data") && checkpoint.meta.at("data") == data_summary(recipe);
+  std::vector<Pattern> harmless;
+  for (const std::string_view pattern : kHarmlessKeys) harmless.emplace_back(std::string(pattern));
+  if (same_data) harmless.emplace_back(std::string(kDataPaths));
+  // An evaluator that is added or removed as a whole changes nothing either.
+  for (const bool added : {true, false}) {
+    const Config& with = added ? recipe.config : before;
+    const Config without = (added ? before : recipe.config).section("evals");
+    for (const std::string& name : with.section("evals").keys()) {
+      if (!without.has(name)) harmless.emplace_back(Pattern::quoted("evals." + name) + "\\..*");
+    }
+  }
+  for (ConfigChange& change : config_changes(before, recipe.config)) {
+    const bool is_harmless =
+        std::any_of(harmless.begin(), harmless.end(),
+                    [&](const Pattern& pattern) { return pattern.matches(change.key); });
+    (is_harmless ? changes.harmless : changes.changing).push_back(std::move(change));
+  }
+  return changes;
+}
+
+void ConfigChanges::report() const {
+  for (const auto* list : {&harmless, &changing}) {
+    for (const ConfigChange& change : *list) log::info("changed config: {}", change.text());
+  }
+}
+
+void ConfigChanges::require(bool accept, const std::string& workdir, bool finished) const {
+  if (accept || changing.empty()) return;
+  std::vector<std::string> keys;
+  for (const ConfigChange& change : changing) keys.push_back(change.key);
+  const std::string names = short_list(keys);
+  throw Error(Exit::usage, workdir,
+              finished
+                  ? fmt::format("the run there finished with another {}, so nothing is trained; "
+                                "choose another --workdir, or raise the length of the run and "
+                                "add --accept-changes",
+                                names)
+                  : fmt::format("the run there was begun with another {}; add "
+                                "--accept-changes to continue it with the new values, or "
+                                "choose another --workdir",
+                                names));
+}
+
+std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes) {
   if (workdir) {
-    if (const auto found = Checkpointer::latest(*workdir)) return check_checkpoint(shapes, *found);
+    if (const auto found = Checkpointer::latest(*workdir)) {
+      const ConfigChanges changes = changes_since(*found, shapes);
+      changes.report();
+      changes.require(accept_changes, workdir->dir(), /*finished=*/false);
+      return check_checkpoint(shapes, *found);
+    }
   }
   const StartFrom& from = shapes.start;
   if (!from.resume.empty()) {

@@ -2,10 +2,14 @@
 // `resume`, else `model_init`. The start itself is in trainer_start.cc.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir.h"
+#include "lib/config/changes.h"
 #include "lib/train/recipe.h"
 
 namespace bv {
@@ -14,12 +18,36 @@ namespace bv {
 // Records what is wrong with them among the problems of the config.
 void peek_start(const Config& config);
 
+// Returns the metadata of the checkpoint that a run with this config would continue from: the
+// workdir's own (`workdir` may be null), else that of `resume`. nullopt if there is none.
+std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir);
+// Returns the names of the classes that the checkpoint's model was trained on; none if there is no
+// checkpoint or it does not hold them.
+ClassNames classes_of(const std::optional<Restored>& checkpoint);
+
+// How the config of a run differs from that of the checkpoint that it continues.
+struct ConfigChanges {
+  std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
+
+  bool none() const { return harmless.empty() && changing.empty(); }
+  // Logs every change on a line of its own: "lr: 0.001 -> 0.01".
+  void report() const;
+  // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the run
+  // has nothing left to do.
+  void require(bool accept, const std::string& workdir, bool finished) const;
+};
+// Compares the recipe's config and data with the metadata of its checkpoint.
+ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);
+// Returns what changes_since() must know of the recipe's data: goes into a checkpoint's metadata.
+nlohmann::json data_summary(const Recipe& recipe);
+
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);
 
 // Reads what the run would start from and compares it with a recipe on the meta device. `workdir`
 // may be null. Writes nothing. Returns what was found, such as "model_init f.npz: all arrays fit".
-// Throws the Error(Exit::usage) that the start would throw.
-std::string check_start(const Recipe& shapes, const Workdir* workdir);
+// Throws the Error(Exit::usage) that the start would throw. `accept_changes` as for
+// ConfigChanges::require().
+std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes);
 
 }  // namespace bv

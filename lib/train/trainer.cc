@@ -78,6 +78,7 @@ Exit Trainer::run() {
   const SpinThrottle throttle(recipe_.compute_threads);
   if (workdir_ && is_rank0()) {
     write_run_json(start_);
+    keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
   open_metrics();
@@ -87,6 +88,7 @@ Exit Trainer::run() {
   setup.total_steps = total_steps_;
   setup.batch_size = recipe_.length.batch_size;
   setup.steps_per_epoch = recipe_.steps_per_epoch();
+  setup.examples_before = position_ - first_step_ * recipe_.length.batch_size;
   setup.num_devices = group_.size();
   setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   setup.state = chrono_state_;
@@ -164,7 +166,9 @@ void Trainer::finish_interrupted_row() {
 
 Exit Trainer::loop() {
   if (first_step_ < total_steps_) {
-    loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, recipe_.loader);
+    LoaderOptions options = recipe_.loader;
+    options.shift = position_ - first_step_ * recipe_.length.batch_size;
+    loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, options);
     loader_->seek(first_step_);
     log::note("Starting training loop...");
   }
@@ -313,7 +317,9 @@ void Trainer::save(int64_t step, bool keep) {
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
       {"ranks", group_.size()},
-      {"class_names", recipe_.data->source().class_names()},
+      {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
+      {"data", data_summary(recipe_)},
+      {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"row", row},
       {"due_evals", due_evals_},

@@ -22,6 +22,7 @@
 #include "lib/report/metric_writer.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
+#include "lib/train/start.h"
 #include "lib/train/weights.h"
 
 namespace bv {
@@ -29,7 +30,8 @@ namespace bv {
 struct TrainerOptions {
   std::vector<std::string> argv;  // for run.json
   std::string tool_version;
-  bool cleanup = false;  // remove the workdir after the last step
+  bool cleanup = false;         // remove the workdir after the last step
+  bool accept_changes = false;  // continue a checkpoint although the config has changed
 };
 
 class Trainer {
@@ -46,6 +48,11 @@ class Trainer {
   // this before it claims the workdir, so that a file that does not fit leaves no trace there;
   // otherwise run() calls it. A second call does nothing.
   void load_start();
+  // Compares the config with that of the checkpoint from which the run continues, and logs the
+  // changes. Throws Error(Exit::usage) if a change affects the training, unless they are accepted.
+  // For rank 0, before run().
+  // `finished`: the workdir's run has nothing left to do.
+  void check_changes(const std::optional<Restored>& checkpoint, bool finished);
   // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a
   // signal it saves a checkpoint first, unless there is no workdir or no step was done. When this
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
@@ -78,6 +85,7 @@ class Trainer {
   void broadcast_state();
   void broadcast_sharded_weights();
   void log_parameters() const;
+  void keep_old_config() const;
   void write_run_json(const std::string& start) const;
   void open_metrics();
   void set_due_rules();
@@ -117,6 +125,10 @@ class Trainer {
   int64_t first_step_ = 0;      // the step of that checkpoint
   bool resumed_here_ = false;   // the checkpoint is the workdir's own
   Chrono::State chrono_state_;  // the clock of that checkpoint
+  // Where the stream of training examples continues: the number of examples that all ranks have
+  // taken from it. first_step_ times the batch size, unless the batch size was changed.
+  int64_t position_ = 0;
+  ConfigChanges changes_;  // since that checkpoint (rank 0 only)
   // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
   // evaluators that were still to run. Older checkpoints do not name the evaluators.
   Row interrupted_row_;

@@ -102,6 +102,7 @@ void Trainer::broadcast_start() {
   if (interrupted_evals_) evals = *interrupted_evals_;
   const nlohmann::json mine = {{"first_step", first_step_},
                                {"resumed_here", resumed_here_},
+                               {"position", position_},
                                {"saved_step", saved_step_},
                                {"start", start_},
                                {"folder", start_folder_},
@@ -116,6 +117,7 @@ void Trainer::broadcast_start() {
   const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
+  position_ = shared.at("position");
   saved_step_ = shared.at("saved_step");
   start_ = shared.at("start");
   start_folder_ = shared.at("folder");
@@ -172,6 +174,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   first_step_ = step_ = from.step;
   start_ = why;
   check_step(from, total_steps_);
+  position_ = from.meta.value("position", first_step_ * recipe_.length.batch_size);
   const auto& chrono = from.meta.at("chrono");
   chrono_state_.accum_program_time = chrono.at("accum_program_time");
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
@@ -205,6 +208,21 @@ void Trainer::adopt_threads(int threads, int ranks) {
             recipe_.compute_threads);
   recipe_.compute_threads = threads;
   at::set_num_threads(threads);
+}
+
+void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool finished) {
+  if (!checkpoint || !workdir_) return;
+  changes_ = changes_since(*checkpoint, recipe_);
+  changes_.report();
+  changes_.require(options_.accept_changes, workdir_->dir(), finished);
+}
+
+// Keeps the config of the steps that are done, if this run goes on with another one.
+void Trainer::keep_old_config() const {
+  const std::string old = workdir_->config_until(first_step_);
+  if (!resumed_here_ || changes_.none() || file_exists(old) || !file_exists(workdir_->config()))
+    return;
+  write_file_atomically(old, read_file(workdir_->config()));
 }
 
 void Trainer::write_run_json(const std::string& start) const {

@@ -60,6 +60,15 @@ struct Pattern::Compiled {
   std::regex regex;
 };
 
+std::string Pattern::quoted(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("\\^$.|?*+()[]{}/").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 std::string Pattern::problem(const std::string& text) {
   if (text.size() > kMaxLength) {
     return fmt::format("the pattern '{}' has {} characters; at most {} are allowed", shown(text),

@@ -35,7 +35,7 @@ void write_cifar10(const TempFolder& temp, const std::string& folder) {
 
 std::shared_ptr<const Dataset> open_data(const TempFolder& temp, const std::string& rest = "") {
   return from_yaml("name: cifar\ndata_dir: " + temp.path() + "\n" + rest,
-                   [](const Config& config) { return prepare_data(config, {}); })();
+                   [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
 }
 std::string problem(const TempFolder& temp, const std::string& rest = "") {
   return error_of([&] { open_data(temp, rest); });

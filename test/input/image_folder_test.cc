@@ -35,7 +35,7 @@ struct Folder : TempFolder {
 
   std::shared_ptr<const Dataset> open_data(const std::string& rest = "") const {
     return from_yaml("name: image_folder\ndata_dir: " + path() + "\n" + rest,
-                     [](const Config& config) { return prepare_data(config, {}); })();
+                     [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
   }
   std::string problem(const std::string& rest = "") const {
     return error_of([&] { open_data(rest); });

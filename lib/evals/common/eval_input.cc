@@ -44,7 +44,7 @@ EvalInput::EvalInput(const Config& config, const EvalEnv& env)
 
 EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
                      const LoaderOptions& options, const DataEnv& env)
-    : pp_(std::move(pp)), options_(options) {
+    : classes_(env.classes), pp_(std::move(pp)), options_(options) {
   DataEnv own = env;
   own.source.keep_broken = options_.error_budget > 0;
   open_ = prepare_data(data, own);
@@ -55,8 +55,12 @@ EvalInput::EvalInput(EvalInput&&) noexcept = default;
 EvalInput::~EvalInput() = default;
 
 const Dataset& EvalInput::data() {
-  if (!data_) data_ = open_();
+  if (!data_) data_ = open_(classes_);
   return *data_;
+}
+
+void EvalInput::match_classes(EvalInput& other, const std::string& owner) {
+  if (!data_) classes_ = {other.data().class_names(), owner};
 }
 
 int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }

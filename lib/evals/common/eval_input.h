@@ -35,6 +35,9 @@ class EvalInput {
   int64_t examples() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
   const Dataset& data();
+  // Renumbers the labels by the names of another input's classes. For data whose classes are not
+  // those of the run; call it before the data is open. `owner` names the other data in messages.
+  void match_classes(EvalInput& other, const std::string& owner);
 
   // Calls `each` with every batch of one pass, in the order of the data. All ranks must call this;
   // each rank gets its part of every batch, and all ranks get the same number of batches. Checks
@@ -46,7 +49,8 @@ class EvalInput {
   void release() { loader_.reset(); }
 
  private:
-  std::function<std::shared_ptr<const Dataset>()> open_;
+  OpenDataset open_;
+  std::optional<ClassNames> classes_;
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   LoaderOptions options_;

@@ -70,7 +70,7 @@ LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalConte
 }
 
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator) {
-  auto classes = static_cast<int64_t>(data.source().class_names().size());
+  auto classes = static_cast<int64_t>(data.class_names().size());
   if (labels.numel() == 0) return classes;
   const auto least = labels.min().item<int64_t>(), greatest = labels.max().item<int64_t>();
   constexpr int64_t kMost = 1 << 24;

@@ -95,7 +95,7 @@ struct Loader::Impl {
   int64_t ring_slot(int64_t batch) const { return batch % std::ssize(slots); }
   // Returns the position in the stream of a row of this rank's part of a batch.
   int64_t position_of(int64_t batch, int64_t row) const {
-    return batch * options.batch_size + options.rank * rows + row;
+    return options.shift + batch * options.batch_size + options.rank * rows + row;
   }
 
   const std::shared_ptr<const Dataset> data;

@@ -36,6 +36,9 @@ struct LoaderOptions {
   int64_t error_budget = 0;  // number of different examples that may fail in the loader's lifetime
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
+  // Added to the position of every row. A run whose batch size was changed continues the stream
+  // where it was.
+  int64_t shift = 0;
   // Batches are in page-locked memory, so that copies to a CUDA device can be asynchronous.
   bool pinned = false;
 };

@@ -28,6 +28,10 @@ class Onehot : public TensorOp {
     }
   }
 
+  std::optional<int64_t> class_count() const override {
+    return keys_.in == "label" ? std::optional(depth_) : std::nullopt;
+  }
+
  private:
   static constexpr int64_t kMaxDepth = int64_t{1} << 24;
 

@@ -1,0 +1,70 @@
+#include "lib/config/changes.h"
+
+#include <algorithm>
+
+#include "lib/config/document.h"
+#include "lib/config/node.h"
+
+namespace bv {
+namespace {
+
+struct FlatValue {
+  std::string key;
+  std::shared_ptr<Node> value;
+};
+
+// Adds the values of a tree that are neither mappings nor null, with their paths.
+void flatten(const std::shared_ptr<Node>& node, const std::string& path,
+             std::vector<FlatValue>& values) {
+  if (node->kind == Node::Kind::null) return;
+  if (node->kind != Node::Kind::map) {
+    values.push_back({path, node});
+    return;
+  }
+  for (const Node::Entry& entry : node->map)
+    flatten(entry.value, join_path(path, entry.key), values);
+}
+
+bool same(const Node& a, const Node& b) {
+  if (a.kind != b.kind || a.list.size() != b.list.size() || a.map.size() != b.map.size())
+    return false;
+  for (size_t i = 0; i < a.list.size(); ++i) {
+    if (!same(*a.list[i], *b.list[i])) return false;
+  }
+  for (const Node::Entry& entry : a.map) {
+    const Node::Entry* other = b.entry(entry.key);
+    if (other == nullptr || !same(*entry.value, *other->value)) return false;
+  }
+  double x = 0, y = 0;
+  const bool a_number = !convert(a, x), b_number = !convert(b, y);
+  if (a_number || b_number) return a_number && b_number && x == y;
+  return a.text == b.text;
+}
+
+const FlatValue* find(const std::vector<FlatValue>& values, const std::string& key) {
+  const auto found = std::find_if(values.begin(), values.end(),
+                                  [&](const FlatValue& value) { return value.key == key; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<ConfigChange> config_changes(const Config& before, const Config& now) {
+  std::vector<FlatValue> old_values, new_values;
+  flatten(effective(*now.document_, before.node_, ""), "", old_values);
+  flatten(effective(*now.document_, now.node_, ""), "", new_values);
+  const std::string none = "not set";
+  std::vector<ConfigChange> changes;
+  for (const FlatValue& value : new_values) {
+    const FlatValue* old = find(old_values, value.key);
+    if (old == nullptr || !same(*old->value, *value.value))
+      changes.push_back({value.key, old ? to_flow(*old->value) : none, to_flow(*value.value)});
+  }
+  for (const FlatValue& value : old_values) {
+    if (find(new_values, value.key) == nullptr)
+      changes.push_back({value.key, to_flow(*value.value), none});
+  }
+  return changes;
+}
+
+}  // namespace bv

@@ -1,0 +1,23 @@
+// The keys in which two configs differ.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+struct ConfigChange {
+  std::string key;            // its path: "schedule.warmup_steps"
+  std::string before, after;  // the values as YAML on one line; "not set" if there is none
+
+  std::string text() const { return key + ": " + before + " -> " + after; }
+};
+
+// Returns the keys whose values differ, first those of `now` in its order, then those that only
+// `before` has. A list is one value. A key that is not set has the default with which the owner of
+// `now` has read it, so writing a default out is no change, nor is another spelling of a number.
+std::vector<ConfigChange> config_changes(const Config& before, const Config& now);
+
+}  // namespace bv

@@ -1,0 +1,43 @@
+// ClassMap: turns the class numbers of one source into those of the run, by the names of the
+// classes.
+//
+// Two sources may number the same classes differently. A validation folder with the classes cat and
+// ship calls ship number 1, where a training folder with cat, dog and ship calls it number 2.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+// The names of classes in the order of their numbers, and whose they are.
+struct ClassNames {
+  std::vector<std::string> names;           // empty: not known
+  std::string owner = "the training data";  // for messages
+};
+
+// Returns the first names, joined by commas, and how many more there are: "cat, dog, ... (12 in
+// all)".
+std::string short_list(const std::vector<std::string>& names);
+
+class ClassMap {
+ public:
+  static constexpr int64_t kUnknown = -1;
+
+  ClassMap() = default;  // keeps every number
+  // Matches the names `from` of a source with the names `to` of the run. Keeps every number if the
+  // lists are equal or one of them is empty. Throws Error(Exit::usage) without a place if a name
+  // could mean several classes of the run.
+  ClassMap(const std::vector<std::string>& from, const ClassNames& to);
+
+  bool keeps_all() const { return numbers_.empty(); }
+  // Returns the run's number of the source's class `label`, or kUnknown if the run has no class of
+  // that name. Throws Error(Exit::usage) without a place if the source has no class of this number.
+  int64_t operator()(int64_t label) const;
+
+ private:
+  std::vector<int64_t> numbers_;  // by the source's number; empty: every number is kept
+};
+
+}  // namespace bv

@@ -1,0 +1,47 @@
+// The keys in which two configs differ.
+#include "lib/config/changes.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/config/load_config.h"
+
+using namespace bv;
+
+namespace {
+
+// Returns the changes as lines. The reader of the new config reads `lr` (default 0.1) and
+// `schedule.warmup` (default 0).
+std::vector<std::string> changes(const std::string& before, const std::string& now) {
+  const Config config = parse_config(now, "now.yaml");
+  config.get<double>("lr", 0.1);
+  config.section("schedule").get<int64_t>("warmup", 0);
+  std::vector<std::string> lines;
+  for (const ConfigChange& change : config_changes(parse_config(before, "before.yaml"), config))
+    lines.push_back(change.text());
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("changed, added and removed keys have one line each") {
+  CHECK(
+      changes("{seed: 1, lr: 0.5, model: {depth: 2}}", "{lr: 0.25, model: {depth: 2, width: 8}}") ==
+      Lines{"lr: 0.5 -> 0.25", "model.width: not set -> 8", "seed: 1 -> not set"});
+  CHECK(changes("{pp: 'decode|flip_lr', l: [1, 2]}", "{pp: decode, l: [1, 3]}") ==
+        Lines{"pp: \"decode|flip_lr\" -> decode", "l: [1, 2] -> [1, 3]"});
+}
+
+TEST_CASE("defaults, null and other spellings of a number are no changes") {
+  CHECK(changes("{model: {depth: 2}}", "{lr: 0.1, model: {depth: 2}, schedule: {warmup: 0}}") ==
+        Lines{});
+  CHECK(changes("{lr: 0.1, evals: null}", "{evals: null}") == Lines{});
+  CHECK(changes("{lr: 0.001, n: 1000}", "{lr: 1e-3, n: 1e3}") == Lines{});
+  CHECK(changes("{lr: 0.2}", "{}") == Lines{"lr: 0.2 -> 0.1"});
+  CHECK(changes("{}", "{schedule: {warmup: 3}}") == Lines{"schedule.warmup: 0 -> 3"});
+}
+
+TEST_CASE("a number and a text that looks like one differ") {
+  CHECK(changes("{name: 10}", "{name: '10'}") == Lines{"name: 10 -> \"10\""});
+}

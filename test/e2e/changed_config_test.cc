@@ -1,0 +1,87 @@
+// A run that is continued with another config says what has changed, and takes over what changes
+// the training only with --accept-changes. With the real binary.
+#include <catch2/catch.hpp>
+
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+// A run of ten steps of the digits, finished.
+struct FinishedRun {
+  TempFolder dir;
+  std::string workdir = dir / "out";
+
+  FinishedRun() {
+    const Finished first = again({});
+    INFO(first.err);
+    REQUIRE(first.code == 0);
+  }
+
+  Finished again(const std::vector<std::string>& values,
+                 const std::vector<std::string>& flags = {}) const {
+    std::vector<std::string> args = {"--config", source_file("configs/digits_cnn.yaml"),
+                                     "--workdir", workdir};
+    std::vector<std::string> all = {"total_epochs=null", "total_steps=10", "ckpt_steps=null",
+                                    "schedule=null", "log_training_steps=5"};
+    all.insert(all.end(), values.begin(), values.end());
+    for (const std::string& value : all) args.insert(args.end(), {"--set", value});
+    args.insert(args.end(), flags.begin(), flags.end());
+    return run(args);
+  }
+};
+
+double number(const TextRow& row, const std::string& name) { return std::stod(row.at(name)); }
+
+}  // namespace
+
+TEST_CASE("a finished run says that a changed config trains nothing") {
+  const FinishedRun finished;
+  CHECK(finished.again({}).code == 0);
+  const Finished changed = finished.again({"lr=0.5"});
+  CHECK(changed.code == 2);
+  CHECK(contains(changed.err, "changed config: lr: 0.002 -> 0.5\n"));
+  CHECK(contains(changed.err,
+                 finished.workdir +
+                     ": error: the run there finished with another lr, so nothing is trained; "
+                     "choose another --workdir, or raise the length of the run and add "
+                     "--accept-changes\n"));
+  // Harmless changes are told, too.
+  const Finished harmless = finished.again({"input.threads=1", "log_training_steps=2"});
+  CHECK(harmless.code == 0);
+  CHECK(contains(harmless.err, "changed config: log_training_steps: 5 -> 2\n"));
+}
+
+TEST_CASE("a changed config continues only with --accept-changes, and the old one is kept") {
+  const FinishedRun finished;
+  const std::string before = read_text(finished.workdir + "/config.yaml");
+  const std::string metrics = read_text(finished.workdir + "/metrics.jsonl");
+  const std::vector<std::string> changes = {"total_steps=20", "lr=0.001", "input.batch_size=32"};
+  const Finished refused = finished.again(changes);
+  CHECK(refused.code == 2);
+  for (const char* line :
+       {"lr: 0.002 -> 0.001", "total_steps: 10 -> 20", "input.batch_size: 64 -> 32"})
+    CHECK(contains(refused.err, "changed config: " + std::string(line) + "\n"));
+  CHECK(contains(refused.err, "error: the run there was begun with another"));
+  CHECK(contains(refused.err, "add --accept-changes to continue it with the new values"));
+  CHECK(read_text(finished.workdir + "/config.yaml") == before);
+  CHECK(read_text(finished.workdir + "/metrics.jsonl") == metrics);
+
+  const Finished accepted = finished.again(changes, {"--accept-changes"});
+  INFO(accepted.err);
+  REQUIRE(accepted.code == 0);
+  CHECK(read_text(finished.workdir + "/config-until-step-10.yaml") == before);
+  CHECK(contains(read_text(finished.workdir + "/config.yaml"), "lr: 0.001"));
+  // Examples and epochs go on from where they were: 10 steps of 64, then 10 of 32.
+  const std::vector<TextRow> rows = metric_rows(finished.workdir);
+  for (size_t i = 1; i < rows.size(); ++i) {
+    if (!rows[i].contains("epoch") || !rows[i - 1].contains("epoch")) continue;
+    CHECK(number(rows[i], "epoch") >= number(rows[i - 1], "epoch"));
+    CHECK(number(rows[i], "examples_seen") >= number(rows[i - 1], "examples_seen"));
+  }
+  CHECK(number(rows.back(), "examples_seen") == 960);
+  CHECK(number(rows.back(), "epoch") == Approx(960 / 1437.0));
+}
+
+}  // namespace bv::test
