@@ -119,6 +119,15 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
   return {least, most};
 }
 
+std::vector<std::pair<std::string, FileNotes>> Dataset::file_notes() const {
+  std::set<size_t> used;
+  for (const Piece& piece : pieces_) used.insert(piece.split);
+  const std::vector<std::string> names = source_->splits();
+  std::vector<std::pair<std::string, FileNotes>> notes;
+  for (const size_t split : used) notes.emplace_back(names.at(split), source_->file_notes(split));
+  return notes;
+}
+
 std::string Dataset::missing_classes() const {
   std::set<int64_t> expected, present;
   bool sliced = false;

@@ -30,6 +30,9 @@ class Op {
   // Changes the keys of `example`, drawing from `rng`.
   virtual void apply(Example& example, Rng& rng) const = 0;
 
+  // Returns whether the op decodes images without turning them as their EXIF orientation says.
+  virtual bool ignores_orientation() const { return false; }
+
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }
   // Applies the op to a stack of examples of equal shapes, with the same bits as apply() on each of

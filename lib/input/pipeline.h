@@ -28,12 +28,15 @@ class Pipeline {
   const std::string& text() const { return text_; }
   // Returns whether all ops have a batched form.
   bool has_batched() const;
+  // Returns the name of the first op that ignores_orientation(); empty if there is none.
+  std::string ignores_orientation() const;
   // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.
   void apply(Example& example, Rng& rng) const;
   void apply_batch(Example& batch, std::span<Rng> rngs) const;
 
  private:
   struct Step {
+    std::string name;
     std::shared_ptr<const Op> op;
     Place place;
   };
