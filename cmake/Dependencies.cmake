@@ -52,5 +52,8 @@ bv_plain_library(spng spng)
 bv_plain_library(jpeg jpeg)
 bv_plain_library(deflate deflate)
 bv_plain_library(xxhash xxhash)
+# libwebp is linked statically if there is an archive: the executable then holds its decoder alone.
+find_library(BV_WEBP NAMES libwebp.a webp REQUIRED)
+bv_plain_library(webp ${BV_WEBP})
 bv_plain_library(json)   # header only
 bv_plain_library(cli11)  # header only

@@ -152,11 +152,13 @@ void FlexiVit::check_seqhw(const Config& config, const char* key, int64_t seqhw,
     config.fail(key, fmt::format("{} tokens per side do not fit images of {}x{}", seqhw, env.height,
                                  env.width));
   }
+  const char* const patch_key = config.has("patch_size") ? "patch_size" : "variant";
   if (env.height < ph || env.width < pw) {
-    config.fail(config.has("patch_size") ? "patch_size" : "variant",
-                fmt::format("patches of {}x{} are larger than the images of {}x{}", ph, pw,
-                            env.height, env.width));
+    config.fail(patch_key, fmt::format("patches of {}x{} are larger than the images of {}x{}", ph,
+                                       pw, env.height, env.width));
   }
+  const std::string cut_off = cut_off_text(env.height, env.width, ph, pw);
+  if (!cut_off.empty()) config.warn(seqhw > 0 ? key : patch_key, cut_off);
 }
 
 const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {

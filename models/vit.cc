@@ -105,11 +105,15 @@ Vit::Vit(const Config& config, const ModelEnv& env)
   const int64_t width = shape_.width;
   grid_height_ = env.height / shape_.patch_height;
   grid_width_ = env.width / shape_.patch_width;
+  const char* const patch_key = config.has("patch_size") ? "patch_size" : "variant";
   if (grid_height_ < 1 || grid_width_ < 1) {
-    config.fail(config.has("patch_size") ? "patch_size" : "variant",
+    config.fail(patch_key,
                 fmt::format("patches of {}x{} are larger than the images of {}x{}",
                             shape_.patch_height, shape_.patch_width, env.height, env.width));
   }
+  const std::string cut_off =
+      cut_off_text(env.height, env.width, shape_.patch_height, shape_.patch_width);
+  if (!cut_off.empty()) config.warn(patch_key, cut_off);
 
   const int64_t pixels = shape_.patch_height * shape_.patch_width * env.channels;
   embedding_ = {add_parameter("embedding/kernel",

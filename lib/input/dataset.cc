@@ -212,6 +212,15 @@ uint64_t Dataset::fingerprint() const {
   return hash;
 }
 
+std::vector<std::pair<std::string, FileNotes>> Dataset::file_notes() const {
+  std::set<size_t> used;
+  for (const Piece& piece : pieces_) used.insert(piece.split);
+  const std::vector<std::string> names = source_->splits();
+  std::vector<std::pair<std::string, FileNotes>> notes;
+  for (const size_t split : used) notes.emplace_back(names.at(split), source_->file_notes(split));
+  return notes;
+}
+
 std::string Dataset::missing_classes() const {
   const bool sliced = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
     return piece.end - piece.begin != piece.split_size;

@@ -55,6 +55,8 @@ class Dataset {
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;
+  // Returns the file notes of each split that the data set takes examples from, with its name.
+  std::vector<std::pair<std::string, FileNotes>> file_notes() const;
   // Returns {index, label} of an example with the smallest label and of one with the largest. Empty
   // if the source does not know its labels.
   std::vector<std::pair<int64_t, int64_t>> label_bounds() const;

@@ -35,6 +35,10 @@ class Op {
   // For an op that makes vectors of the class numbers in `label`: the length of the vectors, which
   // is the number of classes that it can tell apart.
   virtual std::optional<int64_t> class_count() const { return std::nullopt; }
+
+  // Returns whether the op decodes images without turning them as their EXIF orientation says.
+  virtual bool ignores_orientation() const { return false; }
+
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }
   // Applies the op to a stack of examples of equal shapes, with the same bits as apply() on each of

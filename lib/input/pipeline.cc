@@ -36,7 +36,8 @@ Pipeline::Pipeline(std::string_view text, const Place& origin) : text_(text) {
 void Pipeline::build(const std::vector<Call>& calls) {
   for (const Call& call : calls) {
     attempt(call.args, [&] {
-      steps_.push_back({Op::Registry::make(call.name, call.args, call.place), call.place});
+      steps_.push_back(
+          {call.name, Op::Registry::make(call.name, call.args, call.place), call.place});
     });
   }
 }
@@ -51,6 +52,13 @@ std::optional<int64_t> Pipeline::class_count() const {
 bool Pipeline::has_batched() const {
   return std::all_of(steps_.begin(), steps_.end(),
                      [](const Step& step) { return step.op->has_batched(); });
+}
+
+std::string Pipeline::ignores_orientation() const {
+  for (const Step& step : steps_) {
+    if (step.op->ignores_orientation()) return step.name;
+  }
+  return "";
 }
 
 void Pipeline::apply(Example& example, Rng& rng) const {

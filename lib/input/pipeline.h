@@ -33,12 +33,15 @@ class Pipeline {
   std::optional<int64_t> class_count() const;
   // Returns whether all ops have a batched form.
   bool has_batched() const;
+  // Returns the name of the first op that ignores_orientation(); empty if there is none.
+  std::string ignores_orientation() const;
   // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.
   void apply(Example& example, Rng& rng) const;
   void apply_batch(Example& batch, std::span<Rng> rngs) const;
 
  private:
   struct Step {
+    std::string name;
     std::shared_ptr<const Op> op;
     Place place;
   };

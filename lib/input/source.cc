@@ -16,6 +16,8 @@ Example Source::read_batch(size_t split, std::span<const int64_t> indices) const
 
 at::Tensor Source::labels(size_t split) const { return {}; }
 
+FileNotes Source::file_notes(size_t split) const { return {}; }
+
 std::string Source::describe(size_t split, int64_t index) const {
   return fmt::format("{} row {}", splits().at(split), index);
 }

@@ -33,6 +33,17 @@ struct SyntheticSpec {
   std::string label = "label";  // the label's key
 };
 
+// What a source noticed about the files of a split; data_notes() turns it into warnings.
+struct FileNotes {
+  int64_t images = 0;
+  int64_t turned = 0;  // images whose EXIF orientation is not 1
+  // The number of files of other types, which were ignored, by suffix: ".txt", or "" for names
+  // without one.
+  std::map<std::string, int64_t> other_types;
+  int64_t inner_folders = 0;  // folders inside class folders, which were ignored
+  int64_t loose_images = 0;   // images beside the class folders, which were ignored
+};
+
 // The members are thread-safe. Files are opened at the first call of a member, never in the
 // constructor.
 //
@@ -65,6 +76,8 @@ class Source {
   // Returns whether the examples of a split are sorted by class. Slices of such a split are then
   // taken from a fixed permutation of it (Dataset).
   virtual bool sorted_by_class() const { return false; }
+  // Returns what is noteworthy about the files of a split. Reads no images.
+  virtual FileNotes file_notes(size_t split) const;
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
   // Returns what --synthetic generates in place of this source. Opens no files.

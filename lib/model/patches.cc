@@ -1,6 +1,7 @@
 #include "lib/model/patches.h"
 
 #include <ATen/ops/constant_pad_nd.h>
+#include <fmt/format.h>
 
 namespace bv {
 
@@ -12,6 +13,19 @@ at::Tensor patches(const at::Tensor& image, int64_t height, int64_t width) {
       .unflatten(1, {rows, height})
       .transpose(2, 3)
       .flatten(3);
+}
+
+std::string cut_off_text(int64_t height, int64_t width, int64_t patch_height, int64_t patch_width) {
+  const int64_t rows = height % patch_height, columns = width % patch_width;
+  if (rows == 0 && columns == 0) return "";
+  const auto counted = [](int64_t count, const char* noun) {
+    if (count == 0) return std::string();
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  };
+  return fmt::format("images of {}x{} with patches of {}x{}: the last {}{}{} of pixels {} not used",
+                     height, width, patch_height, patch_width, counted(columns, "column"),
+                     rows > 0 && columns > 0 ? " and " : "", counted(rows, "row"),
+                     rows + columns == 1 ? "is" : "are");
 }
 
 at::Tensor pad_to_patches(const at::Tensor& image, int64_t height, int64_t width) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/optim/not_negative.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
@@ -130,12 +131,16 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
   using Pairs = std::vector<std::pair<std::string, double>>;
   ParamGroups result;
   const auto lr = config.get<double>("lr");
+  check_not_negative(config, "lr", lr);
   result.lr = static_cast<float>(lr);
   const Multipliers lr_mults = read_lr_mults(config, names);
   const auto wd = config.get<double>("wd", 0.0);
+  check_not_negative(config, "wd", wd);
   const bool given = config.has("wd_mults");
   const Multipliers wd_mults(config, "wd_mults",
                              config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
+  for (const auto& [pattern, mult] : wd_mults.pairs())
+    check_not_negative(config, "wd_mults", mult, fmt::format("the multiplier of '{}'", pattern));
   const std::vector<int> schedule = read_schedules(config, names, length, result.schedules);
 
   for (size_t i = 0; i < names.size(); ++i) {

@@ -1,7 +1,7 @@
 // Which schedule, learning rate multiplier and weight decay each parameter gets: the config keys
 // `lr`, `lr_mults`, `wd`, `wd_mults` and `schedule`. Follows optax.py `make` of big_vision.
 //
-//   lr: 0.001                                     required
+//   lr: 0.001                                     required; like wd not negative
 //   lr_mults: [['embedding/.*', 0.1]]             parameters that match no pattern get 1
 //   wd: 0.0001                                    default 0; scaled by the schedule, not by lr
 //   wd_mults: [['.*/kernel$', 1]]                 the default; others get 0

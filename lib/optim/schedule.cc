@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/optim/not_negative.h"
+
 namespace bv {
 
 Schedule::Schedule(const Config& config, const RunLength& length)
@@ -10,6 +12,7 @@ Schedule::Schedule(const Config& config, const RunLength& length)
     if (key == "base") config.fail(key, "'base' is not a key of a schedule; use 'mult'");
   }
   base_ = config.get<double>("mult", 1.0);
+  check_not_negative(config, "mult", base_);
   if (config.get<bool>("scale_with_batchsize", false)) {
     base_ *= static_cast<double>(length.batch_size) / 256.0;
   }

@@ -12,8 +12,10 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/device/spin_throttle.h"
+#include "lib/input/data_notes.h"
 #include "lib/params/state_part.h"
 #include "lib/predict/predict_inputs.h"
+#include "lib/report/log.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
@@ -111,6 +113,8 @@ class Inputs {
   }
   const Dataset& data() const { return *data_; }
   int64_t size() const { return size_; }
+  // Returns warnings about the files that have been read.
+  std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }
   bool finished() const { return done_ == size_; }
   // Returns the next batch of images (n, height, width, channels); it is valid until the next call.
   const at::Tensor& next() {
@@ -258,6 +262,7 @@ Prediction predict(const Config& config, const std::optional<Restored>& checkpoi
       parts[output].push_back(as_is ? value.clone() : value.to(at::kFloat).contiguous().clone());
     }
   }
+  for (const std::string& line : inputs.notes()) log::warn("{}", line);
   Prediction result;
   for (auto& [output, tensors] : parts) result.arrays[output] = at::cat(tensors);
   for (int64_t i = 0; i < inputs.size(); ++i) result.names.push_back(inputs.data().describe(i));

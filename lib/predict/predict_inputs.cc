@@ -1,13 +1,15 @@
 #include "lib/predict/predict_inputs.h"
 
 #include <ATen/ops/zeros.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 
 #include "lib/ckpt/npz.h"
+#include "lib/input/image/image_suffix.h"
+#include "lib/input/image/orientation.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
@@ -18,16 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLargestImage = size_t{1} << 30;  // bytes
 
-bool has_image_suffix(const fs::path& file) {
-  const std::string suffix = file.extension().string();
-  const auto is = [&](const char* known) { return strcasecmp(suffix.c_str(), known) == 0; };
-  return is(".jpg") || is(".jpeg") || is(".png");
-}
-
 class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
+    states_.resize(files_.size(), State::unread);
   }
   std::vector<std::string> splits() const override { return {"inputs"}; }
   int64_t size(size_t) const override { return std::ssize(files_); }
@@ -35,12 +32,29 @@ class FileInputs : public Source {
     const std::string bytes = read_file(files_.at(index), kLargestImage);
     at::Tensor image = at::zeros({std::ssize(bytes)}, at::kByte);
     std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
+    note(index, exif_orientation({image.const_data_ptr<uint8_t>(), bytes.size()}) != 1);
     return {{"image", image}, {"label", at::zeros({}, at::kLong)}};
   }
   std::string describe(size_t, int64_t index) const override { return files_.at(index); }
+  // Counts the images that have been read so far.
+  FileNotes file_notes(size_t) const override {
+    const std::lock_guard lock(mutex_);
+    FileNotes notes = notes_;
+    for (const State state : states_) {
+      notes.images += state != State::unread;
+      notes.turned += state == State::turned;
+    }
+    return notes;
+  }
   SyntheticSpec synthetic_spec() const override { return {}; }
 
  private:
+  enum class State : uint8_t { unread, upright, turned };
+
+  void note(int64_t index, bool turned) const {
+    const std::lock_guard lock(mutex_);
+    states_.at(index) = turned ? State::turned : State::upright;
+  }
   void add(const std::string& path) {
     if (!fs::is_directory(path)) {
       if (!fs::exists(path)) throw Error(Exit::usage, path, "no such file or folder");
@@ -49,14 +63,21 @@ class FileInputs : public Source {
     }
     const size_t before = files_.size();
     for (const auto& entry : fs::recursive_directory_iterator(path)) {
-      if (entry.is_regular_file() && has_image_suffix(entry.path()))
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file()) continue;
+      if (has_image_suffix(name))
         files_.push_back(entry.path().string());
+      else if (!name.starts_with('.'))
+        ++notes_.other_types[suffix_of(name)];
     }
     if (files_.size() == before)
-      throw Error(Exit::usage, path, "no *.jpg, *.jpeg or *.png below this folder");
+      throw Error(Exit::usage, path, "no *.jpg, *.jpeg, *.png or *.webp below this folder");
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
   }
   std::vector<std::string> files_;
+  FileNotes notes_;  // without what is counted in states_
+  mutable std::mutex mutex_;
+  mutable std::vector<State> states_;  // by file, guarded by mutex_
 };
 
 class NpzInputs : public Source {

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "lib/device/float_lanes.h"
+#include "lib/optim/not_negative.h"
 #include "lib/report/trace.h"
 #include "lib/util/rng.h"
 
@@ -44,7 +45,7 @@ MixupConfig read_mixup(const Config& config, int ranks) {
   const Config mixup = config.section("mixup");
   MixupConfig read;
   read.p = mixup.get<double>("p", 0.0);
-  if (!(read.p >= 0)) mixup.problem("p", fmt::format("must not be negative, got {}", read.p));
+  check_not_negative(mixup, "p", read.p);
   read.by_rank = mixup.word("scope", "global", {"global", "shard"}) == "shard";
   mixup.superseded("fold_in", "the coefficient is drawn from (seed, step)");
   mixup.done();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
 #include "lib/train/shape_check.h"
@@ -177,6 +178,7 @@ void Recipe::read_input(bool synthetic) {
   }
   if (const std::string warning = data->missing_classes(); !warning.empty())
     input.warn("data", warning);
+  for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
   read_example(input, "pp", [&] {
     first_ = compute_first_example(*data, *pp, seed, loader.error_budget);
     if (loader.error_budget == 0) check_more_examples(*data, *pp, seed, first_);

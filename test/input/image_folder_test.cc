@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lib/config/load_config.h"
+#include "lib/input/data_notes.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/image_file_problem.h"
 #include "lib/input/image/jpeg.h"
@@ -16,17 +17,14 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/golden.h"
+#include "test/support/image_files.h"
 
 using namespace bv;
 using namespace bv::test;
 
 namespace {
 
-std::string jpeg(int value) {
-  const at::Tensor bytes = encode_jpeg(at::full({8, 8, 3}, value, at::kByte), 90);
-  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
-          static_cast<size_t>(bytes.numel())};
-}
+std::string jpeg(int value) { return flat_jpeg(value); }
 
 // An image folder with a cache of its own.
 struct Folder : TempFolder {
@@ -140,7 +138,8 @@ TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   // ... until a file is added.
   folder.write("cat/2.jpg", jpeg(100));
   CHECK(folder.problem() ==
-        (folder / "cat/1.jpg") + ": error: not a JPEG or PNG image: it begins with 62 72 6F 6B");
+        (folder / "cat/1.jpg") +
+            ": error: not a JPEG, PNG or WebP image: it begins with 62 72 6F 6B");
   folder.write("cat/1.jpg", jpeg(100));
   CHECK(folder.files() == Names{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
 
@@ -166,7 +165,7 @@ TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
   CHECK(FolderIndex(folder.path(), classes, true).from_cache());
   // Even if it is cached, a run without skip_errors does not use this index.
   CHECK_THROWS_WITH(FolderIndex(folder.path(), classes, false),
-                    Catch::Contains("cat/2.jpg: error: not a JPEG or PNG image"));
+                    Catch::Contains("cat/2.jpg: error: not a JPEG, PNG or WebP image"));
   std::filesystem::create_directory(folder / "elk");
   CHECK_THROWS_WITH(FolderIndex(folder.path(), {"cat", "dog", "elk"}, true),
                     Catch::Contains("elk: error: class 'elk' has no images"));
@@ -192,7 +191,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
   }
   // A correct checksum of a wrong text.
   for (const std::string& payload :
-       {std::string("bvtrain image folder 2"), std::string(""), std::string(100, '\0')}) {
+       {std::string("bvtrain image folder 3"), std::string(""), std::string(100, '\0')}) {
     std::ofstream(file, std::ios::binary) << fmt::format("{:016x}\n", hash64(payload)) << payload;
     CHECK(folder.files() == names);
   }
@@ -227,7 +226,7 @@ TEST_CASE("broken folders", "[image_folder]") {
   CHECK(folder.problem() ==
         (folder / "train/cat/2.png") + ": error: the file is empty\n" +
             (folder / "train/cat/3.gif") +
-            ": error: GIF images are not supported: convert it to JPEG or PNG\n" +
+            ": error: GIF images are not supported: convert it to JPEG, PNG or WebP\n" +
             (folder / "train/cat/4.jpg") +
             ": error: this is a git-LFS pointer, not the image itself: run 'git lfs pull' where it "
             "came from\n" +
@@ -251,7 +250,7 @@ TEST_CASE("a file that is deleted during a run is a data error of its example", 
 TEST_CASE("incomplete image files are noticed", "[image_folder]") {
   const TempFolder temp;
   const auto of = [&](const std::string& content) {
-    return image_file_problem(temp.write("x.jpg", content));
+    return check_image_file(temp.write("x.jpg", content)).problem;
   };
   const std::string good = jpeg(100);
   CHECK(of(good).empty());
@@ -284,4 +283,63 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
     if (of(png.substr(0, n)).empty()) CHECK(n == png.size());
   }
   CHECK(of(png.substr(0, 1000)) == "not a complete PNG: no IEND chunk (file is 1000 bytes)");
+}
+
+TEST_CASE("what a folder holds besides its images is counted", "[image_folder]") {
+  const Folder folder;
+  const std::string turned = jpeg_with_exif(jpeg(100), exif_data(6));
+  const std::string webp = webp_of(at::full({4, 6, 3}, 9, at::kByte), true);
+  folder.write("train/cat/1.jpg", turned);
+  folder.write("train/cat/2.JPG", jpeg_with_exif(jpeg(100), exif_data(1)));
+  folder.write("train/cat/3.webp", webp_with_exif(webp, exif_data(3), 4, 6));
+  folder.write("train/dog/1.WebP", webp);
+  for (const char* other : {"cat/a.txt", "cat/b.TXT", "dog/c.csv", "dog/Makefile", "dog/.hidden"})
+    folder.write(std::string("train/") + other, "no image");
+  folder.write("train/dog/more/1.jpg", jpeg(100));
+  folder.write("train/loose.jpg", jpeg(100));
+  folder.write("train/notes.txt", "");
+  folder.write("val/cat/1.jpg", jpeg(100));
+  CHECK(folder.files() ==
+        Names{"train/cat/1.jpg", "train/cat/2.JPG", "train/cat/3.webp", "train/dog/1.WebP"});
+  const Names rest = {
+      "train: 4 files of other types were ignored (2 .txt, 1 without a usual suffix, 1 .csv)",
+      "train: 1 folder inside class folders was ignored",
+      "train: 1 image beside the class folders was ignored"};
+  const auto with_turned = [&](const std::string& op) {
+    Names lines = rest;
+    lines.insert(lines.begin(), "train: the EXIF orientation of 2 of 4 images is ignored; " + op +
+                                    "(exif=True) turns them upright");
+    return lines;
+  };
+  const auto notes = [&](const std::string& split, const std::string& pp) {
+    return data_notes(*folder.open_data("split: " + split), Pipeline(pp, Place{"t.yaml"}));
+  };
+  CHECK(notes("train", "decode|flip_lr") == with_turned("decode"));
+  CHECK(notes("train", "decode_jpeg_and_inception_crop(8)") ==
+        with_turned("decode_jpeg_and_inception_crop"));
+  CHECK(notes("train", "decode(exif=True)|flip_lr") == rest);
+  CHECK(notes("train", "decode_jpeg_and_inception_crop(8, exif=True)") == rest);
+  CHECK(notes("'train[:50%]+val'", "decode") == with_turned("decode"));
+  CHECK(notes("val", "decode").empty());
+
+  // A cached index has the same counts.
+  folder.age();
+  const Names classes = {"cat", "dog"};
+  const FolderIndex built(folder / "train", classes);
+  const FolderIndex cached(folder / "train", classes);
+  CHECK_FALSE(built.from_cache());
+  REQUIRE(cached.from_cache());
+  CHECK(cached.notes().images == 4);
+  CHECK(cached.notes().turned == 2);
+  CHECK(cached.notes().inner_folders == 1);
+  CHECK(cached.notes().other_types == built.notes().other_types);
+  CHECK(notes("train", "decode") == with_turned("decode"));
+}
+
+TEST_CASE("a list of many file types is cut short", "[image_folder]") {
+  FileNotes notes;
+  for (int i = 0; i < 9; ++i) notes.other_types[fmt::format(".{}", i)] = 10 - i;
+  CHECK(split_notes("val", notes, Pipeline("decode", Place{"t.yaml"})) ==
+        Names{"val: 54 files of other types were ignored (10 .0, 9 .1, 8 .2, 7 .3, 6 .4, 5 .5, 9 "
+              "others)"});
 }

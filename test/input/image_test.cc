@@ -1,6 +1,5 @@
-// JPEG and PNG: compared with golden arrays of the reference, and damaged.
+// JPEG and PNG: compared with golden arrays of the reference, and damaged. WebP: webp_test.cc.
 #include <ATen/ATen.h>
-#include <spng.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -14,19 +13,13 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/golden.h"
+#include "test/support/image_files.h"
 
 using namespace bv;
 using namespace bv::test;
 
 namespace {
 
-std::span<const uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-std::string text_of(const at::Tensor& bytes) {
-  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
-          static_cast<size_t>(bytes.numel())};
-}
 int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   return (a.to(at::kInt) - b.to(at::kInt)).abs().max().item<int64_t>();
@@ -46,25 +39,6 @@ at::Tensor picture(int64_t height, int64_t width, int64_t channels) {
     }
   }
   return image;
-}
-
-std::string encode_png(const std::vector<uint8_t>& raw, uint32_t height, uint32_t width,
-                       uint8_t color_type, uint8_t depth, spng_plte* palette = nullptr) {
-  spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
-  spng_ihdr header{width, height, depth, color_type, 0, 0, 0};
-  spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
-  REQUIRE(spng_set_ihdr(context, &header) == 0);
-  if (palette) REQUIRE(spng_set_plte(context, palette) == 0);
-  REQUIRE(spng_encode_image(context, raw.data(), raw.size(), SPNG_FMT_RAW, SPNG_ENCODE_FINALIZE) ==
-          0);
-  size_t size = 0;
-  int error = 0;
-  void* data = spng_get_png_buffer(context, &size, &error);
-  REQUIRE(data != nullptr);
-  const std::string text(static_cast<char*>(data), size);
-  std::free(data);
-  spng_ctx_free(context);
-  return text;
 }
 
 at::Tensor pixels(const std::vector<int64_t>& values, at::IntArrayRef shape) {
@@ -204,12 +178,11 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
     return error_of([&] { decode_image(bytes_of(content), 3, false); }, Exit::data);
   };
   CHECK(problem("") == "the file is empty");
-  CHECK(problem("GIF89a") == "GIF images are not supported: convert it to JPEG or PNG");
-  CHECK(problem("RIFF....WEBPVP8 ") == "WebP images are not supported: convert it to JPEG or PNG");
-  CHECK(problem("BM......") == "BMP images are not supported: convert it to JPEG or PNG");
+  CHECK(problem("GIF89a") == "GIF images are not supported: convert it to JPEG, PNG or WebP");
+  CHECK(problem("BM......") == "BMP images are not supported: convert it to JPEG, PNG or WebP");
   CHECK(problem(std::string("II*\0", 4)) ==
-        "TIFF images are not supported: convert it to JPEG or PNG");
-  CHECK(problem("<html>") == "not a JPEG or PNG image: it begins with 3C 68 74 6D");
+        "TIFF images are not supported: convert it to JPEG, PNG or WebP");
+  CHECK(problem("<html>") == "not a JPEG, PNG or WebP image: it begins with 3C 68 74 6D");
   CHECK_THAT(problem("version https://git-lfs.github.com/spec/v1\n"),
              Catch::Contains("git-LFS pointer"));
 
@@ -246,7 +219,9 @@ TEST_CASE("flipped bytes of images give errors, and nothing worse", "[image]") {
   std::vector<uint8_t> raw;
   for (int i = 0; i < 16 * 16 * 3; ++i) raw.push_back(static_cast<uint8_t>(i * i));
   const std::vector<std::string> files = {text_of(encode_jpeg(picture(24, 24, 3), 70)),
-                                          encode_png(raw, 16, 16, SPNG_COLOR_TYPE_TRUECOLOR, 8)};
+                                          encode_png(raw, 16, 16, SPNG_COLOR_TYPE_TRUECOLOR, 8),
+                                          webp_of(picture(24, 24, 3), true),
+                                          webp_of(picture(24, 24, 3), false)};
   for (const std::string& good : files) {
     Rng rng(9, Purpose::synthetic, good.size());
     const TempFolder temp;

@@ -211,7 +211,7 @@ void check_form(const Case& c, const Form& form) {
 }  // namespace
 
 TEST_CASE("every op keeps the contract") {
-  // Ops that take JPEG or PNG bytes or a file have tests of their own. Refused ops:
+  // Ops that take encoded images or a file have tests of their own. Refused ops:
   // pp_errors_test.cc.
   std::set<std::string> tested = {"decode",     "decode_jpeg_and_inception_crop",
                                   "lookup",     "tokenize",

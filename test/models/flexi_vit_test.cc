@@ -189,6 +189,19 @@ TEST_CASE("flexi_vit: in training each step draws its patch size") {
   }
 }
 
+TEST_CASE("flexi_vit: pixels that fill no patch are named for each patch size") {
+  const MetaDevice guard;
+  const Config config =
+      parse_config("{variant: mu/8, seqhw: 4,\n flexi: {seqhw: {v: [4, 5, 6, 8]}}}", "m.yaml");
+  Model::Registry::make("flexi_vit", config, Place(), ModelEnv{10, 32, 32, 3});
+  CHECK(warnings(config) ==
+        std::vector<std::string>{
+            "m.yaml:2:9: warning: flexi: images of 32x32 with patches of 6x6: the last 2 columns "
+            "and 2 rows of pixels are not used",
+            "m.yaml:2:9: warning: flexi: images of 32x32 with patches of 5x5: the last 2 columns "
+            "and 2 rows of pixels are not used"});
+}
+
 TEST_CASE("flexi_vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
     return error_of([&] { build("flexi_vit", yaml); });

@@ -246,6 +246,29 @@ TEST_CASE("vit: patches and images need not be square") {
   CHECK(features.at("logits_2d").sizes() == at::IntArrayRef({2, 4, 4, 10}));
 }
 
+TEST_CASE("vit: pixels that fill no patch are named") {
+  const MetaDevice guard;
+  const auto warning = [](const std::string& yaml, int64_t height, int64_t width) {
+    const Config config = parse_config(yaml, "m.yaml");
+    Model::Registry::make("vit", config, Place(), ModelEnv{10, height, width, 3});
+    std::string lines;
+    for (const std::string& line : warnings(config)) lines += line;
+    return lines;
+  };
+  CHECK(
+      warning("{variant: mu/4}", 30, 30) ==
+      "m.yaml:1:11: warning: variant: images of 30x30 with patches of 4x4: the last 2 columns and "
+      "2 rows of pixels are not used");
+  CHECK(warning("{variant: mu/16, patch_size: [8, 4]}", 33, 32) ==
+        "m.yaml:1:30: warning: patch_size: images of 33x32 with patches of 8x4: the last 1 row of "
+        "pixels is not used");
+  CHECK(
+      warning("{variant: mu/16}", 224, 231) ==
+      "m.yaml:1:11: warning: variant: images of 224x231 with patches of 16x16: the last 7 columns "
+      "of pixels are not used");
+  CHECK(warning("{variant: mu/16}", 224, 224).empty());
+}
+
 TEST_CASE("vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
     return error_of([&] { build(yaml); });

@@ -81,6 +81,21 @@ TEST_CASE("bad patterns are refused") {
             "...' has 1001 characters; at most 1000 are allowed");
 }
 
+TEST_CASE("rates and factors below zero are refused, zero is not") {
+  CHECK(Read("{lr: -0.1}").problems == "t.yaml:1:6: error: lr: must not be negative, got -0.1");
+  CHECK(Read("{lr: .inf}").problems == "t.yaml:1:6: error: lr: must be finite, got inf");
+  CHECK(Read("{lr: 0.1, lr_mults: [['.*', -2]]}").problems ==
+        "t.yaml:1:21: error: lr_mults: the multiplier of '.*' must be positive, got -2; to freeze "
+        "parameters give them a null schedule");
+  CHECK(Read("{lr: 0.1, wd: -1e-4}").problems ==
+        "t.yaml:1:15: error: wd: must not be negative, got -0.0001");
+  CHECK(Read("{lr: 0.1, wd: 1, wd_mults: [['head/.*', -1]]}").problems ==
+        "t.yaml:1:28: error: wd_mults: the multiplier of 'head/.*' must not be negative, got -1");
+  const Read zero("{lr: 0, wd: 0, wd_mults: [['.*', 0]]}");
+  CHECK(zero.problems.empty());
+  CHECK(zero.groups.lr == 0.0F);
+}
+
 TEST_CASE("bad schedules are refused") {
   CHECK(Read("{lr: 0.1, schedule: [['head/.*', {mult: 2}], ['.*/scale', null]]}").problems ==
         "t.yaml:1:21: error: schedule: no pattern matches embedding/kernel, embedding/bias; add an "

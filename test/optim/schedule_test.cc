@@ -76,6 +76,26 @@ TEST_CASE("a run of one step may be all warm-up") {
   CHECK(schedule(0) == 0.0F);
 }
 
+TEST_CASE("schedules that would become negative or infinite are refused") {
+  CHECK(problems("schedule: {mult: -1}") ==
+        "t.yaml:1:18: error: schedule.mult: must not be negative, got -1");
+  CHECK(problems("schedule: {steps: [1, 2], mults: [0.5, -0.1]}") ==
+        "t.yaml:1:34: error: schedule.mults: each of them must not be negative, got -0.1");
+  CHECK(problems("schedule: {steps: [20, 10], mults: [0.5, 0.1]}") ==
+        "t.yaml:1:19: error: schedule.steps: must be in ascending order");
+  CHECK(problems("schedule: {decay_type: polynomial, end: -0.1}") ==
+        "t.yaml:1:41: error: schedule.end: must not be negative, got -0.1");
+  CHECK(problems("schedule: {decay_type: linear, linear_end: -0.1}") ==
+        "t.yaml:1:44: error: schedule.linear_end: must not be negative, got -0.1");
+  CHECK(problems("schedule: {decay_type: polynomial, power: -1}") ==
+        "t.yaml:1:43: error: schedule.power: must not be negative, got -1");
+  CHECK(problems("schedule: {decay_type: rsqrt, shift: -20000}") ==
+        "t.yaml:1:38: error: schedule.shift: must not be negative, got -20000");
+  CHECK(problems("schedule: {mult: 0}").empty());
+  CHECK(problems("schedule: {decay_type: linear, end: 0, power: 2}").empty());
+  CHECK(problems("schedule: {steps: [10, 20], mults: [0.5, 0]}").empty());
+}
+
 TEST_CASE("bad schedule keys are refused") {
   CHECK(problems("schedule: {base: 2}") ==
         "t.yaml:1:18: error: schedule.base: 'base' is not a key of a schedule; use 'mult'");

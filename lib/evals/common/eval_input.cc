@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/evals/common/ranks.h"
+#include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/input/loader/compute_example.h"
 
@@ -47,7 +48,12 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
     : classes_(env.classes), pp_(std::move(pp)), options_(options) {
   DataEnv own = env;
   own.source.keep_broken = options_.error_budget > 0;
-  open_ = prepare_data(data, own);
+  // The section is kept for the warnings, which come when the data is opened.
+  open_ = [data, pp = pp_, open = prepare_data(data, own)] {
+    auto opened = open();
+    for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
+    return opened;
+  };
 }
 
 EvalInput::EvalInput(EvalInput&&) noexcept = default;

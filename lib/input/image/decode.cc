@@ -7,6 +7,7 @@
 
 #include "lib/input/image/jpeg.h"
 #include "lib/input/image/png.h"
+#include "lib/input/image/webp.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -42,19 +43,20 @@ std::string not_an_image(std::span<const uint8_t> bytes) {
   }
   const std::string format = image_format(bytes);
   if (!format.empty()) {
-    return fmt::format("{} images are not supported: convert it to JPEG or PNG", format);
+    return fmt::format("{} images are not supported: convert it to JPEG, PNG or WebP", format);
   }
   std::string start;
   for (size_t i = 0; i < std::min<size_t>(bytes.size(), 4); ++i) {
     start += fmt::format("{}{:02X}", i ? " " : "", bytes[i]);
   }
-  return fmt::format("not a JPEG or PNG image: it begins with {}", start);
+  return fmt::format("not a JPEG, PNG or WebP image: it begins with {}", start);
 }
 
 at::Tensor decode_image(std::span<const uint8_t> bytes, int channels, bool precise) {
   const std::string format = image_format(bytes);
   if (format == "JPEG") return decode_jpeg(bytes, channels, precise);
   if (format == "PNG") return decode_png(bytes, channels);
+  if (format == "WebP") return decode_webp(bytes, channels);
   throw Error::bare(Exit::data, not_an_image(bytes));
 }
 

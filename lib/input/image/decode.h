@@ -15,11 +15,12 @@ std::string image_format(std::span<const uint8_t> bytes);
 // Returns whether the first bytes of a file are those of a git-LFS pointer, the text that git-LFS
 // leaves in place of a file that was not downloaded.
 bool is_lfs_pointer(std::span<const uint8_t> bytes);
-// Returns one line that says why a file that is neither JPEG nor PNG can't be decoded.
+// Returns one line that says why a file that is no JPEG, PNG or WebP can't be decoded.
 std::string not_an_image(std::span<const uint8_t> bytes);
 
-// Decodes a JPEG or PNG file; the first bytes tell which. See decode_jpeg() and decode_png().
-// Throws Error(Exit::data) without a place.
+// Decodes a JPEG, PNG or WebP file; the first bytes tell which. See decode_jpeg(), decode_png() and
+// decode_webp(). Ignores the EXIF orientation (orientation.h). Throws Error(Exit::data) without a
+// place.
 at::Tensor decode_image(std::span<const uint8_t> bytes, int channels, bool precise);
 
 }  // namespace bv

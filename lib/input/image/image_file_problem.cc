@@ -11,7 +11,9 @@
 #include <cstring>
 
 #include "lib/input/image/decode.h"
-#include "lib/input/image/jpeg.h"
+#include "lib/input/image/geometry.h"
+#include "lib/input/image/orientation.h"
+#include "lib/input/image/webp.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -139,16 +141,56 @@ std::string png_problem(BlockFile& file) {
   return fmt::format("not a complete PNG: no IEND chunk (file is {} bytes)", file.size());
 }
 
-}  // namespace
+std::string webp_problem(BlockFile& file) {
+  const std::span<const uint8_t> head = file.at(0, 30);
+  const auto number = [&](size_t at, int count) {
+    int64_t value = 0;
+    for (int i = count - 1; i >= 0; --i) value = value << 8 | head[at + i];
+    return value;
+  };
+  if (head.size() < 30)
+    return fmt::format("not a complete WebP: no header (file is {} bytes)", file.size());
+  const int64_t size = number(4, 4) + 8;
+  if (size > file.size())
+    return fmt::format("not a complete WebP: {} bytes of {}", file.size(), size);
+  const auto is_first = [&](const char* chunk) { return std::memcmp(&head[12], chunk, 4) == 0; };
+  constexpr int64_t kSide = (1 << 14) - 1;  // the bits of a side in VP8 and VP8L
+  if (is_first("VP8X")) {
+    if (number(20, 1) & 2) return std::string(kAnimatedWebp);
+    return size_problem("WebP", number(27, 3) + 1, number(24, 3) + 1);
+  }
+  if (is_first("VP8 ")) {
+    if (number(23, 3) != 0x2A019D) return "not a valid WebP: no VP8 frame at byte 20";
+    return size_problem("WebP", number(28, 2) & kSide, number(26, 2) & kSide);
+  }
+  if (is_first("VP8L")) {
+    if (number(20, 1) != 0x2F) return "not a valid WebP: no VP8L image at byte 20";
+    const int64_t sides = number(21, 4);
+    return size_problem("WebP", (sides >> 14 & kSide) + 1, (sides & kSide) + 1);
+  }
+  return "not a valid WebP: no VP8, VP8L or VP8X chunk at byte 12";
+}
 
-std::string image_file_problem(const std::string& name) {
-  BlockFile file(name);
-  if (!file.error().empty()) return file.error();
+std::string problem_of(BlockFile& file) {
   const std::span<const uint8_t> head = file.at(0);
   const std::string format = image_format(head);
   if (format == "JPEG") return jpeg_problem(file);
   if (format == "PNG") return png_problem(file);
+  if (format == "WebP") return webp_problem(file);
   return not_an_image(head);
+}
+
+}  // namespace
+
+ImageFileCheck check_image_file(const std::string& name) {
+  BlockFile file(name);
+  if (!file.error().empty()) return {file.error()};
+  // The orientation comes first: what it reads is still in memory for the other checks.
+  const int orientation = exif_orientation(
+      [&](int64_t offset, int64_t need) { return file.at(offset, need); }, file.size());
+  std::string problem = problem_of(file);
+  const bool good = problem.empty();
+  return {std::move(problem), good ? orientation : 1};
 }
 
 }  // namespace bv

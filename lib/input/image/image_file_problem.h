@@ -1,14 +1,19 @@
-// Checks whether an image file is complete by its head and tail alone, fast enough for millions of
-// files.
+// Checks an image file by its head and tail alone, fast enough for millions of files.
 #pragma once
 
 #include <string>
 
 namespace bv {
 
-// Returns "" for a complete JPEG (start marker, frame header of a permitted size, end marker) or
-// PNG (signature, IHDR, IEND), whatever its suffix. Otherwise returns what is wrong: "not a
-// complete JPEG: no end marker (file is 812 bytes)". Does not throw.
-std::string image_file_problem(const std::string& file);
+struct ImageFileCheck {
+  // Empty if the file is a complete JPEG (start marker, frame header of a permitted size, end
+  // marker), PNG (signature, IHDR, IEND) or still WebP (as long as its header says), whatever its
+  // suffix. Otherwise says what is wrong: "not a complete JPEG: no end marker (file is 812 bytes)".
+  std::string problem;
+  int orientation = 1;  // see exif_orientation(); 1 if there is a problem
+};
+
+// Does not throw.
+ImageFileCheck check_image_file(const std::string& file);
 
 }  // namespace bv

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "lib/input/image/geometry.h"
+#include "lib/input/image/luma.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -15,11 +16,6 @@ constexpr size_t kChunkLimit = size_t{1} << 26;
 
 void ok(int code) {
   if (code) throw Error::bare(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
-}
-
-// libjpeg's luma: 16-bit fixed-point weights, rounded.
-uint8_t luma(const uint8_t* rgb) {
-  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
 }
 
 }  // namespace

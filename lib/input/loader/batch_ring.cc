@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "lib/input/image/decode.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -14,13 +15,12 @@ namespace {
 
 std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
 
-// Returns whether `bytes`, (n,) uint8, are a JPEG or PNG image (and not text).
+// Returns whether `bytes`, (n,) uint8, are an image that decode_image() knows (and not text).
 bool is_encoded(const at::Tensor& bytes) {
-  constexpr std::string_view kJpeg = "\xFF\xD8\xFF", kPng = "\x89PNG";
   const at::Tensor dense = bytes.contiguous();
-  const std::string_view content(static_cast<const char*>(dense.const_data_ptr()),
-                                 static_cast<size_t>(dense.numel()));
-  return content.starts_with(kJpeg) || content.starts_with(kPng);
+  const std::string format =
+      image_format({dense.const_data_ptr<uint8_t>(), static_cast<size_t>(dense.numel())});
+  return format == "JPEG" || format == "PNG" || format == "WebP";
 }
 
 [[noreturn]] void fail(const std::string& why) { throw Error(Exit::usage, "", why); }

@@ -1,11 +1,15 @@
 // decode_jpeg_and_inception_crop(size=None, area_min=5, area_max=100, ratio_min=0.75,
-//                                ratio_max=1.33, method="bilinear", antialias=False):
-// "decode|inception_crop" in one op, which decodes little more than the window of a JPEG file (a
-// PNG file is decoded as a whole).
+//                                ratio_max=1.33, method="bilinear", antialias=False,
+//                                exif=False):
+// "decode|inception_crop" in one op, which decodes little more than the window of a JPEG file (PNG
+// and WebP files are decoded as a whole).
 //   size                  a number for both sides or [height, width]; None: the window's own size
 //   area_min, area_max    the window's area in percent of the image's
 //   ratio_min, ratio_max  the window's width / height
 //   method, antialias     see image/resizer.h
+//   exif                  True: the window is drawn in the upright image and turned upright, as by
+//                         "decode(exif=True)|inception_crop"; False: the EXIF orientation is
+//                         ignored, as in big_vision, which has no such argument
 // Keys: key, or inkey and outkey; "image" by default. Takes 1-d uint8 bytes, gives (height, width,
 // 3) uint8. The same draws give the same window as inception_crop (sample_crop_window()); its
 // values differ by up to 2 grey levels from a crop of the decoded image. The DCT is the fast one.
@@ -15,6 +19,7 @@
 #include "lib/input/image/crop.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/jpeg.h"
+#include "lib/input/image/orientation.h"
 #include "lib/input/ops/common/resize_op.h"
 #include "lib/util/text.h"
 
@@ -28,6 +33,7 @@ class DecodeJpegAndInceptionCrop : public Op {
     range_.aspect_min = args.get<double>("ratio_min", 0.75);
     range_.aspect_max = args.get<double>("ratio_max", 1.33);
     resize_ = read_resize_options(args, "bilinear", false);
+    exif_ = args.get<bool>("exif", false);
     keys_ = InOutKeys(args);
     if (!(range_.aspect_min > 0)) {
       args.problem("ratio_min", fmt::format("must be positive, got {}", range_.aspect_min));
@@ -36,6 +42,8 @@ class DecodeJpegAndInceptionCrop : public Op {
                                             range_.aspect_min, kMaxRatio, range_.aspect_max));
     }
   }
+
+  bool ignores_orientation() const override { return !exif_; }
 
   void apply(Example& example, Rng& rng) const override {
     const at::Tensor encoded =
@@ -56,14 +64,22 @@ class DecodeJpegAndInceptionCrop : public Op {
   static constexpr double kMaxRatio = 1000;
 
   at::Tensor decode_window(std::span<const uint8_t> bytes, Rng& rng) const {
+    const int orientation = exif_ ? exif_orientation(bytes) : 1;
+    // Draws a window in the upright image and returns where it is in the stored one.
+    const auto draw = [&](const Size& stored) {
+      const Size upright = upright_size(stored, orientation);
+      const Window window = sample_crop_window(upright.height, upright.width, range_, rng);
+      return stored_window(window, stored, orientation);
+    };
     if (image_format(bytes) == "JPEG") {
       const JpegSize size = jpeg_size(bytes);
-      const Window window = sample_crop_window(size.height, size.width, range_, rng);
-      return decode_jpeg_crop(bytes, window, 3, false);
+      const Window window = draw({size.height, size.width});
+      return turn_upright(decode_jpeg_crop(bytes, window, 3, false), orientation);
     }
     const at::Tensor whole = decode_image(bytes, 3, false);
-    const Window window = sample_crop_window(whole.size(0), whole.size(1), range_, rng);
-    return whole.narrow(0, window.y, window.height).narrow(1, window.x, window.width).contiguous();
+    const Window window = draw({whole.size(0), whole.size(1)});
+    return turn_upright(whole.narrow(0, window.y, window.height).narrow(1, window.x, window.width),
+                        orientation);
   }
 
   at::Tensor resized(const at::Tensor& image) const {
@@ -78,6 +94,7 @@ class DecodeJpegAndInceptionCrop : public Op {
   const std::optional<Size> size_;
   CropRange range_;
   ResizeOptions resize_;
+  bool exif_ = false;
   InOutKeys keys_;
 };
 

@@ -1,4 +1,4 @@
-// image_folder: JPEG and PNG files, in one folder per class.
+// image_folder: JPEG, PNG and WebP files, in one folder per class.
 //   data_dir  the folder. It has the layout <split>/<class>/<file> if it has a folder named train,
 //             test, val or validation that holds folders. Otherwise the layout is <class>/<file>,
 //             with the only split `train`
@@ -75,6 +75,12 @@ class ImageFolder : public Source {
             {"label", at::full({}, label(split, i), at::kLong)}};
   }
 
+  FileNotes file_notes(size_t split) const override {
+    FileNotes notes = index(split).notes();
+    notes.loose_images = count_images(folder_of(layout().splits.at(split)));
+    return notes;
+  }
+
   std::string describe(size_t split, int64_t i) const override {
     const Split& folders = layout().splits.at(split);
     const FolderIndex& files = index(split);
@@ -140,6 +146,11 @@ class ImageFolder : public Source {
     return layout;
   }
 
+  // Returns the folder that holds the class folders of a split.
+  std::string folder_of(const Split& split) const {
+    return dir_.path + (split.prefix.empty() ? "" : "/" + split.name);
+  }
+
   Layout& layout() const {
     const std::lock_guard lock(mutex_);
     if (!layout_) layout_ = std::make_unique<Layout>(scan(dir_));
@@ -150,8 +161,8 @@ class ImageFolder : public Source {
     Split& folders = layout().splits.at(split);
     const std::lock_guard lock(mutex_);
     if (!folders.index) {
-      const std::string folder = dir_.path + (folders.prefix.empty() ? "" : "/" + folders.name);
-      folders.index = std::make_unique<FolderIndex>(folder, folders.classes, keep_broken_);
+      folders.index =
+          std::make_unique<FolderIndex>(folder_of(folders), folders.classes, keep_broken_);
     }
     return *folders.index;
   }

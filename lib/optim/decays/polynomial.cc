@@ -5,6 +5,7 @@
 //              end: 0}     the final value, on the scale of `mult`; default: `linear_end`, or 0
 #include <cmath>
 
+#include "lib/optim/not_negative.h"
 #include "lib/optim/schedule.h"
 
 namespace bv {
@@ -15,6 +16,8 @@ class Polynomial : public Decay {
   Polynomial(const Config& config, const ScheduleEnv&) : power_(config.get<double>("power", 1.0)) {
     const double linear_end = config.get<double>("linear_end", 0.0);
     end_ = config.get<double>("end", linear_end);
+    check_not_negative(config, "power", power_);
+    check_not_negative(config, config.has("end") ? "end" : "linear_end", end_);
   }
   double value(double base, double, double progress) const override {
     return end_ + (base - end_) * std::pow(1.0 - progress, power_);

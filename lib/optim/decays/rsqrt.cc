@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/optim/not_negative.h"
 #include "lib/optim/schedule.h"
 
 namespace bv {
@@ -16,6 +17,7 @@ class Rsqrt : public Decay {
     timescale_ = steps(config, "timescale", 10000, env);
     shift_ = steps(config, "shift", 0, env);
     if (!(timescale_ > 0)) config.problem("timescale", "must be positive");
+    check_not_negative(config, "shift", shift_);
   }
   double value(double base, double step, double) const override {
     return base / std::sqrt(1.0 + (std::max(step - warmup_, 0.0) + shift_) / timescale_);

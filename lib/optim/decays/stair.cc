@@ -1,8 +1,9 @@
 // stair: base until the first of `steps`; from step steps[i] on, base * mults[i]. Without steps the
 // schedule is constant. Follows "stair" of utils.py `create_learning_rate_schedule` of big_vision.
-//   schedule: {steps: [], mults: []}   lists of the same length
+//   schedule: {steps: [], mults: []}   lists of the same length; steps in ascending order
 #include <algorithm>
 
+#include "lib/optim/not_negative.h"
 #include "lib/optim/schedule.h"
 
 namespace bv {
@@ -17,6 +18,9 @@ class Stair : public Decay {
       config.fail("mults", fmt::format("needs one number for each of the {} steps, got {}",
                                        steps_.size(), mults_.size()));
     }
+    if (!std::is_sorted(steps_.begin(), steps_.end()))
+      config.problem("steps", "must be in ascending order");
+    for (const double mult : mults_) check_not_negative(config, "mults", mult, "each of them");
   }
   double value(double base, double step, double) const override {
     const auto passed =

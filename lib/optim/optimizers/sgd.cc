@@ -38,7 +38,14 @@ const Register<Optimizer, Identity> registered_full_name("big_vision.sgd");
 
 struct Scale : Identity {
   explicit Scale(const Config& config) : Identity(config) {
-    factor_ = static_cast<float>(config.get<double>("step_size"));
+    const auto step_size = config.get<double>("step_size");
+    if (step_size < 0) {
+      config.warn(
+          "step_size",
+          "a negative value makes the loss go up: the update is multiplied by step_size and "
+          "then subtracted");
+    }
+    factor_ = static_cast<float>(step_size);
   }
 };
 const Register<Optimizer, Scale> registered_scale("scale");

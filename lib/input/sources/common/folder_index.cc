@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "lib/input/image/image_file_problem.h"
+#include "lib/input/image/image_suffix.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain image folder 2";
+constexpr std::string_view kFormat = "bvtrain image folder 3";
 constexpr size_t kMaxProblems = 20;
 constexpr int64_t kSecond = 1'000'000'000;
 // A folder that changed less than this before it was read may change again without getting a new
@@ -61,15 +61,11 @@ std::vector<Entry> list(const std::string& folder) {
 enum class Kind { image, other_image, no_image };
 
 Kind kind_of(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string::npos) return Kind::no_image;
-  const char* suffix = name.c_str() + dot + 1;
-  for (const char* known : {"jpg", "jpeg", "png"}) {
-    if (strcasecmp(suffix, known) == 0) return Kind::image;
-  }
+  if (has_image_suffix(name)) return Kind::image;
+  const std::string suffix = suffix_of(name);
   // Not supported, but ignoring them silently would change the data set.
-  for (const char* known : {"gif", "webp", "bmp", "tif", "tiff"}) {
-    if (strcasecmp(suffix, known) == 0) return Kind::other_image;
+  for (const char* known : {".gif", ".bmp", ".tif", ".tiff"}) {
+    if (suffix == known) return Kind::other_image;
   }
   return Kind::no_image;
 }
@@ -78,18 +74,27 @@ struct ClassFiles {
   std::vector<std::string> files;     // including the broken ones
   std::vector<std::string> problems;  // complete error lines
   size_t more_problems = 0;
+  FileNotes notes;
 };
 
 ClassFiles read_class(const std::string& path, const std::string& name) {
   ClassFiles found;
   for (Entry& entry : list(path)) {
     const Kind kind = kind_of(entry.name);
-    if (entry.folder || kind == Kind::no_image) continue;
-    const std::string file = path + "/" + entry.name;
-    std::string problem = image_file_problem(file);
-    if (kind == Kind::other_image && problem.empty()) {
-      problem = "this JPEG or PNG has the suffix of another format: rename it";
+    if (entry.folder) {
+      ++found.notes.inner_folders;
+      continue;
     }
+    if (kind == Kind::no_image) {
+      ++found.notes.other_types[suffix_of(entry.name)];
+      continue;
+    }
+    const std::string file = path + "/" + entry.name;
+    auto [problem, orientation] = check_image_file(file);
+    if (kind == Kind::other_image && problem.empty()) {
+      problem = "this JPEG, PNG or WebP has the suffix of another format: rename it";
+    }
+    if (orientation != 1) ++found.notes.turned;
     found.files.push_back(std::move(entry.name));
     if (problem.empty()) continue;
     if (found.problems.size() < kMaxProblems) {
@@ -128,6 +133,17 @@ std::vector<ClassFiles> read_classes(const std::string& folder,
   }
   if (failure) std::rethrow_exception(failure);
   return found;
+}
+
+// Does not count the images.
+FileNotes sum_of_notes(const std::vector<ClassFiles>& found) {
+  FileNotes sum;
+  for (const ClassFiles& files : found) {
+    sum.turned += files.notes.turned;
+    sum.inner_folders += files.notes.inner_folders;
+    for (const auto& [suffix, count] : files.notes.other_types) sum.other_types[suffix] += count;
+  }
+  return sum;
 }
 
 void throw_if_broken(const std::vector<ClassFiles>& found) {
@@ -196,6 +212,13 @@ std::vector<std::string> list_folders(const std::string& folder) {
   return names;
 }
 
+int64_t count_images(const std::string& folder) {
+  const std::vector<Entry> entries = list(folder);
+  return std::count_if(entries.begin(), entries.end(), [](const Entry& entry) {
+    return !entry.folder && kind_of(entry.name) != Kind::no_image;
+  });
+}
+
 FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
                          bool keep_broken) {
   const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -221,6 +244,7 @@ void FolderIndex::build(const std::string& folder, const std::vector<std::string
   const std::vector<ClassFiles> found = read_classes(folder, classes);
   const auto empty = [](const ClassFiles& files) { return files.files.empty(); };
   if (!keep_broken || std::any_of(found.begin(), found.end(), empty)) throw_if_broken(found);
+  notes_ = sum_of_notes(found);
   for (const ClassFiles& files : found) {
     whole_ &= files.problems.empty();
     for (const std::string& file : files.files) {
@@ -229,6 +253,7 @@ void FolderIndex::build(const std::string& folder, const std::vector<std::string
     }
     class_ends_.push_back(size());
   }
+  notes_.images = size();
 }
 
 std::string FolderIndex::serialize(const std::string& folder,
@@ -239,6 +264,13 @@ std::string FolderIndex::serialize(const std::string& folder,
   put(kFormat);
   put(folder);
   put(whole_ ? "whole" : "broken");
+  put(fmt::format("{}", notes_.turned));
+  put(fmt::format("{}", notes_.inner_folders));
+  put(fmt::format("{}", notes_.other_types.size()));
+  for (const auto& [suffix, count] : notes_.other_types) {
+    put(suffix);
+    put(fmt::format("{}", count));
+  }
   int64_t image = 0;
   for (size_t i = 0; i < classes.size(); ++i) {
     put(classes[i]);
@@ -262,13 +294,25 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
   };
   if (next() != kFormat || next() != folder) return false;
   if (const std::string_view state = next(); state != "whole" && !keep_broken) return false;
+  const auto number = [&] {
+    const std::string_view digits = next();
+    int64_t value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  FileNotes notes;
+  notes.turned = number();
+  notes.inner_folders = number();
+  for (int64_t kinds = number(); kinds > 0; --kinds) {
+    if (at == text.size()) return false;
+    const std::string suffix(next());
+    notes.other_types[suffix] = number();
+  }
   std::vector<uint64_t> offsets;
   std::vector<int64_t> ends;
   for (size_t i = 0; i < classes.size(); ++i) {
     if (next() != classes[i] || next() != fmt::format("{}", stamps[i])) return false;
-    const std::string_view digits = next();
-    int64_t count = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), count);
+    const int64_t count = number();
     for (int64_t k = 0; k < count; ++k) {
       offsets.push_back(at);
       if (next().empty()) return false;
@@ -276,6 +320,8 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
     ends.push_back(static_cast<int64_t>(offsets.size()));
   }
   if (at != text.size()) return false;
+  notes.images = std::ssize(offsets);
+  notes_ = std::move(notes);
   names_ = std::move(text);
   offsets_ = std::move(offsets);
   class_ends_ = std::move(ends);

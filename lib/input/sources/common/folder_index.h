@@ -11,11 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/input/source.h"
+
 namespace bv {
 
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
 // Error(Exit::usage) if the folder can't be read.
 std::vector<std::string> list_folders(const std::string& folder);
+// Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
+// Throws Error(Exit::usage) if the folder can't be read.
+int64_t count_images(const std::string& folder);
 
 class FolderIndex {
  public:
@@ -28,6 +33,8 @@ class FolderIndex {
   // Return the file name of an image, without its class folder, and the index of its class.
   std::string_view file(int64_t index) const { return names_.c_str() + offsets_.at(index); }
   size_t class_of(int64_t index) const;
+  // Returns what was noticed when the index was built.
+  const FileNotes& notes() const { return notes_; }
 
   // Returns whether the index came from the cache.
   bool from_cache() const { return from_cache_; }
@@ -35,7 +42,9 @@ class FolderIndex {
  private:
   void build(const std::string& folder, const std::vector<std::string>& classes, bool keep_broken);
   // The stored form is a list of NUL-terminated words: the format, the folder, "whole" or "broken",
-  // and for each class its name, its modification time, its number of files and their names.
+  // the notes (the turned images, the inner folders, the number of other types, and for each the
+  // suffix and the number of files), and for each class its name, its modification time, its number
+  // of files and their names.
   // parse() returns false if the text is damaged or does not fit the arguments.
   std::string serialize(const std::string& folder, const std::vector<std::string>& classes,
                         const std::vector<int64_t>& stamps) const;
@@ -46,6 +55,7 @@ class FolderIndex {
   std::vector<uint64_t> offsets_;    // (images,) where each name begins in names_
   std::vector<int64_t> class_ends_;  // (classes,) the first image of the next class
   bool whole_ = true;                // no file is broken
+  FileNotes notes_;
   bool from_cache_ = false;
 };
 

@@ -1,0 +1,68 @@
+#include "lib/input/data_notes.h"
+
+#include <algorithm>
+
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Returns "1 file" or "2 files".
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string was(int64_t count) { return count == 1 ? "was" : "were"; }
+
+// Returns "3 files of other types were ignored (2 .txt, 1 .csv)": the most frequent types first.
+std::string other_types_text(const std::map<std::string, int64_t>& types) {
+  constexpr size_t kShown = 6;
+  std::vector<std::pair<std::string, int64_t>> sorted(types.begin(), types.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  int64_t files = 0, rest = 0;
+  std::vector<std::string> shown;
+  for (const auto& [suffix, count] : sorted) {
+    files += count;
+    if (shown.size() == kShown)
+      rest += count;
+    else
+      shown.push_back(
+          fmt::format("{} {}", count, suffix.empty() ? "without a usual suffix" : suffix));
+  }
+  if (rest > 0) shown.push_back(fmt::format("{} others", rest));
+  return fmt::format("{} of other types {} ignored ({})", counted(files, "file"), was(files),
+                     join(shown, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> split_notes(const std::string& split, const FileNotes& notes,
+                                     const Pipeline& pp) {
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& text) { lines.push_back(split + ": " + text); };
+  if (const std::string op = pp.ignores_orientation(); notes.turned > 0 && !op.empty()) {
+    add(fmt::format("the EXIF orientation of {} of {} is ignored; {}(exif=True) turns them upright",
+                    notes.turned, counted(notes.images, "image"), op));
+  }
+  if (!notes.other_types.empty()) add(other_types_text(notes.other_types));
+  if (notes.inner_folders > 0) {
+    add(fmt::format("{} inside class folders {} ignored", counted(notes.inner_folders, "folder"),
+                    was(notes.inner_folders)));
+  }
+  if (notes.loose_images > 0) {
+    add(fmt::format("{} beside the class folders {} ignored", counted(notes.loose_images, "image"),
+                    was(notes.loose_images)));
+  }
+  return lines;
+}
+
+std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp) {
+  std::vector<std::string> lines;
+  for (const auto& [split, notes] : data.file_notes()) {
+    for (std::string& line : split_notes(split, notes, pp)) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace bv

@@ -1,0 +1,20 @@
+// Warnings about the files of a data set, for users who may have meant something else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/input/dataset.h"
+#include "lib/input/pipeline.h"
+
+namespace bv {
+
+// Returns one line for each thing that a run with these ops ignores in a split: the EXIF
+// orientation of images, files of other types, folders inside class folders, and images beside
+// them. "val: 3 files of other types were ignored (2 .txt, 1 .csv)".
+std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp);
+// The same for one split. `split` is its name.
+std::vector<std::string> split_notes(const std::string& split, const FileNotes& notes,
+                                     const Pipeline& pp);
+
+}  // namespace bv
