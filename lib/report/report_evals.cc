@@ -53,12 +53,13 @@ std::string matrix_table(const Matrix& matrix, const ClassLabels& names) {
         out += "<td></td>";
         continue;
       }
-      // The square root keeps single mistakes visible next to hundreds of right guesses.
-      const double strength = 0.08 + 0.92 * std::sqrt(share(n, total));
+      // The square root keeps single mistakes visible next to hundreds of right guesses. Colours
+      // stay pale, so that the number can be read on all of them.
+      const double strength = 0.06 + 0.56 * std::sqrt(share(n, total));
       out += fmt::format(
-          "<td class=\"{}{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
-          t == g ? "right" : "wrong", strength > 0.6 ? " strong" : "", strength,
-          names(static_cast<int64_t>(t)), names(static_cast<int64_t>(g)), n, total, n);
+          "<td class=\"{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
+          t == g ? "right" : "wrong", strength, names(static_cast<int64_t>(t)),
+          names(static_cast<int64_t>(g)), n, total, n);
     }
     out += "</tr>\n";
   }

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kPageStyle = R"(
 :root{color-scheme:light dark;--paper:#f6f7f9;--card:#fff;--ink:#111827;--soft:#5f6875;--edge:#e5e7eb;
---right:37,99,235;--wrong:234,88,12;--bar:#2563eb;--strong:#fff;--best:#047857}
+--right:37,99,235;--wrong:234,88,12;--bar:#2563eb;--best:#047857}
 @media (prefers-color-scheme:dark){:root{--paper:#0b1120;--card:#111827;--ink:#f3f4f6;--soft:#9ca3af;
 --edge:#263041;--right:59,130,246;--wrong:249,115,22;--bar:#60a5fa;--best:#34d399}}
 *{box-sizing:border-box}
@@ -39,7 +39,6 @@ th.guess span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:130px
 .confusion td{min-width:38px;height:30px;text-align:center;border-radius:5px;background:var(--paper)}
 .confusion td.right{background:rgba(var(--right),var(--a))}
 .confusion td.wrong{background:rgba(var(--wrong),var(--a))}
-.confusion td.strong{color:var(--strong)}
 .pairs td,.pairs th{padding:3px 14px;text-align:left}
 .metrics td,.metrics th{padding:3px 12px;text-align:right;white-space:nowrap}
 .metrics th:first-child{text-align:left;max-width:420px}.metrics tbody th{color:var(--ink)}
