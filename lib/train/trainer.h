@@ -87,6 +87,7 @@ class Trainer {
   void log_parameters() const;
   void keep_old_config() const;
   void write_run_json(const std::string& start) const;
+  Facts facts() const;
   void open_metrics();
   void set_due_rules();
 
@@ -112,6 +113,7 @@ class Trainer {
   // The end (trainer_end.cc).
   Exit stop(int64_t step, Exit code);
   void finish();
+  void report_end(const std::string& how);
 
   Recipe& recipe_;
   Workdir* workdir_;  // null: nothing is written
