@@ -215,12 +215,19 @@ void Workdir::write_done(int64_t total_steps) const {
   write_file_atomically(done(), fmt::format("{}\n", total_steps));
 }
 
+void Workdir::remove_result() const {
+  std::error_code error;
+  const bool removed = fs::remove(result(), error);
+  if (error) throw Error(Exit::storage, result(), "cannot remove: " + error.message());
+  if (removed) fsync_path(dir_);
+}
+
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock is removed last: until then nobody else can claim the folder.
   for (const std::string& path :
-       {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(), log_folder(),
-        trace_folder(), report(), learning_curve(), lock()}) {
+       {done(), ckpt().path(), config(), run_json(), result(), metrics(), tensorboard(),
+        log_folder(), trace_folder(), report(), learning_curve(), lock()}) {
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

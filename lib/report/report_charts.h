@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/report/chart.h"
@@ -19,6 +20,8 @@ struct EvalMetric {
   bool lower_is_better() const;
 };
 
+// Whether the training loop measures `name` itself: it does not come from an evaluator.
+bool is_trainers_own(std::string_view name);
 // Returns the series that come from evaluators, not from the training loop. Metrics for which a
 // higher value is better come first.
 std::vector<EvalMetric> eval_metrics(const History& history);

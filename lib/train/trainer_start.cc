@@ -20,18 +20,6 @@
 #include "lib/util/text.h"
 
 namespace bv {
-namespace {
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-}  // namespace
 
 void Trainer::restore() {
   if (workdir_) {
@@ -218,11 +206,13 @@ void Trainer::write_run_json(const std::string& start) const {
       {"version", options_.tool_version},
       {"host", host_name()},
       {"pid", getpid()},
-      {"started", utc_now()},
+      {"started", utc_text(std::time(nullptr))},
       {"start", start},
       {"first_step", first_step_},
       {"restarts", restarts},
       {"compute_threads", recipe_.compute_threads},
+      {"precision", recipe_.precision_choice.name()},
+      {"precision_config", recipe_.precision_choice.config()},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }

@@ -1,12 +1,35 @@
 #include "lib/util/host.h"
 
+#include <fcntl.h>
 #include <unistd.h>
+
+#include <cstdlib>
 
 namespace bv {
 
 std::string host_name() {
   char name[256] = {};  // POSIX allows 255 bytes; a longer name may lack the final zero
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::optional<double> resident_bytes() {
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;  // some sandboxes have no complete /proc
+  char text[256] = {};
+  const ssize_t bytes = ::read(fd, text, sizeof(text) - 1);
+  ::close(fd);
+  char* second = nullptr;  // "5120 1034 ...": the size and the resident size, in pages
+  if (bytes <= 0 || std::strtod(text, &second) <= 0) return std::nullopt;
+  const double pages = std::strtod(second, nullptr);
+  if (pages <= 0) return std::nullopt;
+  return pages * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+std::string utc_text(std::time_t time) {
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 }  // namespace bv

@@ -1,6 +1,8 @@
-// The machine that this process runs on.
+// The machine that this process runs on: its name, its memory, its clock.
 #pragma once
 
+#include <ctime>
+#include <optional>
 #include <string>
 
 namespace bv {
@@ -8,5 +10,12 @@ namespace bv {
 // Returns the host name for messages and file names, "unknown" if the system does not tell. The
 // name need not resolve to an address.
 std::string host_name();
+
+// Returns the resident memory of this process in bytes, nullopt if the system does not tell. Takes
+// a few microseconds.
+std::optional<double> resident_bytes();
+
+// Returns a time such as std::time(nullptr) as "2025-11-21T09:30:01Z".
+std::string utc_text(std::time_t time);
 
 }  // namespace bv
