@@ -127,6 +127,10 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   return predict;
 }
 
+CLI::Option* add_json(CLI::App& app, Arguments& out) {
+  return app.add_flag("--json", out.json, "print one JSON object instead of text");
+}
+
 // Adds the options that `bench` and `bench scaling` have in common and returns them. The first is
 // --config, which may come from the environment.
 std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
@@ -136,7 +140,7 @@ std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
       bench.add_option("--set", sets, "KEY=VALUE replaces a value of the config")
           ->allow_extra_args(false)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
-      bench.add_flag("--synthetic", out.synthetic, "use generated data")};
+      bench.add_flag("--synthetic", out.synthetic, "use generated data"), add_json(bench, out)};
 }
 
 CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
@@ -193,6 +197,7 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
       ->envname("BVTRAIN_DEVICES");
   collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
       ->check(CLI::Range(1, 4096));
+  add_json(*collectives, out);
   // Options of `bench` itself have no meaning for its subcommands.
   for (CLI::App* part : {scaling, collectives}) {
     for (CLI::Option* option : own) part->excludes(option);
@@ -259,6 +264,8 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
                  "print the names of: models sources ops optimizers schedules losses tasks evals");
   app.add_flag("--explain", out.explain,
                "print every key that is read: its value, its origin and the line that reads it");
+  app.add_flag("--json", out.json,
+               "with --list and --dry-run: print one JSON object instead of text");
   app.add_flag("--version", out.version, "print the version");
 
   CLI::App* exporter = add_export(app, out, sets);
@@ -292,6 +299,9 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
     else
       throw Error(Exit::usage, "--dry-run=" + dry_run, "expected --dry-run or --dry-run=full");
   }
+  const bool prints = !out.list.empty() || dry->count() > 0 || bench->parsed();
+  if (out.json && !prints)
+    throw Error(Exit::usage, "--json", "works with --list, --dry-run and bench only");
   return true;
 }
 

@@ -16,7 +16,8 @@ struct Arguments {
   enum class Verb { train, export_weights, predict, bench } verb = Verb::train;
   std::vector<std::string> argv;  // as given
   bool version = false;
-  std::string list;  // --list KIND
+  std::string list;   // --list KIND
+  bool json = false;  // --list, --dry-run, bench: print JSON
 
   // Of several verbs.
   std::string config, workdir;

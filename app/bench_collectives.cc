@@ -5,11 +5,30 @@
 #include <vector>
 
 #include "app/bench.h"
+#include "app/json_output.h"
 #include "app/launch.h"
 #include "lib/distributed/group.h"
 #include "lib/report/log.h"
 
 namespace bv {
+namespace {
+
+nlohmann::ordered_json as_json(int processes, const std::vector<CollectiveTimes>& all,
+                               const Link& link) {
+  nlohmann::ordered_json sizes = nlohmann::ordered_json::array();
+  for (const CollectiveTimes& times : all) {
+    sizes.push_back({{"bytes", times.bytes},
+                     {"all_reduce_ms", 1e3 * times.all_reduce},
+                     {"reduce_scatter_ms", 1e3 * times.reduce_scatter},
+                     {"all_gather_ms", 1e3 * times.all_gather}});
+  }
+  return {{"processes", processes},
+          {"sizes", sizes},
+          {"latency_us", 1e6 * link.latency},
+          {"bandwidth_gb", link.bandwidth / 1e9}};
+}
+
+}  // namespace
 
 Exit bench_collectives(const Arguments& arguments) {
   const Devices devices = parse_devices(arguments.devices);
@@ -25,20 +44,24 @@ Exit bench_collectives(const Arguments& arguments) {
   log::set_rank(layout.rank);
   const auto group = Group::join(layout, group_options(environment_map()));
   const bool prints = group->rank() == 0;
-  if (prints)
+  const bool text = prints && !arguments.json;
+  if (text)
     std::printf("%10s %14s %18s %14s   ms, %d processes\n", "KiB", "all-reduce", "reduce-scatter",
                 "all-gather", group->size());
   std::vector<CollectiveTimes> all;
   measure_collectives(*group, arguments.most_mb << 20, [&](const CollectiveTimes& times) {
     all.push_back(times);
-    if (prints)
+    if (text)
       std::printf("%10ld %14.3f %18.3f %14.3f\n", static_cast<long>(times.bytes >> 10),
                   1e3 * times.all_reduce, 1e3 * times.reduce_scatter, 1e3 * times.all_gather);
   });
   if (prints && !all.empty()) {
     const Link link = estimate_link(all.front(), all.back(), group->size());
-    std::printf("--latency-us %.1f --bandwidth-gb %.3f\n", 1e6 * link.latency,
-                link.bandwidth / 1e9);
+    if (text)
+      std::printf("--latency-us %.1f --bandwidth-gb %.3f\n", 1e6 * link.latency,
+                  link.bandwidth / 1e9);
+    else
+      print_json(as_json(group->size(), all, link));
   }
   std::fflush(stdout);
   group->finish();

@@ -3,6 +3,7 @@
 
 #include "app/bench.h"
 #include "app/commands.h"
+#include "app/json_output.h"
 #include "lib/bench/throughput.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
@@ -10,6 +11,38 @@
 #include "lib/report/log.h"
 
 namespace bv {
+namespace {
+
+void print_throughput(Recipe& recipe, double seconds) {
+  std::printf(
+      "%s, batch %ld, %s, %d compute threads, %d loader threads; median (min .. max) of %d rounds "
+      "of %.1f s\n",
+      recipe.model_name.c_str(), static_cast<long>(recipe.length.batch_size),
+      recipe.precision_choice.name().c_str(), recipe.compute_threads, recipe.loader.threads,
+      kThroughputRounds, seconds);
+  measure_throughput(recipe, seconds, [](const Throughput& rate) {
+    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)\n", rate.what, rate.median, rate.low,
+                rate.high);
+    std::fflush(stdout);
+  });
+}
+
+void print_throughput_json(Recipe& recipe, double seconds) {
+  nlohmann::ordered_json out = {{"model", recipe.model_name},
+                                {"batch_size", recipe.length.batch_size},
+                                {"precision", recipe.precision_choice.name()},
+                                {"compute_threads", recipe.compute_threads},
+                                {"loader_threads", recipe.loader.threads},
+                                {"rounds", kThroughputRounds},
+                                {"seconds", seconds}};
+  measure_throughput(recipe, seconds, [&](const Throughput& rate) {
+    out["images_per_second"][rate.what] = {
+        {"median", rate.median}, {"min", rate.low}, {"max", rate.high}};
+  });
+  print_json(out);
+}
+
+}  // namespace
 
 Exit bench_command(const Arguments& arguments) {
   if (arguments.bench == "collectives") return bench_collectives(arguments);
@@ -23,17 +56,10 @@ Exit bench_command(const Arguments& arguments) {
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, Group::single(), device);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);
-  std::printf(
-      "%s, batch %ld, %s, %d compute threads, %d loader threads; median (min .. max) of %d rounds "
-      "of %.1f s\n",
-      recipe.model_name.c_str(), static_cast<long>(recipe.length.batch_size),
-      recipe.precision == Precision::bf16 ? "bf16" : "float32", recipe.compute_threads,
-      recipe.loader.threads, kThroughputRounds, arguments.seconds);
-  measure_throughput(recipe, arguments.seconds, [](const Throughput& rate) {
-    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)\n", rate.what, rate.median, rate.low,
-                rate.high);
-    std::fflush(stdout);
-  });
+  if (arguments.json)
+    print_throughput_json(recipe, arguments.seconds);
+  else
+    print_throughput(recipe, arguments.seconds);
   return Exit::ok;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/bench.h"
+#include "app/json_output.h"
 #include "lib/config/load_config.h"
 #include "lib/report/log.h"
 #include "lib/util/text.h"
@@ -25,19 +26,12 @@ ScalingOptions options_of(const Arguments::Scaling& given) {
   return options;
 }
 
-}  // namespace
-
-Exit bench_scaling(const Arguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
-  const ScalingModel model(config, arguments.synthetic);
-  for (const std::string& line : warnings(config)) log::warn("{}", line);
-  const ScalingPrediction prediction = predict_scaling(model, options_of(arguments.scaling));
+void print_table(const ScalingModel& model, const ScalingPrediction& prediction, double update_ms) {
   std::printf(
       "predicted, not measured: %s, %s parameters, %.3g GMACs an example; one device takes %.4g ms "
       "for %ld examples and %.4g ms for the update\n",
       model.model_name().c_str(), human_count(model.parameters()).c_str(), model.macs() / 1e9,
-      1e3 * prediction.compute_seconds, static_cast<long>(prediction.batch),
-      arguments.scaling.update_ms);
+      1e3 * prediction.compute_seconds, static_cast<long>(prediction.batch), update_ms);
   std::printf("%9s %6s %9s %10s %10s %11s %12s %12s\n", "processes", "hosts", "examples", "step ms",
               "exposed ms", "efficiency", "img/s", "sent MiB");
   for (const ScalingPrediction::Row& row : prediction.rows) {
@@ -45,6 +39,41 @@ Exit bench_scaling(const Arguments& arguments) {
                 static_cast<long>(row.examples), 1e3 * row.time.seconds, 1e3 * row.time.exposed,
                 100 * row.efficiency, row.images_per_second, row.time.sent / 0x1p20);
   }
+}
+
+nlohmann::ordered_json as_json(const ScalingModel& model, const ScalingPrediction& prediction,
+                               double update_ms) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const ScalingPrediction::Row& row : prediction.rows) {
+    rows.push_back({{"processes", row.processes},
+                    {"hosts", row.hosts},
+                    {"examples_per_process", row.examples},
+                    {"step_ms", 1e3 * row.time.seconds},
+                    {"exposed_ms", 1e3 * row.time.exposed},
+                    {"efficiency", row.efficiency},
+                    {"images_per_second", row.images_per_second},
+                    {"sent_bytes", row.time.sent}});
+  }
+  return {{"model", model.model_name()},
+          {"parameters", model.parameters()},
+          {"macs_per_example", model.macs()},
+          {"compute_ms", 1e3 * prediction.compute_seconds},
+          {"compute_examples", prediction.batch},
+          {"update_ms", update_ms},
+          {"predictions", rows}};
+}
+
+}  // namespace
+
+Exit bench_scaling(const Arguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  const ScalingModel model(config, arguments.synthetic);
+  for (const std::string& line : warnings(config)) log::warn("{}", line);
+  const ScalingPrediction prediction = predict_scaling(model, options_of(arguments.scaling));
+  if (arguments.json)
+    print_json(as_json(model, prediction, arguments.scaling.update_ms));
+  else
+    print_table(model, prediction, arguments.scaling.update_ms);
   return Exit::ok;
 }
 

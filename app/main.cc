@@ -25,7 +25,7 @@ Exit run(int argc, char** argv) {
     print_version();
     return Exit::ok;
   }
-  if (!arguments.list.empty()) return list_command(arguments.list);
+  if (!arguments.list.empty()) return list_command(arguments);
   log::start();
   switch (arguments.verb) {
     case Arguments::Verb::export_weights:

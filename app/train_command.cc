@@ -2,6 +2,7 @@
 
 #include "app/commands.h"
 #include "app/failure.h"
+#include "app/json_output.h"
 #include "app/launch.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
@@ -27,6 +28,14 @@ int planned_ranks(const Arguments& arguments) {
   return here * std::max(arguments.nnodes, 1);
 }
 
+// Returns a device of the kind that the run would train on, for --dry-run and --explain. This host
+// need not have it.
+c10::Device planned_device(const Arguments& arguments) {
+  Devices devices = parse_devices(arguments.devices);
+  if (devices.kind == Devices::Kind::automatic) devices = resolve_devices(devices);
+  return devices.kind == Devices::Kind::cuda ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+}
+
 // Throws Error(Exit::usage) unless all ranks read the same config and data. They would otherwise
 // train different models together.
 void check_ranks(Group& group, const Recipe& recipe) {
@@ -35,7 +44,7 @@ void check_ranks(Group& group, const Recipe& recipe) {
                           {"training examples", std::to_string(recipe.length.data_size)},
                           // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                          {"precision", recipe.precision == Precision::bf16 ? "bf16" : "float32"}});
+                          {"precision", recipe.precision_choice.name()}});
 }
 
 // Returns rank 0's class names on every rank: other ranks may not see the workdir.
@@ -96,12 +105,15 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   } catch (const Stopped&) {
     throw;
   } catch (...) {
+    const Failure failure = failure_at_hand();
     // A rank ends here, before any destructor runs. Destructors may wait for a checkpoint or for
     // the other ranks.
     if (group.size() > 1) {
       trainer.flush_rows();
-      fail(failure_at_hand());
+      trainer.record_failure(failure.code, failure.line);
+      fail(failure);
     }
+    trainer.record_failure(failure.code, failure.line);
     throw;
   }
 }
@@ -154,15 +166,20 @@ Exit train_command(const Arguments& arguments) {
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
   if (trains) return train_in_group(arguments, config, workdir);
   if (arguments.dry_run != DryRun::no) {
-    const std::string summary = dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
-                                        {arguments.synthetic, arguments.dry_run == DryRun::full,
-                                         arguments.accept_changes, planned_ranks(arguments)});
+    const DryRunSummary summary =
+        dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
+                {arguments.synthetic, arguments.dry_run == DryRun::full, arguments.accept_changes,
+                 planned_ranks(arguments), planned_device(arguments)});
     for (const std::string& line : warnings(config)) log::warn("{}", line);
-    std::fputs(summary.c_str(), stdout);
+    if (arguments.json)
+      print_json(summary.json());
+    else
+      std::fputs(summary.text().c_str(), stdout);
     return Exit::ok;
   }
   // On the meta device: --explain allocates no parameters.
-  const Recipe recipe(config, arguments.synthetic, /*meta=*/true);
+  const Recipe recipe(config, arguments.synthetic, /*meta=*/true, Group::single(),
+                      planned_device(arguments));
   for (const std::string& line : warnings(config)) log::warn("{}", line);
   std::fputs(explain(config).c_str(), stdout);
   return Exit::ok;

@@ -243,6 +243,10 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   crash_point("ckpt.renamed");
   write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n");
   crash_point("ckpt.last_replaced");
+  if (keep)
+    log::info("[{}] checkpoint kept: {}", snapshot.step, folder);
+  else
+    log::write_detail(fmt::format("[{}] checkpoint saved: {}", snapshot.step, folder));
   try {
     prune();
   } catch (const Error& error) {

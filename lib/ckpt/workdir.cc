@@ -225,11 +225,18 @@ std::vector<std::string> Workdir::old_configs() const {
   return paths;
 }
 
+void Workdir::remove_result() const {
+  std::error_code error;
+  const bool removed = fs::remove(result(), error);
+  if (error) throw Error(Exit::storage, result(), "cannot remove: " + error.message());
+  if (removed) fsync_path(dir_);
+}
+
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock is removed last: until then nobody else can claim the folder.
   std::vector<std::string> own = old_configs();
-  own.insert(own.end(), {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(),
+  own.insert(own.end(), {done(), ckpt().path(), config(), run_json(), result(), metrics(), tensorboard(),
                          log_folder(), trace_folder(), report(), learning_curve(), lock()});
   for (const std::string& path : own) {
     std::error_code error;

@@ -6,6 +6,7 @@
 //     config.yaml               the resolved config
 //     config-until-step-<n>.yaml  the config until step n, where a restart changed it
 //     run.json                  when, where and with what arguments the run was started
+//     result.json               how the last start of the run ended; absent while it runs
 //     metrics.jsonl             all metrics
 //     tb/                       the same metrics for TensorBoard
 //     report.html               a report with curves
@@ -90,6 +91,7 @@ class Workdir {
     return dir_ + "/" + kOldConfigPrefix + std::to_string(step) + ".yaml";
   }
   std::string run_json() const { return dir_ + "/run.json"; }
+  std::string result() const { return dir_ + "/result.json"; }
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string report() const { return dir_ + "/report.html"; }
@@ -105,6 +107,9 @@ class Workdir {
   // Returns the total steps that DONE holds; nullopt if there is no DONE or it is unreadable.
   std::optional<int64_t> finished() const;
   void write_done(int64_t total_steps) const;  // throws Error(Exit::storage)
+  // Removes result.json, durably, so that it does not outlive the start of another run. Throws
+  // Error(Exit::storage).
+  void remove_result() const;
   // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
   // names of the other files that remain in it. The caller must hold the lock. Throws
   // Error(Exit::storage).

@@ -334,6 +334,10 @@ void Config::warn(std::string_view key, std::string_view why) const {
                                         name.empty() ? "" : ": ", why));
 }
 
+void Config::explain_as(std::string_view key, std::string_view meaning) const {
+  document_->explain_as(path_, key, meaning);
+}
+
 void Config::superseded(std::string_view key, std::string_view instead,
                         std::source_location where) const {
   const Node::Entry* entry = node_->entry(key);

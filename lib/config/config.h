@@ -164,6 +164,9 @@ class Config {
   // Exempts `key`, or this mapping if `key` is empty, with everything below it from done(). For the
   // keys of a component that is not built. It is not a read: explain() does not list the key.
   void mark_read(std::string_view key = {}) const;
+  // Records what a word such as `auto` has come to mean for a key that was read: explain() shows
+  // the value as "auto (float32)". The last call counts.
+  void explain_as(std::string_view key, std::string_view meaning) const;
 
   // ---- Texts
 

@@ -71,6 +71,14 @@ void Document::replaced(const std::string& mapping, std::string_view key,
   }
 }
 
+void Document::explain_as(const std::string& mapping, std::string_view key,
+                          std::string_view meaning) {
+  const auto found = index_.find(mapping);
+  if (found == index_.end()) return;
+  if (const auto read = found->second.find(key); read != found->second.end())
+    reads[read->second].meaning = meaning;
+}
+
 bool Document::was_read(const std::string& mapping, std::string_view key) const {
   const auto found = index_.find(mapping);
   return found != index_.end() && found->second.find(key) != found->second.end();
@@ -176,8 +184,9 @@ std::string explain_lines(const Document& document) {
   for (const Document::Read& read : document.reads) {
     const bool given = read.value != nullptr && read.value->kind != Node::Kind::null;
     const std::string fallback = read.fallback ? to_flow(*read.fallback) : "-";
-    rows.push_back({join_path(read.mapping, read.key),
-                    given ? (read.section ? "..." : to_flow(*read.value)) : fallback, fallback,
+    std::string value = given ? (read.section ? "..." : to_flow(*read.value)) : fallback;
+    if (!read.meaning.empty()) value += fmt::format(" ({})", read.meaning);
+    rows.push_back({join_path(read.mapping, read.key), value, fallback,
                     given ? origin(read.value->place) : "default", read.source});
   }
   std::vector<size_t> widths(4, 0);

@@ -25,7 +25,8 @@ class Document {
     std::string source;              // "lib/input/loader/loader.cc:31"
     bool several_fallbacks = false;  // the key was read with different fallbacks
     bool section = false;
-    bool optional = false;  // the key may be absent although it has no fallback
+    bool optional = false;     // the key may be absent although it has no fallback
+    std::string meaning = {};  // given to Config::explain_as(); empty: nothing was
   };
 
   // Adds problems: one or several lines, of which those already recorded are not added again.
@@ -37,6 +38,8 @@ class Document {
   void replaced(const std::string& mapping, std::string_view key, std::shared_ptr<Node> value);
   // Remembers that somebody asked for a key without reading it.
   void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
+  // Does nothing for a key that was not read.
+  void explain_as(const std::string& mapping, std::string_view key, std::string_view meaning);
   bool was_read(const std::string& mapping, std::string_view key) const;
   bool is_section(const std::string& mapping, std::string_view key) const;
   bool was_asked(const std::string& mapping, std::string_view key) const;

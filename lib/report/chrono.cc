@@ -1,7 +1,5 @@
 #include "lib/report/chrono.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
@@ -13,6 +11,7 @@
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -104,8 +103,7 @@ void Chrono::tick(int64_t step) {
 void Chrono::measure_speed(double now, int64_t examples) {
   // At least a little: a coarse clock may not have moved.
   const double dt = std::max(now - previous_time_ - paused_, 1e-9);
-  rate_ = static_cast<double>(examples) / dt;
-  measure_("img/sec/core", rate_ / setup_.num_devices);
+  measure_("img/sec/core", static_cast<double>(examples) / dt / setup_.num_devices);
   state_.accum_train_time += dt;
   state_.accum_device_time += dt * setup_.num_devices;
   state_.accum_pause_time += paused_;
@@ -128,11 +126,11 @@ void Chrono::write_progress() {
 void Chrono::write_note(double now) {
   const double seconds_per_step =
       (now - train_start_) / static_cast<double>(previous_step_ - train_start_step_);
-  eta_ = seconds_per_step * static_cast<double>(setup_.total_steps - previous_step_);
+  const double eta = seconds_per_step * static_cast<double>(setup_.total_steps - previous_step_);
   write_progress();
   note_ += fmt::format("\nWalltime:{} ({} eval)\nETA:{}\nTotal train time:{}",
                        duration_text(state_.accum_program_time),
-                       duration_text(state_.accum_pause_time), duration_text(eta_),
+                       duration_text(state_.accum_pause_time), duration_text(eta),
                        duration_text(seconds_per_step * static_cast<double>(setup_.total_steps)));
   log::write_detail(note_);
 }
@@ -145,12 +143,7 @@ void Chrono::measure_memory() {
     measure_("y/hostmem/available", *available);
     measure_("y/hostmem/used", *total - *available);
   }
-  // The second number of /proc/self/statm is the resident size in pages.
-  const std::string statm = read_proc("/proc/self/statm").value_or("");
-  if (const std::vector<std::string> fields = split(statm, ' '); fields.size() > 1) {
-    measure_("y/hostmem/rss",
-             std::strtod(fields[1].c_str(), nullptr) * static_cast<double>(sysconf(_SC_PAGESIZE)));
-  }
+  if (const auto resident = resident_bytes()) measure_("y/hostmem/rss", *resident);
 }
 
 void Chrono::pause() {
@@ -162,7 +155,9 @@ void Chrono::pause() {
 void Chrono::resume() {
   check(is_paused_, "chrono is not paused");
   is_paused_ = false;
-  paused_ += now_() - pause_start_;
+  const double seconds = now_() - pause_start_;
+  paused_ += seconds;
+  all_paused_ += seconds;
 }
 
 void Chrono::time(const std::string& name, const std::function<void()>& timed) {

@@ -51,8 +51,7 @@ class Chrono {
   const std::string& note() const { return note_; }
   const State& state() const { return state_; }
   bool warming_up() const { return warmup_ > 0; }
-  double images_per_second() const { return rate_; }  // between the last two ticks; 0 if unknown
-  double eta_seconds() const { return eta_; }         // 0 if unknown
+  double paused_seconds() const { return all_paused_; }  // in all pauses that have ended
   double now() const { return now_(); }
 
  private:
@@ -69,7 +68,7 @@ class Chrono {
   int64_t train_start_step_ = 0, previous_step_ = 0;
   int warmup_ = 2;
   bool is_paused_ = false;
-  double rate_ = 0, eta_ = 0;
+  double all_paused_ = 0;
   std::string note_ = "Chrono n/a";
   std::map<std::string, std::vector<double>> averages_;
 };

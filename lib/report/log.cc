@@ -9,10 +9,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <thread>
 
+#include "lib/config/duration.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -22,7 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
-constexpr auto kPlainInterval = std::chrono::seconds(30);
 
 constexpr std::string_view kYellow = "\033[33m", kReset = "\033[0m", kEraseLine = "\r\033[K";
 
@@ -56,41 +58,52 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-// Returns the first `width` characters (not bytes) of UTF-8 text.
+// Returns the most columns that the character with this first byte of UTF-8 takes; 0 for a further
+// byte. From U+1000 on (first byte E1) characters may be two columns wide.
+size_t columns(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  if (byte == '\t') return 8;
+  if ((byte & 0xC0) == 0x80) return 0;
+  return byte < 0xE1 ? 1 : 2;
+}
+
+// Returns the start of UTF-8 text that surely fits into `width` columns.
 std::string_view cut(std::string_view text, size_t width) {
-  size_t seen = 0;
+  size_t used = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
-    if (seen++ == width) return text.substr(0, i);
+    used += columns(text[i]);
+    if (used > width) return text.substr(0, i);
   }
   return text;
 }
 
-// Writes log lines to stderr and keeps the live progress line below them.
+// Writes log lines to stderr. On a terminal it keeps the live progress line below them; elsewhere a
+// thread writes the progress as an ordinary line whenever there was no line for some time.
 class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  void start() {
+  void start(Clock::duration longest_silence) {
     const std::lock_guard<std::mutex> lock(mutex_);
     live_ = wants_terminal();
+    longest_silence_ = longest_silence;
+    progress_.clear();
     line_.clear();
     drawn_ = {};
+    written_ = Clock::now();
+    wake_.notify_one();
   }
   void progress(std::string_view text) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto now = Clock::now();
-    if (drawn_ != Clock::time_point() && now - drawn_ < (live_ ? Clock::duration(kRedrawInterval)
-                                                               : Clock::duration(kPlainInterval))) {
-      return;
-    }
-    drawn_ = now;
-    const std::string clean = printable(text);
-    if (!live_) return write_stderr(clean + "\n");
-    // A line as wide as the terminal would wrap and could not be erased again.
-    line_ = cut(clean, terminal_width() - 1);
-    write_stderr(fmt::format("\r{}\033[K", line_));
+    if (live_) return draw(text);
+    if (progress_ != text) changed_ = Clock::now();
+    if (progress_.empty()) wake_.notify_one();
+    progress_ = text;
+    if (watched_) return;
+    watched_ = true;
+    std::thread([this] { watch(); }).detach();  // the sink is never destroyed
   }
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    progress_.clear();
     if (!line_.empty()) write_stderr(kEraseLine);
     line_.clear();
   }
@@ -102,6 +115,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     std::string text(formatted.data(), formatted.size());
     if (live_) paint(text);
     write_stderr(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_));
+    written_ = Clock::now();
   }
   void flush_() override {}
 
@@ -116,10 +130,51 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     }
   }
 
+  void draw(std::string_view text) {
+    const auto now = Clock::now();
+    if (drawn_ != Clock::time_point() && now - drawn_ < kRedrawInterval) return;
+    drawn_ = now;
+    const std::string clean = printable(text);
+    // A line as wide as the terminal would wrap and could not be erased again.
+    line_ = cut(clean, terminal_width() - 1);
+    write_stderr(fmt::format("\r{}\033[K", line_));
+  }
+
+  // The thread that ends a long silence.
+  void watch() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      const auto due = written_ + longest_silence_;
+      if (progress_.empty()) {
+        wake_.wait(lock);
+      } else if (Clock::now() < due) {
+        wake_.wait_until(lock, due);
+      } else {
+        write_progress();
+      }
+    }
+  }
+  void write_progress() {
+    std::string text = printable(progress_);
+    const auto unchanged = Clock::now() - changed_;
+    if (unchanged >= longest_silence_) {
+      text += fmt::format("  (unchanged for {})",
+                          duration_text(std::chrono::duration<double>(unchanged).count()));
+    }
+    sink_it_({"console", spdlog::level::info, text});
+  }
+
   static constexpr size_t kStampWidth = 15;  // "I1121 09:30:01 "
   bool live_ = false;
   std::string line_;         // the live line on the screen; empty if there is none
   Clock::time_point drawn_;  // when it was drawn
+
+  // Where there is no live line:
+  Clock::duration longest_silence_ = kLongestSilence;
+  std::string progress_;                 // empty: nothing is in progress
+  Clock::time_point changed_, written_;  // when progress_ changed; when a line was written
+  bool watched_ = false;                 // watch() runs
+  std::condition_variable wake_;
 };
 
 struct Log {
@@ -164,7 +219,9 @@ void write(std::string_view text, spdlog::level::level_enum level) {
 
 }  // namespace
 
-void start() { state().console_sink->start(); }
+void start(std::chrono::milliseconds longest_silence) {
+  state().console_sink->start(longest_silence);
+}
 
 void set_rank(int rank) {
   if (rank == 0) return;

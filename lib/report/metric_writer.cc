@@ -53,6 +53,8 @@ class MetricWriter::Impl {
     ::close(fd_);
   }
 
+  // Before the first row only: later the history belongs to the writer thread.
+  const History& history() const { return history_; }
   bool had_row(int64_t step) const { return std::binary_search(had_.begin(), had_.end(), step); }
   int64_t last_step() const { return had_.empty() ? -1 : had_.back(); }
 
@@ -196,6 +198,7 @@ MetricWriter::MetricWriter(Options options) {
   if (options.metrics_file.empty()) return;
   impl_ = std::make_unique<Impl>(std::move(options));
   last_step_ = impl_->last_step();
+  summary_.add(impl_->history());
 }
 
 MetricWriter::~MetricWriter() {
@@ -231,6 +234,7 @@ void MetricWriter::end_row() {
     check(step_ > last_step_, "a metric row for step {} came after that for step {}", step_,
           last_step_);
     last_step_ = step_;
+    summary_.add(step_, row_);
     if (impl_) impl_->add_row(step_, std::exchange(row_, {}));
     row_.clear();
   }

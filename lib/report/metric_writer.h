@@ -14,6 +14,7 @@
 
 #include "lib/report/eval_details.h"
 #include "lib/report/facts.h"
+#include "lib/report/metric_summary.h"
 #include "lib/report/row.h"
 
 namespace bv {
@@ -44,6 +45,8 @@ class MetricWriter {
   // the first one, in its place.
   void measure(std::string_view name, double value);
   const Row& row() const { return row_; }  // what the current row holds so far
+  // Returns the last and best values in all rows that were ended, those of metrics_file included.
+  const MetricSummary& summary() const { return summary_; }
   // Hands the row to the writer thread, unless it is empty. Throws Error(Exit::internal) if no row
   // was begun or if its step is not greater than that of the last row.
   void end_row();
@@ -67,6 +70,7 @@ class MetricWriter {
   std::unique_ptr<Impl> impl_;
   int64_t step_ = 0, last_step_ = -1;  // of the current row; of the last row that was ended
   Row row_;
+  MetricSummary summary_;
   bool in_row_ = false, report_due_ = false;
 };
 

@@ -19,8 +19,9 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-// Whether the training loop measures `name` itself. All names except data_wait and mfu are
-// big_vision's (train.py and `Chrono` in utils.py).
+}  // namespace
+
+// All names except data_wait and mfu are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
   for (const std::string_view own : {"training_loss", "num_params", "uptime", "examples_seen",
                                      "progress", "epoch", "img/sec/core", "data_wait", "mfu"}) {
@@ -31,6 +32,8 @@ bool is_trainers_own(std::string_view name) {
   }
   return false;
 }
+
+namespace {
 
 std::vector<Point> points_of(const History& history, std::string_view name) {
   std::vector<Point> points;

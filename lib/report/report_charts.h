@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <string_view>
 #include <vector>
 
 #include "lib/report/chart.h"
@@ -25,6 +26,8 @@ struct EvalMetric {
 // is a number.
 const std::pair<int64_t, double>* best_of(const History& history, const std::string& name);
 
+// Whether the training loop measures `name` itself: it does not come from an evaluator.
+bool is_trainers_own(std::string_view name);
 // Returns the series that come from evaluators, not from the training loop. Metrics for which a
 // higher value is better come first, those without a better side last.
 std::vector<EvalMetric> eval_metrics(const History& history);

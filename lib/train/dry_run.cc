@@ -21,6 +21,7 @@ Batch first_examples(const Recipe& recipe, int64_t n) {
   options.batch_size = n;
   options.rank = 0;
   options.ranks = 1;
+  options.pinned = false;  // this host may have no GPU
   options.threads = 1;
   options.prefetch = 1;
   Loader loader(recipe.data, recipe.pp, options);
@@ -68,25 +69,44 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   }
 }
 
+// Fills in what the recipe, built for all ranks on the meta device, tells about the run.
+DryRunSummary summary_of(const Recipe& shapes) {
+  DryRunSummary summary;
+  summary.model = shapes.model_name;
+  for (const auto& [name, value] : named_parameters(*shapes.model))
+    summary.parameters += value.numel();
+  summary.precision = shapes.precision_choice;
+  summary.length = shapes.length;
+  summary.epochs = static_cast<double>(shapes.length.total_steps) / shapes.steps_per_epoch();
+  summary.steps_per_epoch = shapes.steps_per_epoch();
+  summary.processes = shapes.ranks.count;
+  summary.own_examples = shapes.length.batch_size / shapes.ranks.count;
+  summary.micro_batches = shapes.grad_accum_steps;
+  summary.sent_bytes = shapes.sent_bytes;
+  summary.state_bytes = shapes.state_bytes;
+  for (const EvalJob& job : shapes.evals)
+    summary.evaluators.emplace_back(job.name, job.evaluator->examples());
+  return summary;
+}
+
 }  // namespace
 
-std::string dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options) {
-  const int ranks = options.ranks;
+DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options) {
   const bool full = options.full;
-  const auto group = Group::planned(ranks);
+  const auto group = Group::planned(options.ranks);
   const ClassNames classes = classes_of(peek_checkpoint(config, workdir));
-  const Recipe shapes(config, options.synthetic, /*meta=*/true, *group, c10::kCPU, 0, classes);
-  const std::string start = check_start(shapes, workdir, options.accept_changes);
+  const Recipe shapes(config, options.synthetic, /*meta=*/true, *group, options.device, 0, classes);
+  DryRunSummary summary = summary_of(shapes);
+  summary.start = check_start(shapes, workdir, options.accept_changes);
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
   const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
   const Batch batch = first_examples(shapes, n);
   double macs = 0;
   trace_on_meta(shapes, batch, "labels", &macs);
-  const double state = shapes.state_bytes;
   // Forward and backward cost as much as three forward passes, an evaluator as much as one.
   const auto passes = static_cast<double>(3 + shapes.evals.size());
-  const bool quick =
-      full || (passes * macs / kMacsPerSecond < kQuickSeconds && state < available_memory() / 2);
+  const bool quick = full || (passes * macs / kMacsPerSecond < kQuickSeconds &&
+                              shapes.state_bytes < available_memory() / 2);
   if (quick) {
     Recipe real(config, options.synthetic, false, Group::single(), c10::kCPU, 0, classes);
     real.step->run(1, batch, /*measure=*/true);
@@ -95,41 +115,66 @@ std::string dry_run(const Config& config, const Workdir* workdir, const DryRunOp
   } else {
     evaluate_once(shapes, n, /*meta=*/true);
   }
+  summary.macs = macs / static_cast<double>(n);
+  summary.checked_examples = n;
+  summary.shapes_only = !quick;
+  return summary;
+}
 
-  int64_t params = 0;
-  for (const auto& [name, value] : named_parameters(*shapes.model)) params += value.numel();
-  const RunLength& length = shapes.length;
+std::string DryRunSummary::text() const {
   std::string text;
-  text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n",
-                      shapes.model_name, human_count(params), macs / static_cast<double>(n) / 1e9);
+  text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n", model,
+                      human_count(parameters), macs / 1e9);
+  text += fmt::format("precision   {}\n", precision.text());
   text += fmt::format("start       {}\n", start);
   text += fmt::format(
       "training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
-      human_count(length.total_steps), length.batch_size,
-      static_cast<double>(length.total_steps) / shapes.steps_per_epoch(),
-      human_count(length.data_size), shapes.steps_per_epoch());
-  const int64_t micro_batches = shapes.grad_accum_steps, own = length.batch_size / ranks;
+      human_count(length.total_steps), length.batch_size, epochs, human_count(length.data_size),
+      steps_per_epoch);
   const std::string in_micro_batches =
       micro_batches > 1
-          ? fmt::format(" in {} micro-batches of {}", micro_batches, own / micro_batches)
+          ? fmt::format(" in {} micro-batches of {}", micro_batches, own_examples / micro_batches)
           : "";
-  if (ranks > 1) {
+  if (processes > 1) {
     text += fmt::format("processes   {}: each computes {} examples{} and sends {} per step\n",
-                        ranks, own, in_micro_batches, human_bytes(shapes.sent_bytes));
+                        processes, own_examples, in_micro_batches, human_bytes(sent_bytes));
   } else if (micro_batches > 1) {
-    text += fmt::format("step        {} examples{}\n", own, in_micro_batches);
+    text += fmt::format("step        {} examples{}\n", own_examples, in_micro_batches);
   }
-  for (const EvalJob& job : shapes.evals) {
-    text += fmt::format("evaluator   {}: {} examples\n", job.name,
-                        human_count(job.evaluator->examples()));
-  }
+  for (const auto& [name, examples] : evaluators)
+    text += fmt::format("evaluator   {}: {} examples\n", name, human_count(examples));
   text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages{}\n",
-                      human_bytes(state), ranks > 1 ? ", each process" : "");
+                      human_bytes(state_bytes), processes > 1 ? ", each process" : "");
   text += fmt::format(
-      "checked     one training step and one step of each evaluator on {} real example{}{}\n", n,
-      n == 1 ? "" : "s",
-      quick ? "" : ", shapes only (meta device: too large to run within a second)");
+      "checked     one training step and one step of each evaluator on {} real example{}{}\n",
+      checked_examples, checked_examples == 1 ? "" : "s",
+      shapes_only ? ", shapes only (meta device: too large to run within a second)" : "");
   return text;
+}
+
+nlohmann::ordered_json DryRunSummary::json() const {
+  nlohmann::ordered_json evals = nlohmann::ordered_json::object();
+  for (const auto& [name, examples] : evaluators) evals[name] = {{"examples", examples}};
+  return {{"model", model},
+          {"parameters", parameters},
+          {"macs_per_example", macs},
+          {"precision", precision.name()},
+          {"precision_config", precision.config()},
+          {"precision_reason", precision.reason},
+          {"start", start},
+          {"total_steps", length.total_steps},
+          {"batch_size", length.batch_size},
+          {"epochs", epochs},
+          {"training_examples", length.data_size},
+          {"steps_per_epoch", steps_per_epoch},
+          {"processes", processes},
+          {"examples_per_process", own_examples},
+          {"micro_batches", micro_batches},
+          {"sent_bytes_per_step", sent_bytes},
+          {"evaluators", evals},
+          {"memory_bytes_per_process", state_bytes},
+          {"checked_examples", checked_examples},
+          {"checked_shapes_only", shapes_only}};
 }
 
 }  // namespace bv

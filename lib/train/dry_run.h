@@ -3,10 +3,18 @@
 // is too large to run within a second. It writes nothing.
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
+#include "lib/config/duration.h"
+#include "lib/model/precision_choice.h"
 
 namespace bv {
 
@@ -14,12 +22,34 @@ struct DryRunOptions {
   bool synthetic = false;       // generated data
   bool full = false;            // runs the whole batch instead of two examples
   bool accept_changes = false;  // of the config since the workdir's checkpoint
-  int ranks = 1;  // of the run that the summary describes; this process computes alone
+  // Of the run that the summary describes. This process computes alone, on the CPU.
+  int ranks = 1;
+  c10::Device device = c10::kCPU;
 };
 
-// Returns a summary to print: steps, epochs, examples, parameters, memory, where the run would
-// start, and what was checked. `workdir` is the run's, or null. Throws whatever the run would throw
-// at its start.
-std::string dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options);
+struct DryRunSummary {
+  std::string model;
+  int64_t parameters = 0;
+  double macs = 0;  // multiply-accumulates of one example, forward only
+  PrecisionChoice precision;
+  std::string start;  // where the run would start from
+  RunLength length;
+  double epochs = 0, steps_per_epoch = 0;
+  int processes = 1;
+  int64_t own_examples = 0;   // of each process in a step
+  int64_t micro_batches = 1;  // in which it computes them
+  double sent_bytes = 0;      // by each process in a step
+  double state_bytes = 0;     // of each process: parameters, gradients, optimizer state, averages
+  std::vector<std::pair<std::string, int64_t>> evaluators;  // with their numbers of examples
+  int64_t checked_examples = 0;
+  bool shapes_only = false;  // the model was too large to run
+
+  std::string text() const;
+  nlohmann::ordered_json json() const;
+};
+
+// Checks a run and returns what it would be. `workdir` is the run's, or null. Throws whatever the
+// run would throw at its start.
+DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options);
 
 }  // namespace bv

@@ -26,11 +26,6 @@ int usable_cores() {
   return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
 }
 
-// Returns whether oneDNN computes bf16 natively on this CPU. On others it emulates bf16 slowly.
-bool cpu_has_bf16() {
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
-}
-
 std::string keys_of(const Example& example) {
   std::string keys;
   for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
@@ -73,11 +68,15 @@ int positive(const Config& config, const char* key, int fallback) {
 
 }  // namespace
 
-Precision read_precision(const Config& config, c10::Device device) {
+PrecisionChoice read_precision_choice(const Config& config, c10::Device device) {
   const std::string word = config.word("precision", "auto", {"float32", "bf16", "auto"});
-  const bool native = !device.is_cpu() || cpu_has_bf16();
-  const bool bf16 = word == "bf16" || (word == "auto" && native);
-  return bf16 ? Precision::bf16 : Precision::float32;
+  PrecisionChoice choice = choose_precision(word, device, cpu_has_bf16());
+  if (choice.automatic) config.explain_as("precision", choice.name());
+  return choice;
+}
+
+Precision read_precision(const Config& config, c10::Device device) {
+  return read_precision_choice(config, device).precision;
 }
 
 Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10::Device device,
@@ -122,7 +121,8 @@ void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {
 
 void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
-  precision = read_precision(config, device);
+  precision_choice = read_precision_choice(config, device);
+  precision = precision_choice.precision;
   compute_threads = positive(config, "compute_threads", usable_cores());
   at::set_num_threads(compute_threads);
   start.resume = config.get("resume", "");

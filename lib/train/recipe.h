@@ -13,6 +13,7 @@
 #include "lib/input/loader/loader.h"
 #include "lib/input/prepare_data.h"
 #include "lib/model/model.h"
+#include "lib/model/precision_choice.h"
 #include "lib/tasks/task.h"
 #include "lib/train/eval_job.h"
 #include "lib/train/profile.h"
@@ -28,8 +29,8 @@ struct StartFrom {
   DontLoad dont_load;      // key model_load.dont_load
 };
 
-// Reads the key `precision`. `auto` means bf16 on CUDA devices and on CPUs that have bf16
-// instructions, otherwise float32.
+// Reads the key `precision`. Lets --explain show what `auto` means.
+PrecisionChoice read_precision_choice(const Config& config, c10::Device device = c10::kCPU);
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 
 class ShapeCheck;
@@ -46,6 +47,7 @@ struct Recipe {
   Config config;
   uint64_t seed = 0;
   int64_t num_classes = 0;
+  PrecisionChoice precision_choice;  // with the reason for `precision`
   Precision precision = Precision::float32;
   int compute_threads = 1;
   Group& group;

@@ -9,12 +9,13 @@
 #include "lib/ckpt/crash_point.h"
 #include "lib/device/cuda.h"
 #include "lib/device/spin_throttle.h"
+#include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/train/signals.h"
 #include "lib/train/start.h"
 #include "lib/util/file.h"
-#include "lib/util/text.h"
+#include "lib/util/host.h"
 
 namespace bv {
 namespace {
@@ -45,7 +46,8 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
             if (!chrono_muted_) metrics_->measure(name, value);
           },
           nullptr, program_start()),
-      profile_(recipe.profile, workdir, group) {
+      profile_(recipe.profile, workdir, group),
+      pace_(total_steps_, recipe.length.batch_size) {
   open_checkpointer();
 }
 
@@ -70,13 +72,18 @@ Exit Trainer::run() {
             recipe_.length.data_size);
   log::info("Running for {} steps, that means {:.2f} epochs", total_steps_,
             static_cast<double>(total_steps_) / recipe_.steps_per_epoch());
+  if (recipe_.precision_choice.automatic)
+    log::info("precision {}", recipe_.precision_choice.text());
   {
     const Group::Phase phase(group_, "start");
     if (is_rank0()) restore();
     broadcast_start();
   }
   const SpinThrottle throttle(recipe_.compute_threads);
+  begun_ = true;
+  done_step_ = first_step_;
   if (workdir_ && is_rank0()) {
+    workdir_->remove_result();
     write_run_json(start_);
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
@@ -174,6 +181,7 @@ Exit Trainer::loop() {
     log::note("Starting training loop...");
   }
   wait_start_ = chrono_.now();
+  if (loader_) pace_.start(reading(first_step_));
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
     step_ = step;
     profile_.at(step);
@@ -187,6 +195,8 @@ Exit Trainer::loop() {
     run_due_evals(step);
     metrics_->end_row();
     group_.note_step(step);
+    done_step_ = step;
+    pace_.add(reading(step), plan.log);
     if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
     if (is_rank0()) show_progress(step);
     const Exit code = group_.size() == 1 ? stop_requested() : agreed_stop_;
@@ -265,10 +275,8 @@ void Trainer::update(int64_t step, const Plan& plan) {
 // Measures before the step's checkpoint is saved, so that the checkpoint can hold the row.
 void Trainer::measure(int64_t step, const Plan& plan) {
   if (plan.log) {
-    for (const auto& [name, value] : recipe_.step->measurements(step)) {
+    for (const auto& [name, value] : recipe_.step->measurements(step))
       metrics_->measure(name, value);
-      if (name == "training_loss") last_loss_ = value;
-    }
     check_finite(step);
     const double now = chrono_.now();
     metrics_->measure("data_wait",
@@ -345,11 +353,12 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   const Group::Phase phase(group_, "evaluation");
   crash_point(fmt::format("eval.rank{}", group_.rank()));
   const trace::Span span("evaluation ", job.name);
-  log::note("{} evaluation...\n{}", job.name, chrono_.note());
+  log::write_detail(fmt::format("NOTE: {} evaluation...\n{}", job.name, chrono_.note()));
   EvalContext context;
   context.step = step;
   context.group = &recipe_.group;
-  context.poll = [this] {
+  context.poll = [this, step, &job] {
+    if (is_rank0()) show_progress(step, job.name);
     if (group_.size() == 1) return poll_signals();
     // All ranks must make the same decision.
     const auto code = static_cast<int64_t>(stop_requested());
@@ -361,11 +370,12 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();
   context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
-  std::string line;
+  Row values;
   const Measure emit = [&](std::string_view name, double value) {
-    metrics_->measure(job.prefix + std::string(name), value);
-    line += fmt::format("{}{}{}={:.4g}", line.empty() ? "" : "  ", job.prefix, name, value);
+    values.emplace_back(job.prefix + std::string(name), value);
+    metrics_->measure(values.back().first, value);
   };
+  const double began = chrono_.now();
   chrono_.time("z/secs/eval/" + job.name, [&] {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
     try {
@@ -377,23 +387,29 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
       throw;
     }
   });
-  if (!line.empty()) log::info("[{}] {}", step, line);
+  log::info("{}",
+            evaluation_line(step, job.name, values, chrono_.now() - began, metrics_->summary()));
   metrics_->write_report();
   due_evals_.erase(job.name);
 }
 
-void Trainer::show_progress(int64_t step) {
+Pace::Reading Trainer::reading(int64_t step) const {
+  return {step, chrono_.now(), chrono_.paused_seconds(), loader_->wait_seconds()};
+}
+
+void Trainer::show_progress(int64_t step, const std::string& evaluator) {
   const double now = chrono_.now();
   if (now - shown_ < kProgressInterval) return;
   shown_ = now;
-  std::string line =
-      fmt::format("step {}/{} {:.1f}%  epoch {:.2f}  loss {:.4g}", step, total_steps_,
-                  100.0 * static_cast<double>(step) / static_cast<double>(total_steps_),
-                  static_cast<double>(step) / recipe_.steps_per_epoch(), last_loss_);
-  if (chrono_.images_per_second() > 0)
-    line += fmt::format("  {} img/s", human_count(std::llround(chrono_.images_per_second())));
-  if (chrono_.eta_seconds() > 0) line += "  ETA " + duration_text(chrono_.eta_seconds());
-  log::progress(line);
+  LiveNumbers numbers;
+  numbers.step = step;
+  numbers.total_steps = total_steps_;
+  numbers.evaluator = evaluator;
+  numbers.take(metrics_->summary());
+  numbers.take(pace_);
+  numbers.memory = resident_bytes();
+  if (!recipe_.device.is_cpu()) numbers.memory_name = "host mem";
+  log::progress(live_line(numbers));
 }
 
 }  // namespace bv

@@ -20,6 +20,8 @@
 #include "lib/ckpt/workdir.h"
 #include "lib/report/chrono.h"
 #include "lib/report/metric_writer.h"
+#include "lib/report/pace.h"
+#include "lib/report/run_result.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
@@ -61,6 +63,9 @@ class Trainer {
   // Writes the rows that are still in memory to their files, waiting two seconds at most. For a
   // process that is about to end because of an error.
   void flush_rows();
+  // Writes result.json for a run that an error ends after its start; otherwise does nothing. Logs a
+  // warning if the file cannot be written.
+  void record_failure(Exit code, const std::string& line) noexcept;
 
  private:
   // What is due at a step besides the update.
@@ -102,7 +107,9 @@ class Trainer {
   void save(int64_t step, bool keep);
   void run_due_evals(int64_t step);
   void evaluate(EvalJob& job, int64_t step);
-  void show_progress(int64_t step);
+  Pace::Reading reading(int64_t step) const;
+  // `evaluator` is the one that runs; empty: none.
+  void show_progress(int64_t step, const std::string& evaluator = "");
 
   // What the ranks agree on in every step (trainer.cc).
   ControlWord control_word() const;
@@ -114,6 +121,9 @@ class Trainer {
   Exit stop(int64_t step, Exit code);
   void finish();
   void report_end(const std::string& how);
+  void say_end(const RunResult& result) const;
+  RunResult result(Exit code, const std::string& reason) const;
+  void add_times(RunResult& result) const;
 
   Recipe& recipe_;
   Workdir* workdir_;  // null: nothing is written
@@ -150,7 +160,9 @@ class Trainer {
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
-  double last_loss_ = 0;
+  Pace pace_;
+  bool begun_ = false;                  // run.json describes this start
+  int64_t done_step_ = 0;               // the last step that has ended
   double shown_ = 0;                    // time of the last progress line
   double waited_ = 0, wait_start_ = 0;  // the loader's waiting time and the clock, last row
 

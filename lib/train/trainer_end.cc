@@ -1,11 +1,14 @@
 // The end of a run: after its last step, after a signal, or because of an error.
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <future>
 #include <thread>
 
+#include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/train/trainer.h"
+#include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/text.h"
 
@@ -13,6 +16,16 @@ namespace bv {
 namespace {
 
 constexpr std::chrono::seconds kFlushTime{2};
+
+const char* signal_name(Exit code) {
+  return code == Exit::sigint ? "SIGINT" : code == Exit::stopped ? "SIGUSR1" : "SIGTERM or SIGHUP";
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
 
 }  // namespace
 
@@ -23,21 +36,26 @@ Exit Trainer::stop(int64_t step, Exit code) {
   log::clear_progress();
   profile_.finish();
   report_end(fmt::format("stopped by a signal after step {}", human_count(step)));
-  if (workdir_ && step > 0) {
+  const bool saves = workdir_ && step > 0;
+  if (saves) {
     if (saved_step_ != step) save(step, false);
     if (checkpointer_) checkpointer_->wait();
-    if (is_rank0()) {
-      log::info(
-          "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
-          "to continue",
-          step);
-    } else {
-      log::info("Stopped by a signal at step {}", step);  // only rank 0 commits the checkpoint
-    }
-  } else {
-    log::info("Stopped by a signal; nothing was saved");
+    done_step_ = step;
   }
   metrics_->close();
+  const std::string saved =
+      saves ? fmt::format("the checkpoint of step {} is committed", step) : "nothing was saved";
+  if (is_rank0()) say_end(result(code, fmt::format("stopped by {}; {}", signal_name(code), saved)));
+  if (!saves) {
+    log::info("Stopped by a signal; nothing was saved");
+  } else if (is_rank0()) {
+    log::info(
+        "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
+        "to continue",
+        step);
+  } else {
+    log::info("Stopped by a signal at step {}", step);  // only rank 0 commits the checkpoint
+  }
   return code;
 }
 
@@ -45,11 +63,13 @@ void Trainer::finish() {
   const Group::Phase phase(group_, "checkpoint");
   log::clear_progress();
   profile_.finish();
-  log::note("Done!\n{}", chrono_.note());
+  log::write_detail("NOTE: Done!\n" + chrono_.note());
   report_end("all steps done");
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
-  if (!workdir_ || !is_rank0()) return;
+  if (!is_rank0()) return;
+  say_end(result(Exit::ok, "finished"));
+  if (!workdir_) return;
   workdir_->write_done(total_steps_);
   if (options_.cleanup) {
     const std::vector<std::string> left = workdir_->remove();
@@ -65,6 +85,65 @@ void Trainer::finish() {
 void Trainer::report_end(const std::string& how) {
   metrics_->note("Ended", utc_text(std::time(nullptr)) + ", " + how);
   metrics_->write_report();
+}
+
+void Trainer::record_failure(Exit code, const std::string& line) noexcept {
+  try {
+    if (!begun_ || !workdir_ || !is_rank0()) return;
+    // A checkpoint that is being written may still be committed. Other ranks could make this wait
+    // for long.
+    if (checkpointer_ && group_.size() == 1) checkpointer_->wait();
+  } catch (const std::exception& error) {
+    log::warn("{}", error.what());
+  }
+  try {
+    write_file_atomically(workdir_->result(), result_json(result(code, line)));
+  } catch (const std::exception& error) {
+    log::warn("{}", error.what());
+  }
+}
+
+// Shows the last lines of a run and writes result.json.
+void Trainer::say_end(const RunResult& result) const {
+  for (const std::string& line : closing_lines(result)) log::info("{}", line);
+  if (workdir_) write_file_atomically(workdir_->result(), result_json(result));
+}
+
+RunResult Trainer::result(Exit code, const std::string& reason) const {
+  RunResult result;
+  result.code = code;
+  result.reason = reason;
+  result.first_step = first_step_;
+  result.step = done_step_;
+  result.total_steps = total_steps_;
+  if (metrics_) result.metrics = &metrics_->summary();
+  add_times(result);
+  result.config_hash = config_hash(recipe_.config.json());
+  result.seed = recipe_.seed;
+  result.precision = recipe_.precision_choice.name();
+  result.precision_config = recipe_.precision_choice.config();
+  result.host = host_name();
+  result.device = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
+  result.processes = group_.size();
+  result.version = options_.tool_version;
+  if (!workdir_) return result;
+  result.workdir = absolute(workdir_->dir());
+  const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed
+  if (!goes && file_exists(workdir_->report())) result.report = absolute(workdir_->report());
+  const std::vector<int64_t> saved = workdir_->ckpt().steps();
+  if (!saved.empty()) result.checkpoint = absolute(workdir_->ckpt().step(saved.back()));
+  return result;
+}
+
+void Trainer::add_times(RunResult& result) const {
+  const std::time_t now = std::time(nullptr);
+  result.wall_seconds = monotonic_seconds() - program_start();
+  result.started = utc_text(now - std::llround(result.wall_seconds));
+  result.ended = utc_text(now);
+  result.training_seconds = pace_.training_seconds();
+  result.total_wall_seconds = chrono_state_.accum_program_time + result.wall_seconds;
+  result.total_training_seconds = chrono_state_.accum_train_time + result.training_seconds;
+  result.images_per_second = pace_.mean_images_per_second();
 }
 
 void Trainer::flush_rows() {

@@ -239,11 +239,18 @@ void Trainer::write_run_json(const std::string& start) const {
     if (restarts > 0) first = old.value("first_started", old.value("started", now));
   }
   const nlohmann::json run = {
-      {"argv", options_.argv}, {"version", options_.tool_version},
-      {"host", host_name()},   {"pid", getpid()},
-      {"started", now},        {"first_started", first},
-      {"start", start},        {"first_step", first_step_},
-      {"restarts", restarts},  {"compute_threads", recipe_.compute_threads},
+      {"argv", options_.argv},
+      {"version", options_.tool_version},
+      {"host", host_name()},
+      {"pid", getpid()},
+      {"started", now},
+      {"first_started", first},
+      {"start", start},
+      {"first_step", first_step_},
+      {"restarts", restarts},
+      {"compute_threads", recipe_.compute_threads},
+      {"precision", recipe_.precision_choice.name()},
+      {"precision_config", recipe_.precision_choice.config()},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }

@@ -1,5 +1,6 @@
 #include "lib/util/host.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -33,6 +34,19 @@ std::optional<double> peak_resident_bytes() {
   const double kib = std::strtod(proc_value("/proc/self/status", "VmHWM").c_str(), nullptr);
   if (kib <= 0) return std::nullopt;
   return 1024 * kib;
+}
+
+std::optional<double> resident_bytes() {
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;  // some sandboxes have no complete /proc
+  char text[256] = {};
+  const ssize_t bytes = ::read(fd, text, sizeof(text) - 1);
+  ::close(fd);
+  char* second = nullptr;  // "5120 1034 ...": the size and the resident size, in pages
+  if (bytes <= 0 || std::strtod(text, &second) <= 0) return std::nullopt;
+  const double pages = std::strtod(second, nullptr);
+  if (pages <= 0) return std::nullopt;
+  return pages * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string utc_text(std::time_t time) {

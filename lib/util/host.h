@@ -18,6 +18,10 @@ std::string cpu_name();
 // tell.
 std::optional<double> peak_resident_bytes();
 
+// Returns the resident memory of this process in bytes, nullopt if the system does not tell. Takes
+// a few microseconds.
+std::optional<double> resident_bytes();
+
 // Returns a time such as std::time(nullptr) as "2025-11-21T09:30:01Z".
 std::string utc_text(std::time_t time);
 

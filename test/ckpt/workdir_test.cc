@@ -161,9 +161,10 @@ TEST_CASE("workdir: committed steps and DONE") {
 TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   const MemoryFolder folder;
   const auto fill = [](const Workdir& workdir) {
-    for (const auto& file : {workdir.config(), workdir.run_json(), workdir.metrics(),
-                             workdir.report(), workdir.tensorboard() + "/events", workdir.log(0),
-                             workdir.ckpt().step(3) + "/manifest.json", workdir.done()}) {
+    for (const auto& file :
+         {workdir.config(), workdir.run_json(), workdir.result(), workdir.metrics(),
+          workdir.report(), workdir.tensorboard() + "/events", workdir.log(0),
+          workdir.ckpt().step(3) + "/manifest.json", workdir.done()}) {
       fs::create_directories(fs::path(file).parent_path());
       std::ofstream(file) << "x";
     }

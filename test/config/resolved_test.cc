@@ -128,6 +128,21 @@ TEST_CASE("explain names value, default, origin and the line of the read") {
   CHECK(row(7, 5) == Row{"pp[0]:", "resize.size", "224", "-", "x.yaml:3"});
 }
 
+TEST_CASE("explain shows what a word has come to mean; the resolved config keeps the word") {
+  const Config c = parse_config("model: {size: auto}\n", "x.yaml");
+  c.get("precision", "auto");
+  c.section("model").get("size", "auto");
+  c.explain_as("precision", "bf16");
+  c.explain_as("precision", "float32");  // the last call counts
+  c.section("model").explain_as("size", "12");
+  c.explain_as("unread", "1");
+  const std::string text = explain(c);
+  CHECK(text.find("\nprecision   auto (float32)  auto ") != std::string::npos);
+  CHECK(text.find("\nmodel.size  auto (12)       auto ") != std::string::npos);
+  CHECK(text.find("unread") == std::string::npos);
+  CHECK(resolved_yaml(c).find("precision: auto  # default") != std::string::npos);
+}
+
 TEST_CASE("explain and the resolved config show lists of pairs of strings") {
   using StringPairs = std::vector<std::pair<std::string, std::string>>;
   const Config c = parse_config("rules: [[a, b], ['.*', 'f(x=1)']]\n", "x.yaml");

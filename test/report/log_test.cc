@@ -115,13 +115,35 @@ TEST_CASE("log: a pipe gets plain lines with time stamps, and nothing meant for 
                 kStamp + "a\\\\x1b\\[2Jb\\\\x0dc\td\n" + kStamp + "\\{\\} \\{0\\}\n"));
 }
 
-TEST_CASE("log: in a pipe progress is an ordinary line, now and then") {
+TEST_CASE("log: in a pipe progress is an ordinary line that ends a silence") {
+  using std::chrono::milliseconds;
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
-  for (int step = 1; step < 100; ++step) log::progress(fmt::format("step {}", step));
-  CHECK(console.read() == "step 1\n");
-  log::clear_progress();
-  CHECK(console.read().empty());
+  SECTION("a busy log shows no progress") {
+    for (int step = 1; step < 100; ++step) log::progress(fmt::format("step {}", step));
+    log::info("hello");
+    CHECK(matches(console.read(), kStamp + "hello\n"));
+    log::clear_progress();
+  }
+  SECTION("a silent one shows the newest, and for how long it is the same") {
+    log::start(milliseconds(300));
+    log::progress("step 1");
+    log::progress("step 2");
+    std::string text;
+    for (int i = 0; i < 1000 && text.find("unchanged") == std::string::npos; ++i)
+      text += console.read();
+    CHECK(matches(text, "(" + kStamp + "step 2\n)?" + kStamp +
+                            "step 2  \\(unchanged for \\d+s\\)\n" + "[^]*"));
+    log::progress("step 3");
+    text.clear();
+    for (int i = 0; i < 1000 && text.find("step 3") == std::string::npos; ++i)
+      text += console.read();
+    CHECK(text.find("step 3") != std::string::npos);
+    log::clear_progress();
+    console.read();
+    std::this_thread::sleep_for(milliseconds(700));
+    CHECK(console.read().empty());
+  }
 }
 
 TEST_CASE("log: on a terminal, colours and one live line below the log") {
@@ -148,6 +170,10 @@ TEST_CASE("log: on a terminal, colours and one live line below the log") {
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
   log::progress(std::string(60, 'x') + "\n");
   CHECK(console.read() == "\r" + std::string(39, 'x') + "\033[K");  // the terminal has 40 columns
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  log::progress("\u00e9\t" + std::string(25, 'x') + "\u4e2d\u4e2d\u4e2d\u4e2d");
+  // A letter, a tab, 25 letters: 34 columns at most. Two wide characters more, but not a third.
+  CHECK(console.read() == "\r\u00e9\t" + std::string(25, 'x') + "\u4e2d\u4e2d\033[K");
   log::clear_progress();
   CHECK(console.read() == "\r\033[K");
   log::info("bye");
@@ -163,7 +189,8 @@ TEST_CASE("log: a terminal without colours is treated as a file") {
     }
     log::note("Hello");
     log::progress("step 1");
-    CHECK(matches(console.read(), kStamp + "NOTE: Hello\r\nstep 1\r\n"));
+    CHECK(matches(console.read(), kStamp + "NOTE: Hello\r\n"));
+    log::clear_progress();
   };
   SECTION("NO_COLOR") {
     const Variable no_color("NO_COLOR", "1"), term("TERM", "xterm");

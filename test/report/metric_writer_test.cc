@@ -75,6 +75,29 @@ Exit code_of(const std::function<void()>& call) {
 
 }  // namespace
 
+TEST_CASE("the summary of a restarted run has the rows that it keeps, and its new ones") {
+  const TempFolder scratch;
+  const auto loss = [](const MetricWriter& writer) {
+    return writer.summary().entries().at("training_loss");
+  };
+  {
+    MetricWriter writer(options_in(scratch));
+    CHECK(writer.summary().entries().empty());
+    add_row(writer, 1, 0.5);
+    add_row(writer, 2, 0.75);
+    add_row(writer, 3, 0.25);  // the restart drops it
+    writer.begin_row(4);
+    writer.measure("training_loss", 0.125);  // not ended
+    CHECK(loss(writer).best->value == 0.25);
+  }
+  MetricWriter writer(options_in(scratch, 2));
+  CHECK(loss(writer).best->value == 0.5);
+  CHECK(loss(writer).best->step == 1);
+  CHECK(loss(writer).last.value == 0.75);
+  add_row(writer, 3, 0.375);
+  CHECK(loss(writer).best->step == 3);
+}
+
 TEST_CASE("json_number: the shortest text that reads back to the same double") {
   CHECK(json_number(0.1) == "0.1");
   CHECK(json_number(3) == "3");

@@ -1,0 +1,74 @@
+#include "lib/report/metric_summary.h"
+
+#include <cmath>
+
+#include "lib/report/metric_direction.h"
+#include "lib/report/report_charts.h"
+
+namespace bv {
+namespace {
+
+constexpr std::string_view kTrainingLoss = "training_loss";
+
+// The direction of a metric that may have a best value. The names of the training loop's own times
+// and sizes may hold any word ("z/secs/eval/accuracy").
+Direction better_side(std::string_view name) {
+  return is_result(name) ? metric_direction(name) : Direction::none;
+}
+
+bool is_better(double value, double than, Direction side) {
+  return side == Direction::up ? value > than : value < than;
+}
+
+}  // namespace
+
+void MetricSummary::add(int64_t step, const Row& row) {
+  for (const auto& [name, value] : row) {
+    Entry& entry = entries_[name];
+    entry.last = {step, value};
+    const Direction side = better_side(name);
+    if (side == Direction::none || std::isnan(value)) continue;
+    if (!entry.best || is_better(value, entry.best->value, side)) entry.best = {step, value};
+  }
+}
+
+void MetricSummary::add(const History& history) {
+  for (const auto& [name, points] : history.series) {
+    if (points.empty()) continue;
+    Entry& entry = entries_[name];
+    entry.last = {points.back().first, points.back().second};
+    const Direction side = better_side(name);
+    const History::Summary& summary = history.summaries.at(name);
+    if (side == Direction::none || !summary.has_extremes) continue;
+    const auto& [step, value] = side == Direction::up ? summary.max : summary.min;
+    entry.best = {step, value};
+  }
+}
+
+const MetricSummary::Entry* MetricSummary::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::string MetricSummary::main_metric() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return choose_main_metric(names);
+}
+
+bool is_result(std::string_view name) { return name == kTrainingLoss || !is_trainers_own(name); }
+
+std::string choose_main_metric(const std::vector<std::string>& names) {
+  const auto rank = [](const std::string& name) {
+    const Direction side = metric_direction(name);
+    return is_accuracy(name) ? 0 : side == Direction::up ? 1 : 2;
+  };
+  std::string main;
+  for (const std::string& name : names) {
+    if (is_trainers_own(name) || metric_direction(name) == Direction::none) continue;
+    if (main.empty() || std::pair(rank(name), name) < std::pair(rank(main), main)) main = name;
+  }
+  return main;
+}
+
+}  // namespace bv

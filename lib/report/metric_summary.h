@@ -1,0 +1,49 @@
+// The last and the best value of every metric of a run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/report/history.h"
+#include "lib/report/row.h"
+
+namespace bv {
+
+class MetricSummary {
+ public:
+  struct Point {
+    int64_t step = 0;
+    double value = 0;
+  };
+  struct Entry {
+    Point last;
+    // The first point with the best value. Absent if all values were NaN, or if the metric has no
+    // better side: see better_side().
+    std::optional<Point> best;
+  };
+
+  void add(int64_t step, const Row& row);
+  void add(const History& history);  // of an earlier process of the run; into an empty summary
+
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  const Entry* find(const std::string& name) const;  // null: not measured yet
+  // Returns the metric that stands for the run: choose_main_metric() of all names.
+  std::string main_metric() const;
+
+ private:
+  std::map<std::string, Entry> entries_;
+};
+
+// Whether `name` tells how good the model is: it is the training loss or an evaluator's metric.
+bool is_result(std::string_view name);
+
+// Returns the metric that stands for all: an evaluator's accuracy, or else another metric for which
+// a higher value is better, or else one for which a lower value is. Among equals the first in
+// alphabetical order; "" if there is none.
+std::string choose_main_metric(const std::vector<std::string>& names);
+
+}  // namespace bv
