@@ -3,6 +3,8 @@
 //   <workdir>/
 //     .lock                     held by the running process: its process id and host
 //     DONE                      the run has finished: its total steps
+//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh and
+//                               slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
 //     run.json                  when, where and with what arguments the run was started
 //     metrics.jsonl             all metrics
@@ -84,6 +86,7 @@ class Workdir {
   const std::string& dir() const { return dir_; }
   std::string lock() const { return dir_ + "/.lock"; }
   std::string done() const { return dir_ + "/DONE"; }
+  std::string failed() const { return dir_ + "/FAILED"; }
   std::string config() const { return dir_ + "/config.yaml"; }
   std::string run_json() const { return dir_ + "/run.json"; }
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }

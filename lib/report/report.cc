@@ -161,6 +161,8 @@ std::string panels(const std::vector<Chart>& charts) {
 
 }  // namespace
 
+std::string_view page_style() { return kPageStyle; }
+
 std::string render_report(const Report& report) {
   const History empty;
   const History& history = report.history != nullptr ? *report.history : empty;

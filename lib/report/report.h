@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "lib/report/eval_details.h"
 #include "lib/report/history.h"
@@ -22,5 +23,8 @@ struct Report {
 // Returns the page: training loss per step and per epoch, the metrics of every evaluator, confusion
 // matrices, accuracy per class, some wrongly classified images, and the resolved config.
 std::string render_report(const Report& report);
+
+// Returns the CSS rules of the page, without those of its charts.
+std::string_view page_style();
 
 }  // namespace bv
