@@ -206,6 +206,34 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   return bench;
 }
 
+CLI::App* add_compare(CLI::App& app, Arguments& out) {
+  CLI::App* compare = app.add_subcommand(
+      "compare", "print a table of runs: the config keys that differ, and a metric over seeds");
+  Arguments::Compare& given = out.compare;
+  compare->add_option("runs", given.paths, "workdirs, folders that hold workdirs, or globs")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  compare->add_option("--sort", given.sort,
+                      "metric that sorts the runs; default: the main metric of their evaluators");
+  compare
+      ->add_option("--better", given.better,
+                   "higher or lower: which values come first; default: what the metric's name says")
+      ->check(CLI::IsMember({"higher", "lower"}));
+  CLI::Option* best =
+      compare->add_flag("--best", given.best, "take the best value of all rows of a run");
+  compare
+      ->add_flag("--last", given.last, "take the value of the last row that has it (the default)")
+      ->excludes(best);
+  compare->add_option("--metrics", given.metrics, "further metrics to show, joined by ','")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  compare->add_option("--format", given.format, "text, csv or json")
+      ->check(CLI::IsMember({"text", "csv", "json"}));
+  compare->add_option("--html", given.html, "also write a page with the table and all curves");
+  return compare;
+}
+
 void add_launch(CLI::App& app, Arguments& out) {
   app.add_option("--devices", out.devices,
                  "auto, cpu, cpu:N for N processes on this host, cuda, cuda:0,1 or cuda:all")
@@ -271,6 +299,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   CLI::App* exporter = add_export(app, out, sets);
   CLI::App* bench = add_bench(app, out, sets);
   CLI::App* predict = add_predict(app, out, sets);
+  CLI::App* compare = add_compare(app, out);
   app.require_subcommand(0, 1);
 
   try {
@@ -278,7 +307,8 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     const CLI::App* about = &app;
-    for (const CLI::App* sub : {exporter, predict, bench}) about = sub->parsed() ? sub : about;
+    for (const CLI::App* sub : {exporter, predict, bench, compare})
+      about = sub->parsed() ? sub : about;
     for (const CLI::App* sub : bench->get_subcommands()) about = sub;
     std::fputs(about->help().c_str(), stdout);
     return false;
@@ -288,6 +318,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   if (exporter->parsed()) out.verb = Arguments::Verb::export_weights;
   if (predict->parsed()) out.verb = Arguments::Verb::predict;
   if (bench->parsed()) out.verb = Arguments::Verb::bench;
+  if (compare->parsed()) out.verb = Arguments::Verb::compare;
   for (const CLI::App* part : bench->get_subcommands()) out.bench = part->get_name();
   for (const std::string& text : sets) out.overrides.push_back(split_override(text, "--set"));
   out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());

@@ -13,7 +13,7 @@ namespace bv {
 enum class DryRun { no, quick, full };
 
 struct Arguments {
-  enum class Verb { train, export_weights, predict, bench } verb = Verb::train;
+  enum class Verb { train, export_weights, predict, bench, compare } verb = Verb::train;
   std::vector<std::string> argv;  // as given
   bool version = false;
   std::string list;   // --list KIND
@@ -46,6 +46,15 @@ struct Arguments {
   std::optional<std::string> pp;
   std::string outputs = "logits", eval;
   int64_t batch_size = 64, top = 5, first = 0;
+
+  // compare
+  struct Compare {
+    std::vector<std::string> paths;    // workdirs, folders of workdirs, globs
+    std::string sort, better;          // a metric; "higher", "lower" or "": by its name
+    bool best = false, last = false;   // which value of a metric counts
+    std::vector<std::string> metrics;  // further columns
+    std::string format = "text", html;
+  } compare;
 
   // bench
   std::string bench;     // "", "collectives", "scaling"

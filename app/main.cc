@@ -34,6 +34,8 @@ Exit run(int argc, char** argv) {
       return predict_command(arguments);
     case Arguments::Verb::bench:
       return bench_command(arguments);
+    case Arguments::Verb::compare:
+      return compare_command(arguments);
     case Arguments::Verb::train:
       break;
   }

@@ -43,7 +43,7 @@ function(bv_test room last)
   target_compile_options(test_${room} PRIVATE ${BV_TEST_OPTIMISATION})
   target_link_libraries(test_${room} PRIVATE bv_catch bv_test_support)
   bv_link_rooms(test_${room} ${last})
-  if(NOT room MATCHES "^(util|config|report)$")
+  if(NOT room MATCHES "^(util|config|report|compare)$")
     target_precompile_headers(test_${room} REUSE_FROM bv_pch_test)
   endif()
   add_test(NAME ${room} COMMAND test_${room})
@@ -51,7 +51,7 @@ function(bv_test room last)
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
-foreach(room util config report device distributed ckpt input model models tasks evals train export predict
+foreach(room util config report device distributed ckpt compare input model models tasks evals train export predict
              bench)
   bv_test(${room} ${room})
 endforeach()

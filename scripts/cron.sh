@@ -7,30 +7,43 @@
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-workdir=
+workdir=${BVTRAIN_WORKDIR:-}
 for ((i = 1; i <= $#; ++i)); do
   case ${!i} in
     --workdir) next=$((i + 1)) && workdir=${!next:-} ;;
     --workdir=*) workdir=${!i#--workdir=} ;;
+    --cleanup) echo "scripts/cron.sh: error: --cleanup would remove the finished run, and the next call would train again" >&2 && exit 2 ;;
   esac
 done
 [[ -n $workdir ]] || { echo "usage: scripts/cron.sh --config F --workdir D [ARGS...]" >&2; exit 2; }
 mkdir -p "$workdir" || exit 2
 [[ -e $workdir/FAILED ]] && exit 0  # already reported; remove the file to try again
 
-# Only one at a time. The kernel releases the lock when this process ends, however it ends.
+# Only one at a time. The kernel releases the lock when the last process that holds it ends, however
+# it ends. bvtrain inherits it, so that it also holds if this script alone is killed.
 exec 9>"$workdir/.cron.lock"
 flock -n 9 || exit 0
+# A run that somebody started by hand holds bvtrain's own lock.
+if [[ -e $workdir/.lock ]]; then
+  flock -n "$workdir/.lock" true || exit 0
+fi
 
 log=$workdir/cron.log
 printf '%s start\n' "$(date -u +%FT%TZ)" >>"$log"
-"${BVTRAIN_BINARY:-$root/scripts/bvtrain.sh}" "$@" >>"$log" 2>&1 9>&-
+"${BVTRAIN_BINARY:-$root/scripts/bvtrain.sh}" "$@" >>"$log" 2>&1
 code=$?
 printf '%s end, code %d\n' "$(date -u +%FT%TZ)" "$code" >>"$log"
 
+# 7: another process of the run failed. The next call continues, but not for ever.
+lost=$workdir/.cron.lost
+if [[ $code == 7 ]]; then
+  echo "$code" >>"$lost"
+  [[ $(wc -l <"$lost") -ge 5 ]] || exit 0
+fi
+rm -f "$lost"
+
 case $code in
   0 | 75 | 130 | 143) exit 0 ;;  # finished, or stopped with a checkpoint: the next call continues
-  7) exit 0 ;;                   # another process failed: the next call continues, too
   *)
     echo "$code" >"$workdir/FAILED"
     echo "bvtrain ended with code $code and will not be started again until $workdir/FAILED is removed:"

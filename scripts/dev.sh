@@ -10,7 +10,7 @@ cd "$root"
 lint_include_order() {
   awk '
     BEGIN {
-      n = split("util config report device distributed ckpt input model tasks evals params optim train export predict bench cuda", rooms, " ")
+      n = split("util config report device distributed ckpt compare input model tasks evals params optim train export predict bench cuda", rooms, " ")
       for (i = 1; i <= n; ++i) rank[rooms[i]] = i
       models["util"] = models["config"] = models["model"] = 1
     }

@@ -3,6 +3,8 @@
 //   <workdir>/
 //     .lock                     held by the running process: its process id and host
 //     DONE                      the run has finished: its total steps
+//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh and
+//                               slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
 //     config-until-step-<n>.yaml  the config until step n, where a restart changed it
 //     run.json                  when, where and with what arguments the run was started
@@ -86,6 +88,7 @@ class Workdir {
   const std::string& dir() const { return dir_; }
   std::string lock() const { return dir_ + "/.lock"; }
   std::string done() const { return dir_ + "/DONE"; }
+  std::string failed() const { return dir_ + "/FAILED"; }
   std::string config() const { return dir_ + "/config.yaml"; }
   std::string config_until(int64_t step) const {
     return dir_ + "/" + kOldConfigPrefix + std::to_string(step) + ".yaml";

@@ -13,6 +13,7 @@ namespace {
 
 struct Job {
   TempFolder dir;
+  std::string arguments = "--config c.yaml";
 
   void program(const std::string& name, const std::string& text) const {
     write(dir / name, "#!/bin/bash\n" + text);
@@ -27,8 +28,8 @@ struct Job {
     write(dir / "requeued", "");
     const std::string line = "cd " + dir.path() + " && env PATH=" + dir.path() +
                              ":$PATH SLURM_JOB_ID=17 SLURM_SUBMIT_DIR=. BVTRAIN_BINARY=/bin/true " +
-                             more + " bash " + source_file("scripts/slurm.sbatch") +
-                             " --config c.yaml >" + (dir / "out") + " 2>&1";
+                             more + " bash " + source_file("scripts/slurm.sbatch") + " " +
+                             arguments + " >" + (dir / "out") + " 2>&1";
     const int status = std::system(line.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
@@ -78,6 +79,48 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
   CHECK(job.read("requeued") == "requeue 9_4\n");
   // 75 is not a failure, and one rank may end before another.
   CHECK(job.read("srun-args").find("--kill-on-bad-exit=0 --wait=120 ") != std::string::npos);
+}
+
+TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
+  Job job;
+  job.dir.write("c.yaml", "seed: 0\n");
+  job.arguments = "--config c.yaml --out out --grid lr 0.1 '[2, 3]' --grid seed 0 1 --set wd=0";
+  const std::string root = "BVTRAIN_ROOT=" + source_file(".");
+  const auto task = [&](int number) {
+    return root + " SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=" + std::to_string(number);
+  };
+  CHECK(job.end("", 0, task(2)) == 0);
+  CHECK(job.read("srun-args")
+            .ends_with(" /bin/true --config c.yaml --set wd=0 --set lr=0.1 --set seed=1 --workdir "
+                       "out/lr=0.1,seed=1\n"));
+
+  // The name is that which sweep.sh gives.
+  CHECK(job.end("", 75, task(3)) == 75);
+  CHECK(job.read("requeued") == "requeue 9_3\n");
+  const std::string printed = job.dir / "printed";
+  const std::string print = "cd " + job.dir.path() + " && bash " + source_file("scripts/sweep.sh") +
+                            " " + job.arguments + " --print 3 >printed";
+  REQUIRE(std::system(print.c_str()) == 0);
+  const std::string line = read_text(printed);
+  const std::string workdir = line.substr(line.rfind(' ') + 1);
+  CHECK(workdir.starts_with("out/lr=_2__3_,seed=0-"));
+  CHECK(job.read("srun-args").ends_with(" --workdir " + workdir));
+  CHECK_FALSE(exists(job.dir / workdir.substr(0, workdir.size() - 1) + "/FAILED"));
+
+  // A point that has diverged is not tried again.
+  CHECK(job.end(exited("n0: task 0", 4), 4, task(4)) == 4);
+  CHECK(job.read("requeued").empty());
+  job.dir.write("srun-args", "not called");
+  CHECK(job.end("", 0, task(4)) == 4);
+  CHECK(job.read("srun-args") == "not called");
+  CHECK(job.read("out").ends_with("diverged before; remove its file FAILED to try it again\n"));
+
+  const std::string range =
+      "slurm.sbatch: error: the grid has 4 points; submit it with --array=1-4\n";
+  for (const std::string& more : {task(0), task(5), root}) {
+    CHECK(job.end("", 0, more) == 2);
+    CHECK(job.read("out") == range);
+  }
 }
 
 }  // namespace bv::test

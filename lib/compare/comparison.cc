@@ -1,0 +1,213 @@
+#include "lib/compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "lib/compare/find_runs.h"
+#include "lib/report/report_charts.h"
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+std::map<std::string, size_t> metric_counts(const std::vector<RunRecord>& runs) {
+  std::map<std::string, size_t> counts;
+  for (const RunRecord& run : runs) {
+    for (const auto& [name, series] : run.metrics.series) ++counts[name];
+  }
+  return counts;
+}
+
+void require_metric(const std::vector<RunRecord>& runs, const std::string& flag,
+                    const std::string& name) {
+  const auto counts = metric_counts(runs);
+  if (counts.contains(name)) return;
+  std::vector<std::string> names;
+  for (const auto& [known, count] : counts) names.push_back(known);
+  const std::string near = nearest(name, names);
+  throw Error(Exit::usage, flag + " " + name,
+              names.empty() ? "no run has measured anything yet"
+                            : fmt::format("no run has this metric{}; known: {}",
+                                          near.empty() ? "" : " (did you mean '" + near + "'?)",
+                                          join(names, ", ")));
+}
+
+std::vector<ComparedMetric> choose_metrics(const std::vector<RunRecord>& runs,
+                                           const CompareOptions& options) {
+  std::vector<ComparedMetric> metrics;
+  if (!options.sort.empty()) require_metric(runs, "--sort", options.sort);
+  const std::string main = options.sort.empty() ? main_metric(runs) : options.sort;
+  if (!main.empty())
+    metrics.push_back({main, options.lower_is_better.value_or(lower_is_better(main))});
+  for (const std::string& name : options.metrics) {
+    require_metric(runs, "--metrics", name);
+    const bool known = std::any_of(metrics.begin(), metrics.end(),
+                                   [&](const ComparedMetric& one) { return one.name == name; });
+    if (!known) metrics.push_back({name, lower_is_better(name)});
+  }
+  return metrics;
+}
+
+// Orders seeds as numbers, if they are numbers.
+bool seed_before(const RunRecord& a, const RunRecord& b) {
+  const auto number = [](const RunRecord& run) {
+    const auto seed = nlohmann::json::parse(run.seed, nullptr, false);
+    return seed.is_number() ? seed.get<double>() : 0.0;
+  };
+  return std::tuple(number(a), a.seed, a.workdir) < std::tuple(number(b), b.seed, b.workdir);
+}
+
+std::vector<RunGroup> group_runs(const std::vector<RunRecord>& runs) {
+  std::map<FlatConfig, std::vector<size_t>> members;
+  for (size_t i = 0; i < runs.size(); ++i) members[runs[i].config].push_back(i);
+  std::vector<RunGroup> groups;
+  for (auto& [config, indices] : members) {
+    std::sort(indices.begin(), indices.end(),
+              [&](size_t a, size_t b) { return seed_before(runs[a], runs[b]); });
+    groups.push_back({indices, {}, false, 0});
+  }
+  return groups;
+}
+
+std::vector<std::string> differing_keys(const std::vector<RunRecord>& runs,
+                                        const std::vector<RunGroup>& groups) {
+  std::map<std::string, std::set<std::string>> values;  // by key, without absent ones
+  std::map<std::string, size_t> counts;
+  for (const RunGroup& group : groups) {
+    for (const auto& [key, value] : runs[group.runs[0]].config) {
+      values[key].insert(value);
+      ++counts[key];
+    }
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, distinct] : values) {
+    if (distinct.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  }
+  return keys;
+}
+
+void fill_spreads(const Comparison& all, RunGroup& group) {
+  for (const size_t run : group.runs) group.finished += all.runs[run].status.finished();
+  group.provisional = group.finished == 0;
+  for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
+    std::vector<double> values;
+    for (const size_t run : group.runs) {
+      if (!group.provisional && !all.runs[run].status.finished()) continue;
+      if (const auto* value = all.value_of(run, metric)) values.push_back(value->second);
+    }
+    group.spreads.push_back(spread_of(values));
+  }
+}
+
+// Returns what groups are sorted by, the least first.
+auto sort_key(const Comparison& all, const RunGroup& group) {
+  const Spread none;
+  const Spread& spread = group.spreads.empty() ? none : group.spreads[0];
+  const bool usable = spread.n > 0 && !std::isnan(spread.mean);
+  const double value = usable ? spread.mean : 0;
+  const double sign = !all.metrics.empty() && all.metrics[0].lower_is_better ? 1 : -1;
+  return std::tuple(!usable, group.provisional, sign * value,
+                    std::string_view(all.runs[group.runs[0]].workdir));
+}
+
+void warn_of_same_seeds(Comparison& all) {
+  for (const RunGroup& group : all.groups) {
+    for (size_t i = 1; i < group.runs.size(); ++i) {
+      const RunRecord& a = all.runs[group.runs[i - 1]];
+      const RunRecord& b = all.runs[group.runs[i]];
+      if (a.seed != b.seed) continue;
+      all.warnings.push_back(fmt::format(
+          "{}: warning: has the same config and seed as {}; the group's n and standard deviation "
+          "count both",
+          b.workdir, a.workdir));
+    }
+  }
+}
+
+void warn_of_missing_values(Comparison& all) {
+  for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
+    size_t lacking = 0;
+    for (size_t run = 0; run < all.runs.size(); ++run)
+      lacking += all.runs[run].status.finished() && all.value_of(run, metric) == nullptr;
+    if (lacking == 0) continue;
+    all.warnings.push_back(fmt::format("{}: warning: {} finished run{} never measured it",
+                                       all.metrics[metric].name, lacking, lacking == 1 ? "" : "s"));
+  }
+}
+
+}  // namespace
+
+Spread spread_of(const std::vector<double>& values) {
+  Spread spread;
+  spread.n = std::ssize(values);
+  if (values.empty()) return spread;
+  const auto n = static_cast<double>(values.size());
+  for (const double value : values) spread.mean += value / n;
+  if (values.size() < 2) return spread;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / (n - 1));
+  return spread;
+}
+
+bool lower_is_better(const std::string& metric) {
+  const std::string suffix = metric.substr(metric.rfind('/') + 1);  // npos + 1 is 0
+  if (suffix == "ece" || suffix == "mce") return true;              // calibration errors
+  return EvalMetric{metric, "", suffix, 0}.lower_is_better();
+}
+
+std::string main_metric(const std::vector<RunRecord>& runs) {
+  const auto counts = metric_counts(runs);
+  History names;  // eval_metrics() looks at the names alone
+  for (const auto& [name, count] : counts) names.series[name];
+  std::string best;
+  std::tuple<int64_t, bool, bool, bool> best_rank;
+  for (const EvalMetric& metric : eval_metrics(names)) {
+    const std::tuple rank(-static_cast<int64_t>(counts.at(metric.name)),
+                          lower_is_better(metric.name), metric.suffix != "prec@1",
+                          metric.prefix.find("val") == std::string::npos);
+    if (best.empty() || rank < best_rank) std::tie(best, best_rank) = std::tie(metric.name, rank);
+  }
+  return best.empty() && counts.contains("training_loss") ? "training_loss" : best;
+}
+
+const MetricSeries::StepValue* Comparison::value_of(size_t run, size_t metric) const {
+  const auto& series = runs[run].metrics.series;
+  const auto found = series.find(metrics[metric].name);
+  if (found == series.end()) return nullptr;
+  if (value == MetricValue::last || !found->second.has_extremes) return &found->second.last;
+  return metrics[metric].lower_is_better ? &found->second.min : &found->second.max;
+}
+
+std::string Comparison::config_value(const RunGroup& group, size_t key) const {
+  const FlatConfig& config = runs[group.runs[0]].config;
+  const auto found = config.find(keys[key]);
+  return found == config.end() ? "" : found->second;
+}
+
+Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options) {
+  Comparison all;
+  all.value = options.value;
+  all.metrics = choose_metrics(runs, options);
+  all.runs = std::move(runs);
+  std::vector<std::string> workdirs;
+  for (const RunRecord& run : all.runs) workdirs.push_back(run.workdir);
+  const std::vector<std::string> names = short_names(workdirs);
+  for (size_t i = 0; i < names.size(); ++i) all.runs[i].name = names[i];
+  all.groups = group_runs(all.runs);
+  all.keys = differing_keys(all.runs, all.groups);
+  for (RunGroup& group : all.groups) fill_spreads(all, group);
+  std::stable_sort(all.groups.begin(), all.groups.end(), [&](const RunGroup& a, const RunGroup& b) {
+    return sort_key(all, a) < sort_key(all, b);
+  });
+  warn_of_same_seeds(all);
+  warn_of_missing_values(all);
+  return all;
+}
+
+}  // namespace bv

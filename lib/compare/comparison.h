@@ -1,0 +1,70 @@
+// Compares runs: groups those that differ only in their seed, computes mean and standard deviation
+// of their metrics, and sorts the groups by one metric.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/compare/run_record.h"
+
+namespace bv {
+
+// Which value of a metric stands for a run: the newest one, or the best one of all its rows.
+enum class MetricValue { last, best };
+
+struct CompareOptions {
+  std::string sort;  // a metric; "": the main metric of the runs
+  MetricValue value = MetricValue::last;
+  std::optional<bool> lower_is_better;  // of `sort`; nullopt: what its name says
+  std::vector<std::string> metrics;     // further metrics to show
+};
+
+// A metric of several runs.
+struct Spread {
+  double mean = 0, deviation = 0;  // the deviation is that of a sample (n - 1); 0 for n = 1
+  int64_t n = 0;                   // 0: no run has the metric
+};
+Spread spread_of(const std::vector<double>& values);
+
+struct ComparedMetric {
+  std::string name;
+  bool lower_is_better = false;
+};
+
+struct RunGroup {
+  std::vector<size_t> runs;     // indices, by seed
+  std::vector<Spread> spreads;  // by metric, over the finished runs
+  // No run has finished, so the spreads are over what the unfinished runs have measured so far.
+  bool provisional = false;
+  int64_t finished = 0;
+};
+
+struct Comparison {
+  MetricValue value = MetricValue::last;
+  std::vector<RunRecord> runs;
+  std::vector<ComparedMetric> metrics;  // the first one sorts
+  std::vector<std::string> keys;        // those that differ between groups, sorted
+  // The best first. Groups without a finished run come behind the others, those without the metric
+  // last.
+  std::vector<RunGroup> groups;
+  std::vector<std::string> warnings;
+
+  // Returns the value of a metric for a run, with its step; null if the run has not measured it.
+  const MetricSeries::StepValue* value_of(size_t run, size_t metric) const;
+  // Returns the JSON text of keys[key] in a group, "" if it has no such key.
+  std::string config_value(const RunGroup& group, size_t key) const;
+};
+
+// Throws Error(Exit::usage) for a metric that no run has.
+Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options);
+
+// Returns the metric by which runs are compared if the user names none: one of an evaluator, best a
+// top-1 accuracy on validation data, otherwise the training loss. "" if there is no metric.
+std::string main_metric(const std::vector<RunRecord>& runs);
+
+// Whether a lower value of a metric is better, as its name says.
+bool lower_is_better(const std::string& metric);
+
+}  // namespace bv

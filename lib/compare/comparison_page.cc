@@ -1,0 +1,245 @@
+#include "lib/compare/comparison_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "lib/compare/comparison_text.h"
+#include "lib/compare/config_columns.h"
+#include "lib/report/chart.h"
+#include "lib/report/html.h"
+#include "lib/report/report.h"
+#include "lib/report/report_charts.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// The best groups have a colour each. The others share the last colour, which is grey.
+constexpr size_t kColoredGroups = kChartColors - 1;
+constexpr size_t kMostPointsInChart = 20000, kFewestPointsInLine = 40;
+constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
+constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
+constexpr size_t kLongestInTable = 60, kLongestInLegend = 20;
+
+// Rules besides those of the report.
+constexpr std::string_view kCompareStyle = R"(
+main{padding-left:max(12px,min(28px,3vw));padding-right:max(12px,min(28px,3vw))}
+.runs{width:max-content;min-width:100%;font-size:13.5px}
+.runs td,.runs th{padding:4px 10px;white-space:nowrap;text-align:left;max-width:none}
+.runs td.number,.runs th.number{text-align:right}
+.runs .group td{font-weight:600;border-top:1px solid var(--edge)}
+.runs svg{display:inline-block;width:12px;height:12px;vertical-align:-1px}
+.runs .open{color:var(--soft)}
+ul{padding-left:20px}li{overflow-wrap:anywhere}
+)";
+
+int color_of(size_t group) { return static_cast<int>(std::min(group, kColoredGroups)); }
+
+std::vector<Point> curve(const RunRecord& run, const std::string& metric) {
+  std::vector<Point> points;
+  const auto found = run.metrics.series.find(metric);
+  if (found == run.metrics.series.end()) return points;
+  for (const auto& [step, value] : found->second.points)
+    points.push_back({static_cast<double>(step), value});
+  if (points.size() <= kFewPoints) return points;
+  return smoothed(points, std::max<size_t>(points.size() / kSmoothParts, 3));
+}
+
+// Returns the mean curve over the steps that all curves have.
+std::vector<Point> mean_curve(const std::vector<std::vector<Point>>& curves) {
+  std::map<double, std::pair<double, size_t>> sums;  // by step
+  for (const auto& points : curves) {
+    for (const Point& point : points) {
+      auto& [sum, count] = sums[point.x];
+      sum += point.y;
+      ++count;
+    }
+  }
+  std::vector<Point> out;
+  for (const auto& [step, sum] : sums) {
+    if (sum.second == curves.size())
+      out.push_back({step, sum.first / static_cast<double>(curves.size())});
+  }
+  return out;
+}
+
+std::string legend_name(const std::vector<ConfigColumn>& columns, size_t group) {
+  const std::string label = group_label(columns, group);
+  if (!label.empty() && label.size() <= kLongestInLegend) return label;
+  return fmt::format("#{}", group + 1);
+}
+
+// The best group is drawn last, on top of the others.
+Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& columns,
+                   const std::string& metric) {
+  Chart chart;
+  chart.title = metric;
+  chart.x_label = "step";
+  chart.may_be_log = lower_is_better(metric);
+  const size_t most = std::max(kMostPointsInChart / all.runs.size(), kFewestPointsInLine);
+  std::vector<Line> lines;
+  for (size_t i = all.groups.size(); i-- > 0;) {
+    const RunGroup& group = all.groups[i];
+    const bool several = group.runs.size() > 1, coloured = i < kColoredGroups;
+    std::vector<std::vector<Point>> curves;
+    for (const size_t run : group.runs) curves.push_back(curve(all.runs[run], metric));
+    for (const auto& points : curves) {
+      const bool faint = several || !coloured;
+      lines.push_back({faint ? "" : legend_name(columns, i), thinned(points, most), color_of(i),
+                       faint ? Line::Look::faint : Line::Look::bold});
+    }
+    if (several && coloured) {
+      lines.push_back({legend_name(columns, i), thinned(mean_curve(curves), most), color_of(i),
+                       Line::Look::bold});
+    }
+  }
+  // The legend lists the lines in their order, so it would begin with the worst group.
+  std::vector<Line> names;
+  for (Line& line : lines) {
+    if (line.name.empty()) continue;
+    names.insert(names.begin(), {std::move(line.name), {}, line.color, line.look});
+    line.name.clear();
+  }
+  chart.lines = std::move(names);
+  for (Line& line : lines) chart.lines.push_back(std::move(line));
+  return chart;
+}
+
+// Returns the metrics that have a chart: those of the table, those of evaluators and the training
+// loss.
+std::vector<std::string> charted_metrics(const Comparison& all) {
+  std::vector<std::string> names;
+  History known;  // eval_metrics() looks at the names alone
+  for (const RunRecord& run : all.runs) {
+    for (const auto& [name, series] : run.metrics.series) known.series[name];
+  }
+  const auto add = [&](const std::string& name) {
+    if (known.series.contains(name) && std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
+  };
+  for (const ComparedMetric& metric : all.metrics) add(metric.name);
+  add("training_loss");
+  for (const EvalMetric& metric : eval_metrics(known)) add(metric.name);
+  return names;
+}
+
+std::string charts(const Comparison& all, const std::vector<ConfigColumn>& columns) {
+  std::string out;
+  for (const std::string& metric : charted_metrics(all))
+    out += "<div class=\"panel\">" + chart_svg(metric_chart(all, columns, metric)) + "</div>\n";
+  if (out.empty()) return "<p>Nothing has been measured yet.</p>\n";
+  std::string hint = "Long curves are smoothed. ";
+  if (all.groups.size() < all.runs.size())
+    hint += "Thin lines are runs, thick ones the mean over the seeds of a group. ";
+  if (all.groups.size() > kColoredGroups)
+    hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
+  return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";
+}
+
+std::string cell(const std::string& text, const char* style = "") {
+  return fmt::format("<td{}>{}</td>", style, escape_html(text));
+}
+constexpr const char* kNumber = " class=\"number\"";
+constexpr const char* kOpen = " class=\"open\"";  // of a run that has not finished
+constexpr const char* kOpenNumber = " class=\"number open\"";
+
+std::string swatch(size_t group) {
+  return fmt::format(
+      "<td class=\"number\">{} <svg class=\"chart\" viewBox=\"0 0 12 12\" "
+      "aria-hidden=\"true\"><rect "
+      "class=\"f{}\" width=\"12\" height=\"12\" rx=\"3\"/></svg></td>",
+      group + 1, color_of(group));
+}
+
+std::string config_cells(const std::vector<ConfigColumn>& columns, std::optional<size_t> group) {
+  std::string out;
+  for (const ConfigColumn& column : columns)
+    out += cell(group ? column.texts[*group] : "", kNumber);
+  return out;
+}
+
+// The results come before the config, so that a narrow screen shows them. `left` are the cells
+// before, `config` those of the config.
+std::string run_row(const Comparison& all, size_t index, const std::string& left,
+                    const std::string& config) {
+  const RunRecord& run = all.runs[index];
+  const bool finished = run.status.finished();
+  std::string out = "<tr>" + left;
+  for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
+    const auto* value = all.value_of(index, metric);
+    out += cell(value == nullptr ? "-" : short_number(value->second) + (finished ? "" : "*"),
+                finished ? kNumber : kOpenNumber);
+  }
+  return out + cell("") + cell(run.status.text(), finished ? "" : kOpen) + config +
+         cell(value_text(run.seed), kNumber) + cell(run.name) + "</tr>\n";
+}
+
+std::string group_rows(const Comparison& all, const std::vector<ConfigColumn>& columns, size_t i) {
+  const RunGroup& group = all.groups[i];
+  const std::string config = config_cells(columns, i);
+  if (group.runs.size() == 1) return run_row(all, group.runs[0], swatch(i), config);
+  std::string out = "<tr class=\"group\">" + swatch(i);
+  for (const Spread& spread : group.spreads) {
+    std::string text = spread.n > 0 ? short_number(spread.mean) : "-";
+    if (spread.n > 1) text += " ± " + short_number(spread.deviation);
+    if (spread.n != group.spreads[0].n) text += fmt::format(" (n = {})", spread.n);
+    if (spread.n > 0 && group.provisional) text += "*";
+    out += cell(text, group.provisional ? kOpenNumber : kNumber);
+  }
+  const std::string n = group.spreads.empty() ? "" : fmt::format("{}", group.spreads[0].n);
+  out +=
+      cell(n, kNumber) + cell(group_status(all, group)) + config + cell("") + cell("") + "</tr>\n";
+  const std::string no_config = config_cells(columns, std::nullopt);
+  for (const size_t run : group.runs) out += run_row(all, run, cell(""), no_config);
+  return out;
+}
+
+std::string table(const Comparison& all, const std::vector<ConfigColumn>& columns) {
+  std::string out = "<div class=\"scroll\"><table class=\"runs\">\n<tr><th class=\"number\">#</th>";
+  const auto head = [&](const std::string& name, const char* style) {
+    out += fmt::format("<th{}>{}</th>", style, escape_html(name));
+  };
+  for (const ComparedMetric& metric : all.metrics) head(metric.name, kNumber);
+  head("n", kNumber);
+  head("status", "");
+  for (const ConfigColumn& column : columns) head(column.key, kNumber);
+  head("seed", kNumber);
+  head("run", "");
+  out += "</tr>\n";
+  for (size_t i = 0; i < all.groups.size(); ++i) out += group_rows(all, columns, i);
+  out += "</table></div>\n";
+  for (const ConfigColumn& column : columns) {
+    for (const auto& [letter, value] : column.legend)
+      out += fmt::format("<p class=\"hint\">{} {}</p>\n", letter, escape_html(value));
+  }
+  return out +
+         "<p class=\"hint\">A group differs in its seed only. ± is the standard deviation (n - 1) "
+         "over its n finished runs. * stands for a run that has not finished: it does not count in "
+         "the mean of finished runs, and stands behind them.</p>\n";
+}
+
+}  // namespace
+
+std::string comparison_page(const Comparison& all) {
+  const std::vector<ConfigColumn> columns = config_columns(all, kLongestInTable);
+  const std::string title = fmt::format("{} runs", all.runs.size());
+  std::string out = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{0}</title>\n<style>{1}{2}{3}</style>\n</head>\n<body>\n<main>\n"
+      "<header><h1>{0}</h1><p>{4}</p></header>\n",
+      escape_html(title), page_style(), chart_style(), kCompareStyle,
+      all.metrics.empty() ? "" : "Sorted by " + escape_html(sort_text(all)) + ".");
+  out += "<section><h2>Runs</h2>\n" + table(all, columns) + "</section>\n";
+  if (!all.warnings.empty()) {
+    out += "<section><h2>Warnings</h2>\n<ul>\n";
+    for (const std::string& line : all.warnings) out += "<li>" + escape_html(line) + "</li>\n";
+    out += "</ul></section>\n";
+  }
+  out += "<section><h2>Curves</h2>\n" + charts(all, columns) + "</section>\n";
+  return out + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace bv

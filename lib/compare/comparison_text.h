@@ -1,0 +1,20 @@
+// A comparison as text for a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lib/compare/comparison.h"
+
+namespace bv {
+
+// Returns "test/prec@1, last value, higher is better": what sorts the table.
+std::string sort_text(const Comparison& comparison);
+// Returns "2 finished, 1 unfinished"; of a single run, how far it has come.
+std::string group_status(const Comparison& comparison, const RunGroup& group);
+
+// Returns the table with a heading and a legend. Lines are at most `width` columns wide where that
+// is possible: long values, or else the whole config of a group, then stand below the table.
+std::string comparison_text(const Comparison& comparison, size_t width);
+
+}  // namespace bv

@@ -1,0 +1,121 @@
+#include "lib/compare/find_runs.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDeepest = 3;  // levels below a folder that is given
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool is_workdir(const std::string& path) {
+  const Workdir workdir(path);
+  for (const std::string& file :
+       {workdir.config(), workdir.metrics(), workdir.run_json(), workdir.failed()}) {
+    if (file_exists(file)) return true;
+  }
+  return is_folder(workdir.ckpt().path());
+}
+
+void collect(const std::string& folder, int levels, std::vector<std::string>& found) {
+  if (is_workdir(folder)) {
+    found.push_back(folder);
+    return;
+  }
+  if (levels == 0) return;
+  std::vector<std::string> below;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code unreadable;
+    if (it->is_directory(unreadable) && !it->path().filename().string().starts_with('.'))
+      below.push_back(it->path().string());
+  }
+  if (error) throw Error(Exit::usage, folder, "cannot list: " + error.message());
+  for (const std::string& path : below) collect(path, levels - 1, found);
+}
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t result{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &result) == 0)
+    paths.assign(result.gl_pathv, result.gl_pathv + result.gl_pathc);
+  ::globfree(&result);
+  return paths;
+}
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+std::vector<std::string> find_runs(const std::vector<std::string>& paths,
+                                   std::vector<std::string>& warnings) {
+  std::vector<std::string> named;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (fs::exists(path, error)) {  // also if its name holds a [
+      named.push_back(path);
+      continue;
+    }
+    const bool pattern = path.find_first_of("*?[") != std::string::npos;
+    const std::vector<std::string> found = pattern ? matches(path) : std::vector<std::string>{};
+    if (found.empty())
+      throw Error(Exit::usage, path, pattern ? "matches no folder" : "no such folder");
+    named.insert(named.end(), found.begin(), found.end());
+  }
+  std::map<std::string, std::string> runs;  // by canonical path
+  for (const std::string& path : named) {
+    std::vector<std::string> found;
+    if (is_folder(path)) collect(without_slash(path), kDeepest, found);
+    if (found.empty()) {
+      warnings.push_back(
+          fmt::format("{}: warning: {}; left out", path,
+                      is_folder(path) ? "not a workdir, and it holds none" : "not a folder"));
+    }
+    for (const std::string& run : found) {
+      std::error_code error;
+      const fs::path real = fs::canonical(run, error);
+      runs.emplace(error ? run : real.string(), run);
+    }
+  }
+  std::vector<std::string> sorted;
+  for (const auto& [real, run] : runs) sorted.push_back(run);
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+std::vector<std::string> short_names(const std::vector<std::string>& workdirs) {
+  std::vector<std::vector<std::string>> parts;
+  for (const std::string& workdir : workdirs) parts.push_back(split(workdir, '/'));
+  size_t common = 0;
+  const auto shared = [&](size_t i) {
+    return std::all_of(parts.begin(), parts.end(), [&](const auto& path) {
+      return i + 1 < path.size() && path[i] == parts[0][i];
+    });
+  };
+  while (!parts.empty() && shared(common)) ++common;
+  std::vector<std::string> names;
+  for (auto& path : parts)
+    names.push_back(join({path.begin() + static_cast<std::ptrdiff_t>(common), path.end()}, "/"));
+  return names;
+}
+
+}  // namespace bv

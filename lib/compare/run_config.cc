@@ -1,0 +1,75 @@
+#include "lib/compare/run_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kAbsent = "-";
+
+bool holds_object(const Json& value) {
+  if (value.is_object()) return true;
+  return value.is_array() && std::any_of(value.begin(), value.end(), holds_object);
+}
+
+void flatten(const Json& value, const std::string& path, FlatConfig& out) {
+  if (value.is_null()) return;
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, item] : value.items())
+      flatten(item, path.empty() ? key : path + "." + key, out);
+  } else if (value.is_array() && holds_object(value)) {
+    for (size_t i = 0; i < value.size(); ++i)
+      flatten(value[i], fmt::format("{}[{}]", path, i), out);
+  } else {
+    out[path] = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+}
+
+// Whether the comment on the line of `place` says that the value is a default.
+bool is_default(const std::vector<std::string>& lines, const Place& place) {
+  if (place.line < 1 || place.line > std::ssize(lines)) return false;
+  return lines[static_cast<size_t>(place.line) - 1].ends_with("  # default");
+}
+
+// Removes the numbers of threads that were not given: they are those of the machine's cores.
+void drop_default_threads(const Config& section, const std::string& path,
+                          const std::vector<std::string>& lines, FlatConfig& flat) {
+  for (const std::string& key : section.keys()) {
+    const std::string whole = path.empty() ? key : path + "." + key;
+    if (section.is_map(key))
+      drop_default_threads(section.section(key), whole, lines, flat);
+    else if ((key == "threads" || key == "compute_threads") &&
+             is_default(lines, section.place(key)))
+      flat.erase(whole);
+  }
+}
+
+}  // namespace
+
+FlatConfig flat_config(const Config& config, const std::string& text) {
+  FlatConfig flat;
+  flatten(Json::parse(config.json()), "", flat);
+  drop_default_threads(config, "", split(text, '\n'), flat);
+  return flat;
+}
+
+std::string value_text(const std::string& json) {
+  if (json.empty()) return kAbsent;
+  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (value.is_string()) {
+    // A text that looks like something else keeps its quotes.
+    const auto text = value.get<std::string>();
+    return text.empty() || text == kAbsent || Json::accept(text) ? json : text;
+  }
+  if (!value.is_array()) return json;
+  std::vector<std::string> items;
+  for (const Json& item : value) items.push_back(value_text(item.dump()));
+  return "[" + join(items, ", ") + "]";
+}
+
+}  // namespace bv

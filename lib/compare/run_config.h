@@ -1,0 +1,24 @@
+// The config of a run as a flat list of keys, so that runs can be compared key by key.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+// From the path of each value ("model.width", "schedule[0][1].decay_type") to its JSON text. Equal
+// values have equal texts, however they were written: 1e-3 and 0.001.
+using FlatConfig = std::map<std::string, std::string>;
+
+// Flattens the resolved config of a workdir. `text` is the file's text, in which comments tell
+// where a value came from. Left out are null, which means that a key is absent, and defaults that
+// come from the machine and not from the config: the numbers of threads.
+FlatConfig flat_config(const Config& config, const std::string& text);
+
+// Returns a value as people write it: "-" for an absent one (""), and texts without quotes unless
+// they look like another value.
+std::string value_text(const std::string& json);
+
+}  // namespace bv

@@ -1,0 +1,63 @@
+#include "lib/compare/run_record.h"
+
+#include "lib/config/load_config.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kLargestConfig = 4u << 20;  // bytes
+
+void warn_of_damage(const std::string& file, const MetricScan& metrics,
+                    std::vector<std::string>& warnings) {
+  if (metrics.damaged == 1) {
+    warnings.push_back(
+        fmt::format("{}:{}: warning: not a metric row, or not in the order of steps; it does not "
+                    "count",
+                    file, metrics.first_damaged));
+  } else if (metrics.damaged > 1) {
+    warnings.push_back(
+        fmt::format("{}:{}: warning: {} lines from here on are not metric rows, or not in the "
+                    "order of steps; they do not count",
+                    file, metrics.first_damaged, metrics.damaged));
+  }
+  if (metrics.cut_line > 0) {
+    warnings.push_back(fmt::format("{}:{}: warning: the last row is incomplete; it does not count",
+                                   file, metrics.cut_line));
+  }
+}
+
+}  // namespace
+
+std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
+                                  std::vector<std::string>& warnings) {
+  const Workdir workdir(dir);
+  if (!file_exists(workdir.config())) {
+    warnings.push_back(fmt::format(
+        "{}: warning: the run has no config.yaml, so it cannot be compared; left out", dir));
+    return std::nullopt;
+  }
+  try {
+    RunRecord run;
+    run.workdir = dir;
+    const std::string text = read_file(workdir.config(), kLargestConfig);
+    const Config config = parse_config(text, workdir.config());
+    run.config = flat_config(config, text);
+    if (const auto seed = run.config.find("seed"); seed != run.config.end()) {
+      run.seed = seed->second;
+      run.config.erase(seed);
+    }
+    run.metrics = scan_metrics(workdir.metrics(), with_curves);
+    run.status = read_status(workdir, config, run.metrics);
+    warn_of_damage(workdir.metrics(), run.metrics, warnings);
+    return run;
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage) throw;
+    // Of several problems the first one will do.
+    warnings.push_back(fmt::format("{}: warning: left out: {}", dir, split(error.what(), '\n')[0]));
+    return std::nullopt;
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,29 @@
+// One run as a comparison sees it: its config, its metrics and how far it has come.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/compare/metric_scan.h"
+#include "lib/compare/run_config.h"
+#include "lib/compare/run_status.h"
+
+namespace bv {
+
+struct RunRecord {
+  std::string workdir;  // as it was given or found
+  std::string name;     // the workdir without what the workdirs of all runs begin with
+  FlatConfig config;    // without the seed
+  std::string seed;     // as JSON; "" if the config has none
+  RunStatus status;
+  MetricScan metrics;
+};
+
+// Reads a run. Appends to `warnings` one line for each kind of damage in its metrics.jsonl. Returns
+// nullopt if it has no config.yaml, or an unreadable one: it cannot be compared then, and
+// `warnings` says so.
+std::optional<RunRecord> read_run(const std::string& workdir, bool with_curves,
+                                  std::vector<std::string>& warnings);
+
+}  // namespace bv

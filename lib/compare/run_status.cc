@@ -1,0 +1,128 @@
+#include "lib/compare/run_status.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lib/config/duration.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kMaxNoteBytes = 512, kMaxResultBytes = 16u << 20;
+
+// Returns how many examples an epoch has, from a row that tells both the step and the epoch; 0 if
+// there is none.
+int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
+  const auto epoch = metrics.series.find("epoch");
+  if (epoch == metrics.series.end()) return 0;
+  const auto& [step, value] = epoch->second.last;
+  const double size = static_cast<double>(step) / value * static_cast<double>(batch_size);
+  return size >= 1 && size < 1e15 ? std::llround(size) : 0;  // false for NaN
+}
+
+// The length that the config asks for. A run that was made longer has rows that still tell its
+// former progress, so `progress` is asked only where the config needs the size of the data set.
+std::optional<int64_t> total_steps(const Config& config, const MetricScan& metrics) {
+  try {
+    RunLength length;
+    length.batch_size = config.section("input").get<int64_t>("batch_size", 0);
+    length.data_size = data_size(metrics, length.batch_size);
+    if (const auto steps = duration_steps(config, "total", length)) return steps;
+  } catch (const Error&) {
+    // Nothing has been measured yet that tells how many steps an epoch has.
+  }
+  const auto progress = metrics.series.find("progress");
+  if (progress == metrics.series.end()) return std::nullopt;
+  const auto& [step, part] = progress->second.last;
+  const double total = static_cast<double>(step) / part;
+  if (!(total >= 1 && total < 1e15)) return std::nullopt;
+  return std::llround(total);
+}
+
+// Returns the number in a file of one line; nullopt if there is none.
+std::optional<int> number_in(const std::string& file) {
+  try {
+    const std::string text = trim(read_file(file, kMaxNoteBytes));
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size()) return number;
+  } catch (const Error&) {
+    // There is no such file, or it tells nothing.
+  }
+  return std::nullopt;
+}
+
+// Returns the exit code of the last start of the run, which result.json holds from its end on;
+// nullopt if the run still goes or was killed.
+std::optional<int> ended_with(const Workdir& workdir) {
+  const std::string file = workdir.dir() + "/result.json";
+  if (!file_exists(file)) return std::nullopt;
+  try {
+    const auto result = nlohmann::json::parse(read_file(file, kMaxResultBytes), nullptr, false);
+    if (result.is_object() && result.contains("exit_code") &&
+        result.at("exit_code").is_number_integer())
+      return result.at("exit_code").get<int>();
+  } catch (const Error&) {
+    // Damaged or unreadable: it tells nothing.
+  }
+  return std::nullopt;
+}
+
+// Returns the exit code with which the run failed; 0 if it has not. A run that was stopped by a
+// signal has not failed: it continues.
+int failure_code(const Workdir& workdir) {
+  std::optional<int> code = ended_with(workdir);
+  if (!code) code = number_in(workdir.failed());  // as cron.sh, sweep.sh and slurm.sbatch note it
+  if (!code) return 0;
+  switch (static_cast<Exit>(*code)) {
+    case Exit::ok:
+    case Exit::stopped:
+    case Exit::sigint:
+    case Exit::sigterm:
+      return 0;
+    default:
+      return *code;
+  }
+}
+
+}  // namespace
+
+const char* kind_name(RunStatus::Kind kind) {
+  constexpr const char* kNames[] = {"finished", "unfinished", "diverged", "failed"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string RunStatus::text() const {
+  std::string out = kind_name(kind);
+  if (finished()) return out;
+  if (kind == Kind::failed) out += fmt::format(" with code {}", code);
+  out += fmt::format(" at step {}", step);
+  if (total) out += fmt::format(" of {}", *total);
+  return out;
+}
+
+RunStatus read_status(const Workdir& workdir, const Config& config, const MetricScan& metrics) {
+  RunStatus status;
+  status.step = metrics.last_step;
+  for (const int64_t saved : workdir.ckpt().steps()) status.step = std::max(status.step, saved);
+  status.total = total_steps(config, metrics);
+  const std::optional<int64_t> done = workdir.finished();
+  // A run may have been made longer after it had finished.
+  if (done && *done >= status.total.value_or(*done)) {
+    status.kind = RunStatus::Kind::finished;
+    status.step = *done;
+    return status;
+  }
+  status.code = failure_code(workdir);
+  if (status.code == static_cast<int>(Exit::diverged))
+    status.kind = RunStatus::Kind::diverged;
+  else if (status.code != 0)
+    status.kind = RunStatus::Kind::failed;
+  return status;
+}
+
+}  // namespace bv

@@ -1,0 +1,32 @@
+// How far a run has come, and how it ended.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/compare/metric_scan.h"
+#include "lib/config/config.h"
+
+namespace bv {
+
+struct RunStatus {
+  // unfinished: it is still going, was stopped or was killed.
+  enum class Kind { finished, unfinished, diverged, failed };
+  Kind kind = Kind::unfinished;
+  int64_t step = 0;              // the last one that was measured or saved
+  std::optional<int64_t> total;  // the length of the run in steps, if it is known
+  int code = 0;                  // the exit code, if it failed
+
+  bool finished() const { return kind == Kind::finished; }
+  // Returns "finished", "unfinished at step 40 of 60" or "failed with code 5 at step 40 of 60".
+  std::string text() const;
+};
+
+const char* kind_name(RunStatus::Kind kind);
+
+// `config` is the run's resolved config. It is not only read: its durations count as read.
+RunStatus read_status(const Workdir& workdir, const Config& config, const MetricScan& metrics);
+
+}  // namespace bv

@@ -1,0 +1,134 @@
+# shellcheck shell=bash
+# scripts/grid.sh: the grid of a sweep. sweep.sh and slurm.sbatch source it, so that both give the
+# same points the same workdirs:
+#
+#   --out DIR               the folder that gets a workdir for each point
+#   --grid KEY V1 [V2 ...]  the values of a config key, up to the next argument that begins with "--"
+#   anything else           is passed on to bvtrain for every point
+#
+# --grid may be repeated. The points are all combinations, numbered from 1; the values of the last
+# key change fastest.
+
+grid_fail() {
+  echo "$(basename "$0"): error: $*" >&2
+  exit 2
+}
+
+# Prints the arguments as a shell would read them.
+grid_quote() {
+  local argument line=''
+  for argument in "$@"; do
+    [[ $argument =~ ^[A-Za-z0-9_./=,:+@%-]+$ ]] || argument=${argument@Q}
+    line+=${line:+ }$argument
+  done
+  echo "$line"
+}
+
+# grid_parse ARGS...: sets grid_out, grid_rest (what bvtrain gets for every point), grid_keys,
+# grid_values (those of all keys in one list), grid_sizes (the number of values of each key) and
+# grid_count (the number of points).
+grid_parse() {
+  grid_out='' grid_rest=() grid_keys=() grid_values=() grid_sizes=() grid_count=1
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --out) grid_out=${2:-} && shift $(($# > 1 ? 2 : 1)) ;;
+      --out=*) grid_out=${1#--out=} && shift ;;
+      --grid)
+        [[ $# -gt 1 && $2 != --* && $2 != *=* && -n $2 ]] ||
+          grid_fail "--grid needs a key and its values: --grid lr 0.001 0.003"
+        grid_add_key "${@:2}"
+        shift $((2 + grid_sizes[-1])) ;;
+      --workdir | --workdir=*)
+        grid_fail "give --out DIR in place of --workdir: each point gets a workdir of its own in it" ;;
+      --cleanup) grid_fail "--cleanup would remove the results: the next call would train again" ;;
+      *) grid_rest+=("$1") && shift ;;
+    esac
+  done
+  [[ -n $grid_out ]] || grid_fail "no --out DIR given"
+  [[ ${#grid_keys[@]} -gt 0 ]] || grid_fail "no --grid KEY VALUES given"
+  [[ $grid_out == / ]] || grid_out=${grid_out%/}
+  local argument key
+  for argument in "${grid_rest[@]}"; do
+    for key in "${grid_keys[@]}"; do
+      [[ $argument != "$key="* && $argument != "--set=$key="* && $argument != "--config.$key="* &&
+        $argument != "--config.$key" ]] ||
+        grid_fail "$key has values in the grid, and another one in '$argument'"
+    done
+  done
+}
+
+# grid_add_key KEY VALUES... [--OPTION ...]
+grid_add_key() {
+  local key=$1 value size=0
+  local -A seen=()
+  for value in "${grid_keys[@]}"; do [[ $value != "$key" ]] || grid_fail "--grid $key is given twice"; done
+  shift
+  for value in "$@"; do
+    [[ $value != --* ]] || break
+    [[ -z ${seen[=$value]:-} ]] || grid_fail "--grid $key has the value '$value' twice"
+    seen[=$value]=1 # "=", because a subscript may not be empty
+    grid_values+=("$value")
+    size=$((size + 1))
+  done
+  [[ $size -gt 0 ]] || grid_fail "--grid $key has no values"
+  grid_keys+=("$key") grid_sizes+=("$size") grid_count=$((grid_count * size))
+}
+
+# grid_point N: sets point_sets (the point's --set arguments), point_name (lr=0.001,seed=2) and
+# point_workdir. Characters that are awkward in a file name become "_"; a checksum of the arguments
+# then keeps the names of different points different.
+# shellcheck disable=SC2034 # the scripts use them
+grid_point() {
+  local LC_ALL=C rest=$(($1 - 1)) offset=${#grid_values[@]} exact='' i setting
+  point_sets=() point_name=''
+  for ((i = ${#grid_keys[@]} - 1; i >= 0; --i)); do
+    offset=$((offset - grid_sizes[i]))
+    setting=${grid_keys[i]}=${grid_values[offset + rest % grid_sizes[i]]}
+    rest=$((rest / grid_sizes[i]))
+    point_sets=(--set "$setting" "${point_sets[@]}")
+    exact=${setting//,/ }${exact:+,$exact} # a comma in a value is awkward, too
+  done
+  point_name=${exact//[^A-Za-z0-9._+=,-]/_}
+  point_name=${point_name:0:120}
+  if [[ $point_name != "$exact" ]]; then
+    point_name+=-$(printf '%08x' "$(printf '%s\n' "${point_sets[@]}" | cksum | cut -d' ' -f1)")
+  fi
+  point_workdir=$grid_out/$point_name
+}
+
+# Ends the script if $grid_out holds points of other arguments or of another config: bvtrain would
+# say of those that they have finished. Otherwise notes the arguments there.
+grid_check_arguments() {
+  local note=$grid_out/.grid-arguments now i config=${BVTRAIN_CONFIG:-}
+  for ((i = 0; i < ${#grid_rest[@]}; ++i)); do
+    case ${grid_rest[i]} in
+      --config) config=${grid_rest[i + 1]:-} ;;
+      --config=*) config=${grid_rest[i]#--config=} ;;
+    esac
+  done
+  mkdir -p "$grid_out" || exit 5
+  now=$(mktemp "$note.XXXXXX") || exit 5
+  {
+    grid_quote "${grid_rest[@]}"
+    printf '%s %s\n' "$config" "$(cksum <"${config:-/dev/null}")"
+  } >"$now"
+  ln "$now" "$note" 2>/dev/null # fails if there is a note: another task of an array may write it now
+  cmp -s "$now" "$note" && rm -f "$now" && return
+  echo "$(basename "$0"): error: $grid_out was begun with other arguments, or the config has changed since:" >&2
+  diff "$note" "$now" | sed -n 's/^[<]/  then:/p; s/^>/  now: /p' >&2
+  rm -f "$now"
+  echo "choose another --out; or remove $note to go on with the points that are there" >&2
+  exit 2
+}
+
+# grid_note_end WORKDIR CODE: notes how a run failed where `bvtrain compare` looks for it. A run that
+# was stopped or killed has not failed: it continues. Code 2 comes before a run begins: another process
+# may be at work in the workdir.
+grid_note_end() {
+  case $2 in
+    2) ;;
+    0 | 75 | 129 | 130 | 137 | 143) rm -f "$1/FAILED" ;;
+    *) mkdir -p "$1" && echo "$2" >"$1/FAILED" ;;
+  esac
+}
+grid_has_diverged() { [[ $(cat "$1/FAILED" 2>/dev/null) == 4 && ! -e $1/DONE ]]; }

@@ -1,0 +1,230 @@
+// scripts/sweep.sh and `bvtrain compare` with the real binary: a sweep whose runs are killed, stopped
+// and diverge, and the comparison of what it leaves.
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lib/util/text.h"
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// Starts a script of the repository with the binary under test.
+Process start_script(const std::string& script, Strings args, Environment environment = {}) {
+  environment.insert(environment.begin(), {"BVTRAIN_BINARY", std::getenv("BVTRAIN")});
+  args.insert(args.begin(), {"bash", source_file(script)});
+  return Process("/bin/bash", args, environment);
+}
+
+struct Sweep {
+  TempFolder dir;
+  std::string out = dir / "out";
+  Strings args;
+
+  explicit Sweep(const Strings& grid) {
+    args = {"--config", source_file("configs/digits_cnn.yaml"), "--out", out, "--jobs", "2"};
+    args.insert(args.end(), grid.begin(), grid.end());
+    for (const char* setting : {"total_steps=40", "log_training_steps=5", "ckpt_steps=10",
+                                "model.widths=[4, 8]", "model.dense=16"})
+      args.insert(args.end(), {"--set", setting});
+  }
+  Process start(const Environment& environment = {}, const Strings& more = {}) const {
+    Strings all = args;
+    all.insert(all.end(), more.begin(), more.end());
+    return start_script("scripts/sweep.sh", all, environment);
+  }
+  Finished run(const Environment& environment = {}, const Strings& more = {}) const {
+    return start(environment, more).wait();
+  }
+};
+
+// Returns the lines that begin with '[', without the seconds that runs took, sorted.
+Strings reports(const std::string& out) {
+  Strings lines;
+  for (const std::string& line : split(out, '\n')) {
+    if (line.starts_with("[")) lines.push_back(line.substr(0, line.find(" (")));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a sweep continues runs that were killed, skips finished ones, leaves diverged ones") {
+  // A learning rate of 1e30 diverges in the first steps.
+  const Sweep sweep({"--grid", "lr", "0.002", "1e30", "--grid", "seed", "0", "1"});
+  const std::string name = "lr=0.002,seed=0";
+
+  // Each run dies after its second checkpoint. The first one is that of step 1.
+  const Finished killed = sweep.run({{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:2"}});
+  INFO(killed.out << killed.err);
+  CHECK(killed.code == 75);
+  CHECK(contains(killed.out, "] " + name +
+                                 ": killed; the same command continues it from its last "
+                                 "checkpoint\n"));
+  CHECK(contains(killed.out, "] lr=1e30,seed=1: diverged: "));
+  CHECK(contains(killed.out, "  unfinished at step "));
+  CHECK(contains(killed.out, "\nDiverged; remove the file FAILED in a workdir to try it again:\n"));
+
+  const Finished resumed = sweep.run();
+  INFO(resumed.out << resumed.err);
+  CHECK(resumed.code == 4);
+  CHECK(reports(resumed.out) ==
+        Strings{"[1/4] lr=0.002,seed=0: finished", "[1/4] lr=0.002,seed=0: starts",
+                "[2/4] lr=0.002,seed=1: finished", "[2/4] lr=0.002,seed=1: starts",
+                "[3/4] lr=1e30,seed=0: diverged before; not tried again",
+                "[4/4] lr=1e30,seed=1: diverged before; not tried again"});
+  const std::string workdir = sweep.out + "/" + name;
+  CHECK(nlohmann::json::parse(read_text(workdir + "/run.json")).at("first_step") > 1);
+  CHECK(metric_rows(workdir).back().at("step") == "40");
+
+  // Finished runs are not trained again: their files stay as they are.
+  const std::string before = read_text(workdir + "/run.json");
+  CHECK(sweep.run().code == 4);
+  CHECK(read_text(workdir + "/run.json") == before);
+
+  // Other arguments for the same folder are refused, because finished runs would not follow them.
+  const Finished other = sweep.run({}, {"--set", "wd=0"});
+  CHECK(other.code == 2);
+  CHECK(
+      contains(other.err, "sweep.sh: error: " + sweep.out +
+                              " was begun with other arguments, or the config has changed since:"));
+
+  // ---- The comparison of what the sweep left.
+  const Strings compare = {"compare", sweep.out, "--metrics", "training_loss"};
+  const auto compared = [&](const Strings& more) {
+    Strings all = compare;
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished end = run(all);
+    INFO(end.err);
+    CHECK(end.code == 0);
+    return end.out;
+  };
+  const Strings text = split(compared({}), '\n');
+  REQUIRE(text.size() > 10);
+  CHECK(text[0] == "4 runs in 2 groups, by test/prec@1: last value, higher is better");
+  CHECK(text[3].starts_with("   lr  seed "));
+  CHECK(contains(text[4], "2  2 finished"));
+  CHECK(text[5].ends_with("  finished                     lr=0.002,seed=0"));
+  CHECK(contains(text[7], "0  2 diverged"));
+  CHECK(contains(text[8], "  diverged at step "));
+
+  const auto json = nlohmann::json::parse(compared({"--format", "json"}));
+  const auto& best = json.at("groups").at(0);
+  CHECK(best.at("config").dump() == R"({"lr":0.002})");
+  CHECK(best.at("finished") == 2);
+  double mean = 0;
+  for (const char* seed : {"0", "1"}) {
+    const auto rows = metric_rows(sweep.out + "/lr=0.002,seed=" + seed);
+    mean += std::stod(rows.back().at("test/prec@1")) / 2;
+  }
+  CHECK(best.at("spreads").at("test/prec@1").at("mean").get<double>() == Approx(mean));
+  CHECK(json.at("groups").at(1).at("runs").at(0).at("status") == "diverged");
+
+  const Strings csv = split(compared({"--format", "csv"}), '\n');
+  REQUIRE(csv.size() == 6);
+  CHECK(csv[0].starts_with("rank,workdir,lr,seed,status,step,total_steps,test/prec@1,"));
+  CHECK(csv[1].starts_with("1,\"" + workdir + "\",0.002,0,finished,40,40,0."));
+
+  const std::string page = sweep.dir / "page.html";
+  CHECK(compared({"--html", page}) == join(text, "\n"));
+  CHECK(contains(read_text(page), "lr=0.002,seed=1</td></tr>"));
+
+  const Finished wrong = run({"compare", sweep.out, "--sort", "test/prec"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.starts_with(
+      "--sort test/prec: error: no run has this metric (did you mean 'test/prec@1'?); known: "));
+  const Finished none = run({"compare", sweep.out + "/" + name + "/tb"});
+  CHECK(none.code == 2);
+  CHECK(contains(none.err, "/tb: warning: not a workdir, and it holds none; left out\n"));
+  CHECK(contains(none.err, "bvtrain compare: error: none of these is a run\n"));
+  CHECK(run({"compare"}).code == 2);
+}
+
+TEST_CASE("a sweep that gets a signal ends when every run has saved") {
+  const Sweep sweep({"--grid", "seed", "0", "1", "2"});
+  // From their second checkpoint on the runs are slow, so that the signal finds them at work.
+  Process process = sweep.start({{"BVTRAIN_SLEEP_AT", "ckpt.shard_written:2+:1"}});
+  REQUIRE(wait_for_file(sweep.out + "/seed=1/ckpt/step-1"));
+  REQUIRE(wait_for_file(sweep.out + "/seed=0/ckpt/step-1"));
+  process.kill(SIGTERM);
+  const Finished end = process.wait();
+  INFO(end.out << end.err);
+  CHECK(end.code == 143);
+  CHECK(end.err.starts_with("SIGTERM: stopping 2 runs; each saves a checkpoint first\n"));
+  CHECK(contains(end.out, "[1/3] seed=0: stopped; the same command continues it\n"));
+  CHECK_FALSE(exists(sweep.out + "/seed=2"));
+  CHECK(processes_with(sweep.out).empty());
+  const std::string saved = trim(read_text(sweep.out + "/seed=0/ckpt/LAST"));
+
+  const Finished rest = sweep.run();
+  INFO(rest.out << rest.err);
+  CHECK(rest.code == 0);
+  const auto resumed = nlohmann::json::parse(read_text(sweep.out + "/seed=0/run.json"));
+  CHECK("step-" + resumed.at("first_step").dump() == saved);
+  CHECK(contains(rest.out, "3 runs in 1 group, by test/prec@1: last value, higher is better\n"));
+}
+
+TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
+  const TempFolder dir;
+  const auto sweep = [&](Strings args, const Environment& environment = {}) {
+    args.insert(args.begin(), {"--config", "c.yaml", "--out", dir / "out"});
+    return start_script("scripts/sweep.sh", args, environment).wait();
+  };
+  const Finished second = sweep({"--grid", "lr", "0.1", "--grid", "model.widths", "[4, 8]", "[4,8]",
+                                 "--grid", "seed", "0", "1", "--print", "2"});
+  INFO(second.out << second.err);
+  // A name that cannot hold a value as it is ends in a checksum.
+  const size_t name = second.out.find("--workdir ");
+  REQUIRE(name != std::string::npos);
+  CHECK(second.out.substr(0, name) ==
+        "--config c.yaml --set lr=0.1 --set 'model.widths=[4, 8]' --set seed=1 ");
+  const std::string start = dir / "out/lr=0.1,model.widths=_4__8_,seed=1-";
+  CHECK(second.out.substr(name + 10, start.size()) == start);
+  CHECK(second.out.size() == name + 10 + start.size() + 8 + 1);
+  CHECK(sweep({"--grid", "lr", "-1", "2", "--grid", "b", "", "x y", "$(id)'", "--count"}).out ==
+        "6\n");
+
+  // Every point has its own name, also those that differ in awkward characters only.
+  const Finished all = sweep(
+      {"--grid", "k", "a,b", "a b", "a/b", "a_b", "", "-", "--grid", "l", "1", "1.0", "--dry-run"});
+  const Strings commands = split(all.out, '\n');
+  std::set<std::string> workdirs;
+  for (const std::string& line : commands) workdirs.insert(line.substr(line.rfind(' ') + 1));
+  CHECK(commands.size() == 13);  // with the empty end
+  CHECK(workdirs.size() == 13);
+  CHECK_FALSE(exists(dir / "out"));
+
+  const Finished gpus = sweep({"--grid", "lr", "1", "2", "3", "--jobs", "2", "--dry-run"},
+                              {{"CUDA_VISIBLE_DEVICES", "4,5,6,7"}});
+  CHECK(count(gpus.out, "env CUDA_VISIBLE_DEVICES=4,5 taskset -c ") == 2);
+  CHECK(count(gpus.out, "env CUDA_VISIBLE_DEVICES=6,7 taskset -c ") == 1);
+
+  const auto refused = [&](const Strings& args) {
+    const Finished end = sweep(args);
+    CHECK(end.code == 2);
+    return end.err;
+  };
+  CHECK(refused({}) == "sweep.sh: error: no --grid KEY VALUES given\n");
+  CHECK(refused({"--grid", "lr"}) == "sweep.sh: error: --grid lr has no values\n");
+  CHECK(refused({"--grid", "lr", "1", "1"}) ==
+        "sweep.sh: error: --grid lr has the value '1' twice\n");
+  CHECK(refused({"--grid", "lr", "1", "--set", "lr=2"}) ==
+        "sweep.sh: error: lr has values in the grid, and another one in 'lr=2'\n");
+  CHECK(refused({"--grid", "lr", "1", "--jobs", "0"}) ==
+        "sweep.sh: error: --jobs needs a number of runs, not '0'\n");
+  CHECK(refused({"--grid", "lr", "1", "--cleanup"}) ==
+        "sweep.sh: error: --cleanup would remove the results: the next call would train again\n");
+  CHECK(
+      refused({"--grid", "lr", "1", "--workdir", "x"}).starts_with("sweep.sh: error: give --out"));
+}
+
+}  // namespace bv::test
