@@ -219,7 +219,7 @@ std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock is removed last: until then nobody else can claim the folder.
   for (const std::string& path :
-       {done(), ckpt().path(), config(), run_json(), metrics(), tensorboard(), log_folder(),
+       {done(), ckpt().path(), config(), run_json(), metrics(), skipped(), tensorboard(), log_folder(),
         trace_folder(), report(), learning_curve(), lock()}) {
     std::error_code error;
     fs::remove_all(path, error);

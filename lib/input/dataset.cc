@@ -102,8 +102,14 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
-std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
-  std::pair<int64_t, int64_t> least = {-1, 0}, most = {-1, 0};
+std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) const {
+  std::vector<std::pair<int64_t, int64_t>> least, most;
+  // `better`: the label is further out than those found so far.
+  const auto take = [each](auto& found, int64_t index, int64_t label, bool better) {
+    if (better) found.clear();
+    const bool equal = found.empty() || found[0].second == label;
+    if (equal && found.size() < each) found.emplace_back(index, label);
+  };
   int64_t index = 0;
   for (const Piece& piece : pieces_) {
     const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
@@ -111,12 +117,12 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
     const int64_t* values = labels.const_data_ptr<int64_t>();
     for (int64_t position = piece.begin; position < piece.end; ++position, ++index) {
       const int64_t label = values[piece.source_index(position)];
-      if (least.first < 0 || label < least.second) least = {index, label};
-      if (most.first < 0 || label > most.second) most = {index, label};
+      take(least, index, label, !least.empty() && label < least[0].second);
+      take(most, index, label, !most.empty() && label > most[0].second);
     }
   }
-  if (index == 0) return {};
-  return {least, most};
+  least.insert(least.end(), most.begin(), most.end());
+  return least;
 }
 
 std::string Dataset::missing_classes() const {

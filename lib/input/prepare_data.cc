@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/input/broken_files.h"
+#include "lib/input/skip_hint.h"
 #include "lib/input/sources/synthetic.h"
 #include "lib/input/split.h"
 
@@ -90,7 +92,16 @@ std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
     unknown_source(name, data.place("name"));
   }
   parse_split(split, split_place);  // reports a malformed split before files are opened
-  return [=] { return std::make_shared<const Dataset>(source, split, split_place); };
+  return [=, section = env.skip_section] {
+    try {
+      return std::make_shared<const Dataset>(source, split, split_place);
+    } catch (const BrokenFiles& error) {
+      if (section.empty()) throw;
+      const bool one_line = error.message().find('\n') == std::string::npos;
+      throw Error::lines(Exit::usage, fmt::format("{}{}{}", error.message(), one_line ? ' ' : '\n',
+                                                  skip_hint(section)));
+    }
+  };
 }
 
 }  // namespace bv

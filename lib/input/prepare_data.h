@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "lib/input/dataset.h"
 
@@ -11,6 +12,9 @@ namespace bv {
 struct DataEnv {
   SourceEnv source;
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
+  // The part of the config whose key skip_errors would keep broken files, which the list of broken
+  // files then mentions: "input" or "evals.<name>". Empty: not mentioned.
+  std::string skip_section = {};
 };
 
 // Builds the source that `data` names, reading its keys now but opening no file. The returned

@@ -64,6 +64,10 @@ class MetricWriter::Impl {
     std::string name = details.evaluator;
     new_details_.insert_or_assign(std::move(name), std::move(details));
   }
+  void add_skipped(std::vector<SkippedSummary> summaries) {
+    const std::lock_guard lock(mutex_);
+    new_skipped_ = std::move(summaries);
+  }
   void add_report() {
     const std::lock_guard lock(mutex_);
     report_wanted_ = true;
@@ -125,6 +129,7 @@ class MetricWriter::Impl {
       const bool report = std::exchange(report_wanted_, false);
       for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
       new_details_.clear();
+      if (new_skipped_) report_.skipped = *std::exchange(new_skipped_, std::nullopt);
       busy_ = true;
       lock.unlock();
       std::exception_ptr error;
@@ -172,6 +177,7 @@ class MetricWriter::Impl {
   std::condition_variable wake_, idle_;
   std::deque<WaitingRow> rows_;
   std::map<std::string, EvalDetails> new_details_;
+  std::optional<std::vector<SkippedSummary>> new_skipped_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
   std::exception_ptr error_;  // set by the writer thread when it ends because of it
 
@@ -228,6 +234,10 @@ bool MetricWriter::had_row(int64_t step) const { return impl_ && impl_->had_row(
 void MetricWriter::details(EvalDetails details) {
   if (impl_) impl_->add_details(std::move(details));
   write_report();
+}
+
+void MetricWriter::skipped(std::vector<SkippedSummary> summaries) {
+  if (impl_) impl_->add_skipped(std::move(summaries));
 }
 
 void MetricWriter::write_report() {

@@ -11,9 +11,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/report/eval_details.h"
 #include "lib/report/row.h"
+#include "lib/report/skipped_examples.h"
 
 namespace bv {
 
@@ -50,6 +52,8 @@ class MetricWriter {
   bool had_row(int64_t step) const;
   // Replaces the details of that evaluator in the report and has the report rewritten.
   void details(EvalDetails details);
+  // Replaces what the report shows of skipped examples, from when it is rewritten next.
+  void skipped(std::vector<SkippedSummary> summaries);
   // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the
   // current row, so that it includes that row.
   void write_report();

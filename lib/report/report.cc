@@ -13,6 +13,7 @@
 #include "lib/report/html.h"
 #include "lib/report/report_charts.h"
 #include "lib/report/report_evals.h"
+#include "lib/report/report_skipped.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -179,6 +180,7 @@ std::string render_report(const Report& report) {
   for (Chart& chart : metric_charts(history)) curves.push_back(std::move(chart));
   out += "<section><h2>Learning curves</h2>\n" + panels(curves) + "</section>\n";
   for (const auto& [name, details] : report.details) out += render_details(details);
+  out += render_skipped(report.skipped);
   if (const std::vector<Chart> charts = training_charts(history); !charts.empty()) {
     out += "<section><h2>Optimisation</h2>\n" + panels(charts) + "</section>\n";
   }

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lib/report/eval_details.h"
 #include "lib/report/history.h"
+#include "lib/report/skipped_examples.h"
 
 namespace bv {
 
@@ -17,6 +19,7 @@ struct Report {
   int64_t steps_per_epoch = 0;                 // 0 if unknown
   const History* history = nullptr;            // null is the same as an empty one
   std::map<std::string, EvalDetails> details;  // by evaluator
+  std::vector<SkippedSummary> skipped;         // by data set
 };
 
 // Returns the page: training loss per step and per epoch, the metrics of every evaluator, confusion
