@@ -10,6 +10,7 @@
 //     run.json                  when, where and with what arguments the run was started
 //     result.json               how the last start of the run ended; absent while it runs
 //     metrics.jsonl             all metrics
+//     skipped.jsonl             the examples that skip_errors has left out; absent if there are none
 //     tb/                       the same metrics for TensorBoard
 //     report.html               a report with curves
 //     learning_curve.svg
@@ -96,6 +97,7 @@ class Workdir {
   std::string run_json() const { return dir_ + "/run.json"; }
   std::string result() const { return dir_ + "/result.json"; }
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
+  std::string skipped() const { return dir_ + "/skipped.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string report() const { return dir_ + "/report.html"; }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }

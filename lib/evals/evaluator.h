@@ -41,6 +41,11 @@ struct EvalContext {
   bool report = false;
   // Adds details to the report. Empty if the run writes no report, and on all ranks but rank 0.
   std::function<void(EvalDetails)> details;
+  // If set, all ranks call it with the same arguments after each pass over a data set whose
+  // skip_errors is not 0: the name of the data set, how many examples the pass left out, and those
+  // of them that may not have been passed before, in the order of the data.
+  std::function<void(const std::string& data, int64_t count, const std::vector<FailedExample>&)>
+      left_out;
   // If set, all ranks call it once per batch. It throws after a signal.
   std::function<void()> poll;
   Group* group = &Group::single();  // as in EvalEnv

@@ -115,27 +115,29 @@ class FewshotLsr : public Evaluator {
       if (!datasets.has(name)) continue;  // null removes an inherited data set
       if (datasets.is_map(name)) {
         const Config both = datasets.section(name);
-        pairs_.push_back({name, EvalInput(both.section("train"), pp_train, options_, data_env_),
-                          EvalInput(both.section("test"), pp_eval, options_, data_env_)});
+        pairs_.push_back(
+            {name, EvalInput(both.section("train"), pp_train, options_, data_env_, name + ".train"),
+             EvalInput(both.section("test"), pp_eval, options_, data_env_, name + ".test")});
         continue;
       }
       const auto list = datasets.get<std::vector<std::string>>(name);
       if (list.size() != 3) datasets.fail(name, "must be [source, train split, test split]");
-      pairs_.push_back({name, open(datasets, name, list[0], list[1], pp_train),
-                        open(datasets, name, list[0], list[2], pp_eval)});
+      pairs_.push_back({name, open(datasets, name, "train", list[0], list[1], pp_train),
+                        open(datasets, name, "test", list[0], list[2], pp_eval)});
     }
     if (pairs_.empty())
       config.fail("datasets", "missing: name: [source, train split, test split] is required");
   }
 
-  EvalInput open(const Config& datasets, const std::string& name, const std::string& source,
-                 const std::string& split, const std::shared_ptr<const Pipeline>& pp) const {
+  EvalInput open(const Config& datasets, const std::string& name, const std::string& part,
+                 const std::string& source, const std::string& split,
+                 const std::shared_ptr<const Pipeline>& pp) const {
     std::string text =
         fmt::format("{{name: {}, split: {}", json_string(source), json_string(split));
     if (!data_dir_.empty()) text += ", data_dir: " + json_string(data_dir_);
     try {
       const Config data = parse_config(text + "}", "datasets");
-      EvalInput input(data, pp, options_, data_env_);
+      EvalInput input(data, pp, options_, data_env_, name + "." + part);
       throw_problems(data);
       return input;
     } catch (const Error& error) {

@@ -58,7 +58,7 @@ class Knn : public Evaluator {
         test_(config.section("data"), pp_, options_, unlabelled(env.data)),
         train_(config.section("train"),
                config.has("pp_train") ? std::make_shared<Pipeline>(config, "pp_train") : pp_,
-               options_, unlabelled(env.data)) {
+               options_, unlabelled(env.data), "train") {
     if (ks_.empty() || *std::min_element(ks_.begin(), ks_.end()) < 1)
       config.problem("k", "must be positive");
     if (!(temperature_ > 0)) config.problem("temperature", "must be positive");

@@ -173,18 +173,24 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
                      classes.owner, names);
 }
 
-std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds() const {
-  std::pair<int64_t, int64_t> least = {-1, 0}, most = {-1, 0};
+std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) const {
+  std::vector<std::pair<int64_t, int64_t>> least, most;
+  // `better`: the label is further out than those found so far.
+  const auto take = [each](auto& found, int64_t index, int64_t label, bool better) {
+    if (better) found.clear();
+    const bool equal = found.empty() || found[0].second == label;
+    if (equal && found.size() < each) found.emplace_back(index, label);
+  };
   int64_t index = 0;
-  const bool known = for_each_label([&](int64_t, int64_t source_label) {
+  for_each_label([&](int64_t, int64_t source_label) {
     const int64_t label = classes_(source_label);
-    if (label == ClassMap::kUnknown) return;  // not in kept_
-    if (least.first < 0 || label < least.second) least = {index, label};
-    if (most.first < 0 || label > most.second) most = {index, label};
+    if (label == ClassMap::kUnknown && !classes_.keeps_all()) return;  // not in kept_
+    take(least, index, label, !least.empty() && label < least[0].second);
+    take(most, index, label, !most.empty() && label > most[0].second);
     ++index;
   });
-  if (!known || index == 0) return {};
-  return {least, most};
+  least.insert(least.end(), most.begin(), most.end());
+  return least;
 }
 
 std::set<int64_t> Dataset::labels_of_splits() const {

@@ -57,9 +57,9 @@ class Dataset {
   std::string missing_classes() const;
   // Returns the file notes of each split that the data set takes examples from, with its name.
   std::vector<std::pair<std::string, FileNotes>> file_notes() const;
-  // Returns {index, label} of an example with the smallest label and of one with the largest. Empty
-  // if the source does not know its labels.
-  std::vector<std::pair<int64_t, int64_t>> label_bounds() const;
+  // Returns {index, label} of the first `each` examples (or all, if there are fewer) with the
+  // smallest label, then of those with the largest. Empty if the source does not know its labels.
+  std::vector<std::pair<int64_t, int64_t>> label_bounds(size_t each = 1) const;
 
  private:
   // One term of the split expression.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/input/broken_files.h"
+#include "lib/input/skip_hint.h"
 #include "lib/input/sources/synthetic.h"
 #include "lib/input/split.h"
 
@@ -106,10 +108,17 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
     unknown_source(name, data.place("name"));
   }
   parse_split(split, split_place);  // reports a malformed split before files are opened
-  return [=](const std::optional<ClassNames>& classes) {
-    auto dataset = std::make_shared<Dataset>(source, split, split_place);
-    if (classes) match_classes(*dataset, *classes, skip, data);
-    return dataset;
+  return [=, section = env.skip_section](const std::optional<ClassNames>& classes) {
+    try {
+      auto dataset = std::make_shared<Dataset>(source, split, split_place);
+      if (classes) match_classes(*dataset, *classes, skip, data);
+      return dataset;
+    } catch (const BrokenFiles& error) {
+      if (section.empty()) throw;
+      const bool one_line = error.message().find('\n') == std::string::npos;
+      throw Error::lines(Exit::usage, fmt::format("{}{}{}", error.message(), one_line ? ' ' : '\n',
+                                                  skip_hint(section)));
+    }
   };
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "lib/input/dataset.h"
 
@@ -15,6 +16,9 @@ struct DataEnv {
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
   // For evaluators: the classes of the run. nullopt: their data has classes of its own.
   std::optional<ClassNames> classes;
+  // The part of the config whose key skip_errors would keep broken files, which the list of broken
+  // files then mentions: "input" or "evals.<name>". Empty: not mentioned.
+  std::string skip_section = {};
 };
 
 // Opens a data set whose keys are read. Labels are renumbered by the names of `classes`, those of

@@ -73,6 +73,11 @@ class MetricWriter::Impl {
   void add_note(const std::string& label, const std::string& text) {
     const std::lock_guard lock(mutex_);
     set_fact(notes_, label, text);
+}
+
+  void add_skipped(std::vector<SkippedSummary> summaries) {
+    const std::lock_guard lock(mutex_);
+    new_skipped_ = std::move(summaries);
   }
   void add_report() {
     const std::lock_guard lock(mutex_);
@@ -136,6 +141,7 @@ class MetricWriter::Impl {
       for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
       new_details_.clear();
       report_.notes = notes_;
+      if (new_skipped_) report_.skipped = *std::exchange(new_skipped_, std::nullopt);
       busy_ = true;
       lock.unlock();
       std::exception_ptr error;
@@ -188,6 +194,7 @@ class MetricWriter::Impl {
   std::deque<WaitingRow> rows_;
   std::map<std::string, EvalDetails> new_details_;
   Facts notes_;
+  std::optional<std::vector<SkippedSummary>> new_skipped_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
   std::exception_ptr error_;  // set by the writer thread when it ends because of it
 
@@ -250,6 +257,10 @@ void MetricWriter::details(EvalDetails details) {
 
 void MetricWriter::note(const std::string& label, const std::string& text) {
   if (impl_) impl_->add_note(label, text);
+}
+
+void MetricWriter::skipped(std::vector<SkippedSummary> summaries) {
+  if (impl_) impl_->add_skipped(std::move(summaries));
 }
 
 void MetricWriter::write_report() {

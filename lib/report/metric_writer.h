@@ -11,11 +11,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/report/eval_details.h"
 #include "lib/report/facts.h"
 #include "lib/report/metric_summary.h"
 #include "lib/report/row.h"
+#include "lib/report/skipped_examples.h"
 
 namespace bv {
 
@@ -58,6 +60,8 @@ class MetricWriter {
   // Adds a line to the facts about the run in the report, or replaces it; an empty text removes it.
   // For what is not known when the run starts. The next report shows it.
   void note(const std::string& label, const std::string& text);
+  // Replaces what the report shows of skipped examples, from when it is rewritten next.
+  void skipped(std::vector<SkippedSummary> summaries);
   // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the
   // current row, so that it includes that row.
   void write_report();

@@ -10,6 +10,8 @@
 #include "lib/report/report_charts.h"
 #include "lib/report/report_evals.h"
 #include "lib/report/report_run.h"
+#include "lib/report/report_skipped.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -95,6 +97,7 @@ std::string render_report(const Report& report) {
   out += "<section><h2>Learning curves</h2>\n" + panels(curves) + "</section>\n";
   out += render_metrics(history);
   out += all_details(report);
+  out += render_skipped(report.skipped);
   if (const std::vector<Chart> charts = training_charts(history); !charts.empty()) {
     out += "<section><h2>Optimisation</h2>\n" + panels(charts) + "</section>\n";
   }

@@ -6,10 +6,12 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/report/eval_details.h"
 #include "lib/report/facts.h"
 #include "lib/report/history.h"
+#include "lib/report/skipped_examples.h"
 
 namespace bv {
 
@@ -21,6 +23,7 @@ struct Report {
   std::map<std::string, EvalDetails> details;  // by evaluator
   Facts facts;                                 // what was known when the run started
   Facts notes;                                 // what became known later
+  std::vector<SkippedSummary> skipped;         // by data set
 };
 
 // Returns the page: training loss per step and per epoch, the metrics of every evaluator with their

@@ -162,6 +162,7 @@ void Recipe::read_input(bool synthetic) {
   pp = std::make_shared<Pipeline>(input, "pp");
   DataEnv env = data_env_;
   env.source.keep_broken = loader.error_budget > 0;
+  env.skip_section = loader.section;
   env.source.min_split_size = length.batch_size;
   const auto open = prepare_data(input.section("data"), env);
   input.done();
@@ -181,7 +182,7 @@ void Recipe::read_input(bool synthetic) {
   for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
   read_example(input, "pp", [&] {
     first_ = compute_first_example(*data, *pp, seed, loader.error_budget);
-    if (loader.error_budget == 0) check_more_examples(*data, *pp, seed, first_);
+    check_more_examples(*data, *pp, seed, first_, loader.error_budget);
   });
 }
 

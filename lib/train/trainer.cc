@@ -2,9 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-#include <limits>
 #include <random>
-#include <sstream>
 
 #include "lib/ckpt/crash_point.h"
 #include "lib/device/cuda.h"
@@ -89,6 +87,7 @@ Exit Trainer::run() {
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
   open_metrics();
+  open_skipped();
   set_due_rules();
   Chrono::Setup setup;
   setup.first_step = first_step_;
@@ -143,6 +142,7 @@ void Trainer::set_due_rules() {
 // the last step of another run writes the row of that step.
 void Trainer::initial_row() {
   metrics_->begin_row(first_step_);
+  measure_skipped();
   int64_t params = 0;
   for (const auto& entry : recipe_.step->params().entries()) params += entry.numel;
   metrics_->measure("num_params", static_cast<double>(params));
@@ -178,6 +178,8 @@ Exit Trainer::loop() {
     options.shift = position_ - first_step_ * recipe_.length.batch_size;
     loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, options);
     loader_->seek(first_step_);
+    for (const std::string& name : skipped_.examples(recipe_.loader.section))
+      loader_->add_failed(name);
     log::note("Starting training loop...");
   }
   wait_start_ = chrono_.now();
@@ -199,6 +201,7 @@ Exit Trainer::loop() {
     pace_.add(reading(step), plan.log);
     if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
     if (is_rank0()) show_progress(step);
+    if (is_rank0()) log_skipped_in_epoch(step);
     const Exit code = group_.size() == 1 ? stop_requested() : agreed_stop_;
     if (code != Exit::ok && step < total_steps_) return stop(step, code);
   }
@@ -206,10 +209,10 @@ Exit Trainer::loop() {
 }
 
 // This rank's part of what the ranks add up in every step: rank 0's clock, how many ranks have
-// received each signal, and how many examples failed.
+// received each signal, and how many examples have failed for the first time.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();
-  const auto failures = static_cast<double>(loader_->errors());
+  const auto failures = static_cast<double>(failed_now_.size());
   return {is_rank0() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
           stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0, failures};
 }
@@ -220,26 +223,7 @@ void Trainer::apply_agreement(const ControlWord& sums) {
                  : sums[2] > 0 ? Exit::sigint
                  : sums[3] > 0 ? Exit::stopped
                                : Exit::ok;
-  if (group_.size() > 1 && sums[4] > failures_) count_failures(sums[4]);
-}
-
-// Checks the error budget. Each rank's loader counts its own failures, and several ranks may meet
-// the same broken example in different epochs. The ranks therefore exchange the indices.
-void Trainer::count_failures(double sum) {
-  failures_ = sum;
-  const int64_t budget = recipe_.loader.error_budget;
-  if (budget == std::numeric_limits<int64_t>::max()) return;
-  std::string mine;
-  for (const int64_t index : loader_->failed())
-    if (!failed_.contains(index)) mine += fmt::format("{} ", index);
-  for (const std::string& text : group_.gather_text(mine, "failed examples")) {
-    std::istringstream indices(text);
-    for (int64_t index = 0; indices >> index;) failed_.insert(index);
-  }
-  if (std::ssize(failed_) <= budget) return;
-  throw Error::in("input", Exit::data,
-                  fmt::format("{} examples failed on all ranks together, the error budget is {}",
-                              failed_.size(), budget));
+  if (sums[4] > 0) list_skipped(step_, gather_failed(group_, std::exchange(failed_now_, {})));
 }
 
 // Returns the clock that decides what is due. It is the same on all ranks.
@@ -262,7 +246,7 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
 void Trainer::update(int64_t step, const Plan& plan) {
   const auto run = [&] {
     trace::Span wait("wait for data");
-    const Batch& batch = loader_->next();
+    const Batch& batch = next_batch(step);
     wait.end();
     apply_agreement(recipe_.step->run(step, batch, plan.log, control_word()));
   };
@@ -285,6 +269,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     wait_start_ = now;
   }
   const bool in_row = plan.log || !plan.evals.empty();
+  if (in_row) measure_skipped();
   if (!in_row && !plan.save && !chrono_.warming_up()) return;
   chrono_muted_ = !in_row;
   chrono_.tick(step);
@@ -306,6 +291,7 @@ void Trainer::save(int64_t step, bool keep) {
   check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
   if (!writes_checkpoints()) return;
+  skipped_.sync();
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
   const trace::Span span("checkpoint snapshot");
@@ -370,6 +356,13 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();
   context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
+  std::optional<int64_t> left_out;
+  context.left_out = [&](const std::string& data, int64_t count,
+                         const std::vector<FailedExample>& failed) {
+    left_out = left_out.value_or(0) + count;
+    for (const auto& [index, name, reason] : failed) skipped_.add({data, step, name, reason});
+    metrics_->skipped(skipped_.summaries());
+  };
   Row values;
   const Measure emit = [&](std::string_view name, double value) {
     values.emplace_back(job.prefix + std::string(name), value);
@@ -387,6 +380,7 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
       throw;
     }
   });
+  if (left_out) emit("errors", static_cast<double>(*left_out));
   log::info("{}",
             evaluation_line(step, job.name, values, chrono_.now() - began, metrics_->summary()));
   metrics_->write_report();

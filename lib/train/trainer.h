@@ -7,7 +7,8 @@
 // Each step then updates the weights, measures, saves a checkpoint, runs the evaluators that are
 // due and ends its row of metrics. The order is that of big_vision's train.py.
 //
-// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_end.cc stops the run.
+// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_end.cc stops the run and
+// lists what it has left out.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@
 #include "lib/report/metric_writer.h"
 #include "lib/report/pace.h"
 #include "lib/report/run_result.h"
+#include "lib/report/skipped_examples.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
@@ -94,6 +96,7 @@ class Trainer {
   void write_run_json(const std::string& start) const;
   Facts facts() const;
   void open_metrics();
+  void open_skipped();
   void set_due_rules();
 
   // The loop (trainer.cc).
@@ -114,8 +117,14 @@ class Trainer {
   // What the ranks agree on in every step (trainer.cc).
   ControlWord control_word() const;
   void apply_agreement(const ControlWord& sums);
-  void count_failures(double sum);
   double agreed_now() const;
+
+  // Examples that cannot be read (trainer_end.cc).
+  const Batch& next_batch(int64_t step);
+  void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
+  void measure_skipped();
+  void log_skipped_in_epoch(int64_t step) const;
+  void log_skipped() const;
 
   // The end (trainer_end.cc).
   Exit stop(int64_t step, Exit code);
@@ -169,8 +178,9 @@ class Trainer {
   // What all ranks know after a step.
   double agreed_clock_ = 0;      // rank 0's clock before the step
   Exit agreed_stop_ = Exit::ok;  // a signal that any rank has received
-  std::set<int64_t> failed_;     // examples that any rank could not read
-  double failures_ = 0;          // the number of failures, summed over ranks, at the last count
+  SkippedExamples skipped_;      // what any rank has left out
+  // What this rank's loader has left out in this step and the other ranks do not know yet.
+  std::vector<FailedExample> failed_now_;
 };
 
 }  // namespace bv

@@ -1,4 +1,5 @@
-// The end of a run: after its last step, after a signal, or because of an error.
+// What a run has left out because it cannot be read; and its end: after the last step, after a
+// signal, or because of an error.
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -29,6 +30,55 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
+const Batch& Trainer::next_batch(int64_t step) {
+  try {
+    const Batch& batch = loader_->next();
+    failed_now_ = loader_->take_failed();
+    return batch;
+  } catch (const Error&) {
+    // The other ranks do not wait for this one, and what they have left out in this step is lost.
+    if (group_.size() == 1) list_skipped(step, loader_->take_failed());
+    throw;
+  }
+}
+
+// Lists training examples that the ranks have left out. Several ranks may meet the same broken
+// example, and each loader checks only what its own rank has met.
+void Trainer::list_skipped(int64_t step, const std::vector<FailedExample>& failed) {
+  const std::string& data = recipe_.loader.section;
+  const int64_t budget = recipe_.loader.error_budget;
+  for (const auto& [index, name, reason] : failed) {
+    loader_->add_failed(name);
+    if (skipped_.count(data) >= budget && !skipped_.contains(data, name)) {
+      throw Error::in(
+          "input", Exit::data,
+          fmt::format("{}: {} ({} examples failed on all ranks together; {}.skip_errors allows {})",
+                      name, reason, budget + 1, data, budget));
+    }
+    skipped_.add({data, step, name, reason});
+  }
+  metrics_->skipped(skipped_.summaries());
+}
+
+// Rows have this metric if examples may be left out, so that all rows of a run have the same ones.
+void Trainer::measure_skipped() {
+  if (recipe_.loader.error_budget == 0) return;
+  const int64_t count = skipped_.count(recipe_.loader.section);
+  metrics_->measure("input/errors", static_cast<double>(count));
+}
+
+void Trainer::log_skipped_in_epoch(int64_t step) const {
+  const auto epochs = [this](int64_t steps) {
+    return steps * recipe_.length.batch_size / recipe_.length.data_size;
+  };
+  if (epochs(step) > epochs(step - 1) && !skipped_.empty())
+    log::info("Epoch {}: {}", epochs(step), skipped_.text());
+}
+
+void Trainer::log_skipped() const {
+  if (is_rank0() && !skipped_.empty()) log::info("{}", skipped_.text());
+}
+
 // Ends the run after a signal. Saves a checkpoint first, unless this step is saved already or no
 // step was done yet.
 Exit Trainer::stop(int64_t step, Exit code) {
@@ -42,6 +92,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
     if (checkpointer_) checkpointer_->wait();
     done_step_ = step;
   }
+  log_skipped();
   metrics_->close();
   const std::string saved =
       saves ? fmt::format("the checkpoint of step {} is committed", step) : "nothing was saved";
@@ -64,6 +115,8 @@ void Trainer::finish() {
   log::clear_progress();
   profile_.finish();
   log::write_detail("NOTE: Done!\n" + chrono_.note());
+  log_skipped();
+  skipped_.sync();
   report_end("all steps done");
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();

@@ -229,6 +229,17 @@ void Trainer::keep_old_config() const {
   write_file_atomically(old, read_file(workdir_->config()));
 }
 
+// All ranks take over what the workdir's checkpoint knows of skipped examples.
+void Trainer::open_skipped() {
+  const Group::Phase phase(group_, "start");
+  std::string lines;
+  if (workdir_ && is_rank0())
+    lines = skipped_.open(workdir_->skipped(), resumed_here_ ? first_step_ : -1);
+  lines = group_.gather_text(lines, "skipped examples").at(0);
+  if (!is_rank0()) skipped_.adopt(lines);
+  metrics_->skipped(skipped_.summaries());
+}
+
 void Trainer::write_run_json(const std::string& start) const {
   const std::string now = utc_text(std::time(nullptr));
   std::string first = now;

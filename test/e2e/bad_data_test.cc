@@ -159,7 +159,8 @@ TEST_CASE("more class folders than num_classes; images of unequal size that no o
   for (const char* name : {"a", "b", "c"})
     write(bad.dir / (std::string("f/") + name + "/1.jpg"), read_file(jpeg));
   CHECK(bad.line(config) ==
-        "c.yaml:13:7: error: input.pp: c/1.jpg: onehot: 'label' is 2, must be within 0 .. 1\n");
+        "c.yaml:13:7: error: input.pp: c/1.jpg: onehot: 'label' is 2, must be within 0 .. 1 "
+        "(class 'c')\n");
   config = replaced(replaced(config, "num_classes: 2", "num_classes: 3"), "onehot(2", "onehot(3");
   config = replaced(config, "|resize(8)", "");
   write(bad.dir / "f/b/1.jpg", read_file(other));
@@ -182,7 +183,8 @@ TEST_CASE("what the model or an evaluator cannot take is refused before the run"
         "c.yaml:32:12: error: evals.test.pp_fn: evaluator 'test': 'labels' are of 12 classes but "
         "num_classes is 10\n");
   CHECK(bad.line(digits_with(eval, "pp_fn: value_range(-1, 1)|onehot(5")) ==
-        "c.yaml:32:12: error: evals.test.pp_fn: onehot: 'label' is 6, must be within 0 .. 4\n");
+        "c.yaml:32:12: error: evals.test.pp_fn: test row 0: onehot: 'label' is 6, must be within "
+        "0 .. 4 (class '6')\n");
   CHECK(
       bad.line(digits_with(eval, "pp_fn: resize(16)|value_range(-1, 1)|onehot(10")) ==
       "c.yaml:32:12: error: gives images of 16x16x1, but the model was built for 8x8x1 and cannot "

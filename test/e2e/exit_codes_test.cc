@@ -96,9 +96,12 @@ TEST_CASE("an image folder with a broken JPEG, an empty class") {
   write(bad.dir / "f/cat/1.jpg", bytes);
   write(bad.dir / "f/dog/1.jpg", bytes.substr(0, 2000));
   CHECK(bad.line(config) ==
-        "f/dog/1.jpg: error: not a complete JPEG: no end marker (file is 2000 bytes)\n");
+        "f/dog/1.jpg: error: not a complete JPEG: no end marker (file is 2000 bytes) "
+        "(input.skip_errors: N skips up to N such examples)\n");
   std::filesystem::remove(bad.dir / "f/dog/1.jpg");
-  CHECK(bad.line(config) == "f/dog: error: class 'dog' has no images\n");
+  CHECK(bad.line(config) ==
+        "f/dog: error: class 'dog' has no images (input.skip_errors: N skips up to N such "
+        "examples)\n");
 }
 
 TEST_CASE("an unwritable workdir; a workdir in use") {
@@ -146,11 +149,13 @@ TEST_CASE("skip_errors: any number of broken examples, a limited number, none") 
   CHECK(end("1", "b").code == 0);
   const Finished none = end("false", "c");
   CHECK(none.code == 2);
-  CHECK(none.err == (dir / "f/dog/3.jpg") + ": error: not a valid JPEG: no marker at byte 20\n");
+  CHECK(none.err == (dir / "f/dog/3.jpg") +
+                        ": error: not a valid JPEG: no marker at byte 20 (input.skip_errors: N "
+                        "skips up to N such examples)\n");
   write(dir / "f/dog/2.jpg", broken);
   const Finished two = end("1", "d");
   CHECK(two.code == 3);
-  CHECK(two.err.find("(2 examples failed, the error budget is 1)") != std::string::npos);
+  CHECK(two.err.find("(2 examples failed; input.skip_errors allows 1)") != std::string::npos);
 }
 
 TEST_CASE("a write past ulimit -f ends the run with exit 5 and commits nothing") {

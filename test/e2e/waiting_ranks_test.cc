@@ -153,7 +153,8 @@ TEST_CASE("a rank that fails ends the run at once, even while a checkpoint is be
   INFO(finished.err);
   CHECK(finished.code == 3);
   CHECK(finished.seconds < kWatchdog);  // it waits for no time-out
-  CHECK(finished.err.find("[input] train/cat/0.jpg: can't be read: No such file or directory\n") !=
+  CHECK(finished.err.find(
+            "[input] train/cat/0.jpg: can't be read: No such file or directory (input.") !=
         std::string::npos);
   // The rows of all steps were written.
   const auto rows = metric_rows(f.dir / "w");
@@ -176,7 +177,8 @@ TEST_CASE("a rank that fails in an evaluator of averaged weights does not wait f
   INFO(finished.err);
   CHECK(finished.code == 3);
   CHECK(finished.seconds < kWatchdog);  // it waits for no time-out
-  CHECK(finished.err.find("[input] test/cat/0.jpg: can't be read: No such file or directory\n") !=
+  CHECK(finished.err.find(
+            "[input] test/cat/0.jpg: can't be read: No such file or directory (evals.mean.") !=
         std::string::npos);
 }
 
@@ -193,7 +195,7 @@ TEST_CASE("skip_errors counts the examples that all ranks together could not rea
   const Finished one = end("1", "false");  // one on each rank
   CHECK(one.code == 3);
   const std::string line =
-      "[input] 2 examples failed on all ranks together, the error budget is 1\n";
+      " (2 examples failed on all ranks together; input.skip_errors allows 1)\n";
   CHECK(one.err.find(line) != std::string::npos);
   CHECK(one.err.find(line) == one.err.rfind(line));
   // With shuffling both ranks read both of them: that still counts as two.
@@ -220,8 +222,8 @@ TEST_CASE("an evaluator's skip_errors counts the broken examples of all ranks, t
     CHECK(enough.code == 0);
   }
   // One broken example on each rank is within the budget.
-  CHECK(end(2, "1").err.find("[input] 2 examples of an evaluation failed on all ranks together, "
-                             "the error budget is 1\n") != std::string::npos);
+  CHECK(end(2, "1").err.find("[input] 2 examples of an evaluation failed on all ranks together; "
+                             "evals.mean.skip_errors allows 1\n") != std::string::npos);
 }
 
 TEST_CASE("ranks whose precision differs are refused") {

@@ -2,6 +2,7 @@
 #include "lib/input/loader/check_examples.h"
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "lib/input/loader/loader.h"
 #include "test/input/fake_source.h"
@@ -35,10 +36,26 @@ std::shared_ptr<const Dataset> slice(std::vector<int64_t> labels, const std::str
                                    Place{});
 }
 
-std::string refusal(const Dataset& data, const std::string& ops) {
+std::string refusal(const Dataset& data, const std::string& ops, int64_t budget = 0) {
   const auto pp = pipeline(ops);
-  const Example form = compute_first_example(data, *pp, 1);
-  return error_of([&] { check_more_examples(data, *pp, 1, form); });
+  return error_of([&] {
+    const Example form = compute_first_example(data, *pp, 1, budget);
+    check_more_examples(data, *pp, 1, form, budget);
+  });
+}
+
+// Returns a data set with these labels, whose examples `bad` cannot be read. Its classes are
+// "c0" .. "c3".
+std::shared_ptr<const Dataset> some_broken(std::vector<int64_t> labels, std::set<int64_t> bad) {
+  struct Named : Labelled {
+    using Labelled::Labelled;
+    std::vector<std::string> class_names() const override { return {"c0", "c1", "c2", "c3"}; }
+  };
+  const auto source = std::make_shared<Named>(std::move(labels));
+  source->on_read = [bad = std::move(bad)](int64_t index) {
+    if (bad.contains(index)) throw Error(Exit::data, "", "truncated JPEG");
+  };
+  return dataset(source);
 }
 
 const std::string kOnehot = "onehot(3, key='label', key_result='labels')";
@@ -51,6 +68,8 @@ TEST_CASE("label_bounds are indices of the data set, also for slices") {
   CHECK(slice(labels, "train[:4]")->label_bounds() == Bounds{{1, 0}, {3, 5}});
   CHECK(slice(labels, "train[5:]+train[:3]")->label_bounds() == Bounds{{2, 0}, {1, 7}});
   CHECK(dataset(std::make_shared<FakeSource>(4))->label_bounds().empty());
+  CHECK(slice({1, 0, 0, 2, 0, 2}, "train")->label_bounds(2) ==
+        Bounds{{1, 0}, {2, 0}, {3, 2}, {5, 2}});
   // In the order of the permutation from which slices of sorted sources are cut.
   std::vector<int64_t> sorted(100);
   for (int64_t i = 0; i < 100; ++i) sorted[i] = i / 10;
@@ -67,6 +86,30 @@ TEST_CASE("labels out of range are found anywhere in the data") {
   CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), kOnehot) ==
         "error: train/2.png: the label is -1, but class numbers begin at 0");
   CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), "keep('image')").empty());
+}
+
+TEST_CASE("no error budget covers a label out of range") {
+  const std::string line =
+      "error: train/3.png: onehot: 'label' is 3, must be within 0 .. 2 (class 'c3')";
+  for (const int64_t budget : {0, 1, 100})
+    CHECK(refusal(*some_broken({0, 1, 2, 3, 1}, {}), kOnehot, budget) == line);
+  // The first example, and one with a negative label.
+  CHECK(refusal(*some_broken({3, 1, 2}, {}), kOnehot, 5) ==
+        "error: train/0.png: onehot: 'label' is 3, must be within 0 .. 2 (class 'c3')");
+  CHECK(refusal(*some_broken({0, 1, -1}, {}), kOnehot, 5) ==
+        "error: train/2.png: the label is -1, but class numbers begin at 0");
+  // If the first examples with the largest label cannot be read, others are tried.
+  CHECK(refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2}), kOnehot, 5) == line);
+  CHECK(refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2, 3}), kOnehot, 5).empty());
+}
+
+TEST_CASE("an example that cannot be read names the key that skips it") {
+  const std::string line =
+      "train/1.png: truncated JPEG (input.skip_errors: N skips up to N such examples)";
+  CHECK(refusal(*some_broken({0, 1, 2}, {1}), kOnehot) == "error: " + line);
+  CHECK(refusal(*some_broken({0, 1, 2}, {1}), kOnehot, 1).empty());
+  CHECK(refusal(*some_broken({0, 1, 2}, {0}), kOnehot) ==
+        "[input] train/0.png: truncated JPEG (input.skip_errors: N skips up to N such examples)");
 }
 
 TEST_CASE("the second example must have the first one's shapes") {

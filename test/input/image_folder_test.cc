@@ -166,9 +166,42 @@ TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
   // Even if it is cached, a run without skip_errors does not use this index.
   CHECK_THROWS_WITH(FolderIndex(folder.path(), classes, false),
                     Catch::Contains("cat/2.jpg: error: not a JPEG, PNG or WebP image"));
-  std::filesystem::create_directory(folder / "elk");
-  CHECK_THROWS_WITH(FolderIndex(folder.path(), {"cat", "dog", "elk"}, true),
-                    Catch::Contains("elk: error: class 'elk' has no images"));
+}
+
+TEST_CASE("skip_errors makes a class folder without images an example that fails",
+          "[image_folder]") {
+  const Folder folder;
+  folder.write("cat/1.jpg", jpeg(100));
+  folder.make("dog");
+  folder.write("elk/1.jpg", jpeg(100));
+  folder.age();
+  const auto open = [&](bool keep_broken, const std::string& section) {
+    DataEnv env;
+    env.source.keep_broken = keep_broken;
+    env.skip_section = section;
+    return from_yaml("name: image_folder\ndata_dir: " + folder.path(),
+                     [&](const Config& config) { return prepare_data(config, env); })(std::nullopt);
+  };
+  for (const bool cached : {false, true}) {
+    INFO(cached);
+    const auto data = open(true, "input");
+    CHECK(FolderIndex(folder.path(), {"cat", "dog", "elk"}, true).from_cache());
+    REQUIRE(data->size() == 3);
+    CHECK(data->describe(1) == "dog/");
+    CHECK(error_of([&] { data->read(1); }, Exit::data) == "no images in this class folder");
+    CHECK(data->describe(2) == "elk/1.jpg");
+    CHECK(data->read(2).at("label").item<int64_t>() == 2);
+  }
+  // Even if it is cached, a run without skip_errors does not use this index.
+  CHECK(error_of([&] { open(false, "evals.test"); }) ==
+        (folder / "dog") +
+            ": error: class 'dog' has no images (evals.test.skip_errors: N skips up to N such "
+            "examples)");
+  folder.write("cat/2.jpg", "");
+  CHECK(error_of([&] { open(false, "input"); }) ==
+        (folder / "cat/2.jpg") + ": error: the file is empty\n" + (folder / "dog") +
+            ": error: class 'dog' has no images\n(input.skip_errors: N skips up to N such "
+            "examples)");
 }
 
 TEST_CASE("a broken index is built again", "[image_folder]") {

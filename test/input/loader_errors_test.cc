@@ -19,6 +19,7 @@ namespace bv::test {
 namespace {
 
 constexpr uint64_t kSeed = 77;
+const std::string kHint = " (input.skip_errors: N skips up to N such examples)";
 
 LoaderOptions options(int64_t batch_size, int threads, int64_t budget, bool shuffled = false) {
   LoaderOptions options;
@@ -89,7 +90,7 @@ TEST_CASE("a failing example is an error of its batch") {
     CHECK(next_labels(loader)[9] == 19);
     for (int again = 0; again < 2; ++again) {
       const Thrown error = next_error(loader);
-      CHECK(error.text == "[input] train/21.png: truncated");
+      CHECK(error.text == "[input] train/21.png: truncated" + kHint);
       CHECK(error.code == Exit::data);
     }
     CHECK(loader.errors() == 1);
@@ -104,7 +105,7 @@ TEST_CASE("an example that fails before the first batch is not an error yet") {
   loader.seek(2);
   CHECK(next_labels(loader)[0] == 20);
   loader.seek(0);
-  CHECK(next_error(loader).text == "[input] train/0.png: truncated");
+  CHECK(next_error(loader).text == "[input] train/0.png: truncated" + kHint);
   Loader none(dataset(failing(3, {0, 1, 2})), pipeline(""), options(2, 2, 3));
   CHECK(next_error(none).text == "[input] train/0.png: truncated");
 }
@@ -118,7 +119,9 @@ TEST_CASE("exceptions become one line that names the example once") {
   const auto line = [&](std::function<void()> exception) {
     raise = std::move(exception);
     Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
-    return next_error(loader);
+    Thrown error = next_error(loader);
+    if (error.text.ends_with(kHint)) error.text.resize(error.text.size() - kHint.size());
+    return error;
   };
   const auto data_error = [](std::string_view where, std::string_view why) {
     return [=] { throw Error(Exit::data, where, why); };
@@ -197,10 +200,78 @@ TEST_CASE("above the budget the next failing example stops the run") {
       CHECK(loader.errors() == 2);
       const Thrown error = next_error(loader);
       CHECK(error.text ==
-            "[input] train/17.png: truncated (3 examples failed, the error budget is 2)");
+            "[input] train/17.png: truncated (3 examples failed; input.skip_errors allows 2)");
       CHECK(error.code == Exit::data);
       CHECK(next_error(loader).text == error.text);
     }
+  });
+}
+
+TEST_CASE("a label out of range stops the run at its batch, whatever the budget") {
+  const bool array = GENERATE(false, true);
+  const auto pp = pipeline("onehot(17, key='label', key_result='labels')");
+  for (const bool evaluation : {false, true}) {
+    LoaderOptions given = options(10, 2, 100);
+    given.evaluation = evaluation;
+    Loader loader(dataset(std::make_shared<FakeSource>(40, array)), pp, given);
+    loader.next();
+    const Thrown error = next_error(loader);
+    CHECK(error.text == "[input] train/17.png: onehot: 'label' is 17, must be within 0 .. 16");
+    CHECK(error.code == Exit::data);
+    CHECK(loader.take_failed().empty());
+  }
+}
+
+TEST_CASE("examples that fail for the first time are handed over once") {
+  const auto names = [](Loader& loader) {
+    std::vector<std::string> all;
+    for (const FailedExample& each : loader.take_failed()) {
+      CHECK(each.reason == "truncated");
+      CHECK(each.name == fmt::format("train/{}.png", each.index));
+      all.push_back(each.name);
+    }
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  captured_stderr([&] {
+    Loader loader(dataset(failing(20, {3, 5, 17})), pipeline(""), options(10, 2, 3));
+    loader.next();
+    CHECK(names(loader) == Names{"train/3.png", "train/5.png"});
+    CHECK(names(loader).empty());
+    for (int b = 0; b < 5; ++b) loader.next();
+    CHECK(names(loader) == Names{"train/17.png"});
+
+    // What an earlier process of the run has met counts, and is not handed over.
+    Loader again(dataset(failing(20, {3, 5, 17})), pipeline(""), options(10, 2, 2));
+    again.add_failed("train/3.png");
+    again.next();
+    CHECK(names(again) == Names{"train/5.png"});
+    CHECK(next_error(again).text ==
+          "[input] train/17.png: truncated (3 examples failed; input.skip_errors allows 2)");
+  });
+}
+
+TEST_CASE("the budget of an evaluation is that of one pass") {
+  captured_stderr([] {
+    std::set<int64_t> bad = {2};
+    const auto source = std::make_shared<FakeSource>(6);
+    source->on_read = [&bad](int64_t index) {
+      if (bad.contains(index)) throw Error(Exit::data, "", "truncated");
+    };
+    LoaderOptions given = options(6, 1, 1);
+    given.evaluation = true;
+    given.section = "evals.test";
+    Loader loader(dataset(source), pipeline(""), given);
+    for (const int64_t index : {2, 3, 4}) {
+      loader.seek(0);  // ends the threads, which read `bad`
+      bad = {index};
+      loader.next();
+      CHECK(loader.failed_rows() == 1);
+    }
+    loader.seek(0);
+    bad = {2, 3};
+    CHECK(next_error(loader).text ==
+          "[input] train/3.png: truncated (2 examples failed; evals.test.skip_errors allows 1)");
   });
 }
 
@@ -313,12 +384,12 @@ TEST_CASE("a batch that cannot be allocated is a memory error") {
 TEST_CASE("first_example reports its failure as one of the input, before the run") {
   const Thrown error =
       thrown([] { compute_first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
-  CHECK(error.text == "[input] train/0.png: truncated");
+  CHECK(error.text == "[input] train/0.png: truncated" + kHint);
   CHECK(error.code == Exit::usage);
   const auto some = dataset(failing(4, {0, 1}));
   CHECK_FALSE(compute_first_example(*some, *pipeline(""), kSeed, 2).empty());
   const Thrown too_many = thrown([&] { compute_first_example(*some, *pipeline(""), kSeed, 1); });
-  CHECK(too_many.text == "[input] train/0.png: truncated");
+  CHECK(too_many.text == "[input] train/0.png: truncated" + kHint);
   const auto source = std::make_shared<FakeSource>(4);
   source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
   const Thrown usage =

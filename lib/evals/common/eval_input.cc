@@ -4,6 +4,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -17,6 +18,7 @@ namespace bv {
 LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   LoaderOptions options;
   options.error_budget = read_error_budget(config);
+  options.section = "evals." + env.name;
   options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
   options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
   options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
@@ -44,13 +46,17 @@ EvalInput::EvalInput(const Config& config, const EvalEnv& env)
                 read_eval_loader(config, env), env.data) {}
 
 EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
-                     const LoaderOptions& options, const DataEnv& env)
-    : classes_(env.classes), pp_(std::move(pp)), options_(options) {
+                     const LoaderOptions& options, const DataEnv& env, const std::string& part)
+    : classes_(env.classes),
+      pp_(std::move(pp)),
+      options_(options),
+      name_(options.section + (part.empty() ? "" : "." + part)) {
   DataEnv own = env;
   own.source.keep_broken = options_.error_budget > 0;
+  own.skip_section = options_.section;
   // The section is kept for the warnings, which come when the data is opened.
-  open_ = [data, pp = pp_, open = prepare_data(data, own)] {
-    auto opened = open();
+  open_ = [data, pp = pp_, open = prepare_data(data, own)](const auto& classes) {
+    auto opened = open(classes);
     for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
     return opened;
   };
@@ -76,16 +82,21 @@ Batch EvalInput::probe(int64_t n) {
   std::map<std::string, std::vector<at::Tensor>> columns;
   int64_t failed = 0, taken = 0;
   for (int64_t i = 0; taken < n; ++i) {
+    Example example;
     try {
-      const Example example = compute_example(*data_, *pp_, options_.seed, i, i);
-      for (const auto& [name, value] : example) columns[name].push_back(value);
-      if (taken++ == 0 && options_.error_budget == 0)
-        check_more_examples(*data_, *pp_, options_.seed, example);
-    } catch (const Error& error) {
-      const bool within_budget = error.code() == Exit::data && ++failed <= options_.error_budget;
-      if (!within_budget) throw;
-      n = std::min(n, data_->size() - failed);
-      if (n == 0) throw;
+      example = compute_example(*data_, *pp_, options_.seed, i, i);
+    } catch (...) {
+      const ExampleFailure failure = current_failure(*data_, i);
+      if (failure.of_config) throw;
+      n = std::min(n, data_->size() - ++failed);
+      if (failure.fatal || failed > options_.error_budget || n == 0)
+        throw start_error(failure, options_.section);
+      continue;
+    }
+    for (const auto& [name, value] : example) columns[name].push_back(value);
+    if (taken++ == 0) {
+      check_more_examples(*data_, *pp_, options_.seed, example, options_.error_budget,
+                          options_.section);
     }
   }
   Batch batch;
@@ -118,20 +129,25 @@ void EvalInput::for_each(const EvalContext& context,
     for (int64_t i = 0; i < mask.size(0); ++i) seen += mask.const_data_ptr<bool>()[i];
     each(batch);
   }
+  std::vector<FailedExample> failed = loader_->take_failed();
   const at::Tensor counts = at::zeros({3}, at::kLong);
   auto* count = counts.mutable_data_ptr<int64_t>();
   count[0] = seen;
   count[1] = loader_->failed_rows();
-  count[2] = loader_->errors();
+  count[2] = std::ssize(failed);
   sum_over_ranks(*context.group, counts);
-  if (count[2] > options_.error_budget) {
+  if (count[1] > options_.error_budget) {
     throw Error::in("input", Exit::data,
-                    fmt::format("{} examples of an evaluation failed on all ranks together, the "
-                                "error budget is {}",
-                                count[2], options_.error_budget));
+                    fmt::format("{} examples of an evaluation failed on all ranks together; "
+                                "{}.skip_errors allows {}",
+                                count[1], options_.section, options_.error_budget));
   }
   check(count[0] == data_->size() - count[1], "evaluation saw {} examples instead of {}", count[0],
         data_->size() - count[1]);
+  if (count[2] > 0) failed = gather_failed(*context.group, failed);
+  std::sort(failed.begin(), failed.end(),
+            [](const FailedExample& a, const FailedExample& b) { return a.index < b.index; });
+  if (context.left_out && options_.error_budget > 0) context.left_out(name_, count[1], failed);
 }
 
 }  // namespace bv

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "lib/evals/evaluator.h"
 #include "lib/input/loader/loader.h"
@@ -20,16 +21,16 @@ class EvalInput {
  public:
   // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader().
   EvalInput(const Config& config, const EvalEnv& env);
-  // For evaluators with several inputs: `data` is the section of this one.
+  // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
+  // the list of skipped examples ("evals.<name>.<part>").
   EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp, const LoaderOptions& options,
-            const DataEnv& env);
+            const DataEnv& env, const std::string& part = "");
   EvalInput(EvalInput&&) noexcept;
   ~EvalInput();
 
   // Opens the data and returns its first n examples as a batch, or all of them if there are fewer.
-  // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened or
-  // examples have different shapes, Error(Exit::data) if more examples fail than skip_errors
-  // allows.
+  // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened, examples
+  // have different shapes or a label out of range, or more fail than skip_errors allows.
   Batch probe(int64_t n);
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
@@ -41,8 +42,8 @@ class EvalInput {
 
   // Calls `each` with every batch of one pass, in the order of the data. All ranks must call this;
   // each rank gets its part of every batch, and all ranks get the same number of batches. Checks
-  // that the ranks together saw every example exactly once. Throws Error(Exit::data) if more
-  // examples fail than skip_errors allows.
+  // that the ranks together saw every example exactly once, and reports those that were left out to
+  // context.left_out. Throws Error(Exit::data) if more examples fail than skip_errors allows.
   void for_each(const EvalContext& context, const std::function<void(const Batch&)>& each);
 
   // Frees the threads and batches, which otherwise stay between passes.
@@ -54,6 +55,7 @@ class EvalInput {
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   LoaderOptions options_;
+  std::string name_;  // "evals.<name>" or "evals.<name>.<part>"
   std::unique_ptr<Loader> loader_;
 };
 

@@ -75,7 +75,7 @@ int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::
   const auto least = labels.min().item<int64_t>(), greatest = labels.max().item<int64_t>();
   constexpr int64_t kMost = 1 << 24;
   if (least < 0 || greatest >= kMost) {
-    throw Error(Exit::usage, "",
+    throw Error(Exit::data, "",
                 fmt::format("evaluator '{}': label {} is not a class number", evaluator,
                             least < 0 ? least : greatest));
   }

@@ -35,7 +35,7 @@ struct RepresentationKeys {
 };
 
 // Returns the number of classes: 1 + the greatest label, or the number of class names of the data
-// if that is greater. Throws Error(Exit::usage) for negative and absurdly large labels.
+// if that is greater. Throws Error(Exit::data) for negative and absurdly large labels.
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator);
 
 }  // namespace bv

@@ -2,15 +2,44 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "lib/input/loader/batch_ring.h"
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
+#include "lib/input/skip_hint.h"
 
 namespace bv {
+namespace {
+
+// How many examples with the smallest and the largest label are tried if some cannot be read.
+constexpr size_t kTries = 20;
+
+std::string start_text(const ExampleFailure& failure, std::string_view section) {
+  return failure.fatal ? failure.text() : fmt::format("{} {}", failure.text(), skip_hint(section));
+}
+
+// Computes example `index` and compares it with the form of others, which `ring` has.
+void check_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t index,
+                   int64_t label, BatchRing& ring) {
+  const Example example = compute_example(data, pp, seed, index, index);
+  // pp may have dropped the labels: then nothing uses them.
+  if (label < 0 && (example.contains("label") || example.contains("labels"))) {
+    throw Error(Exit::usage, "",
+                fmt::format("the label is {}, but class numbers begin at 0", label));
+  }
+  ring.write(0, 0, example);
+}
+
+}  // namespace
+
+Error start_error(const ExampleFailure& failure, std::string_view section) {
+  const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
+  return {code, "", start_text(failure, section)};
+}
 
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                              int64_t error_budget) {
+                              int64_t error_budget, std::string_view section) {
   constexpr int64_t kMaxFailures = 10;
   if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
   std::optional<Error> first;
@@ -19,9 +48,10 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
       return compute_example(data, pp, seed, i, i);
     } catch (...) {
       const ExampleFailure failure = current_failure(data, i);
-      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
+      if (failure.of_config) throw;
+      if (failure.fatal && failure.code == Exit::data) throw start_error(failure, section);
       const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
-      if (!first) first = Error::in("input", code, failure.text);
+      if (!first) first = Error::in("input", code, start_text(failure, section));
       if (failure.fatal) break;
     }
   }
@@ -29,30 +59,25 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 }
 
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                         const Example& first) {
-  std::vector<std::pair<int64_t, int64_t>> chosen = data.label_bounds();  // {index, label}
-  if (data.size() > 1) chosen.emplace_back(1, 0);
+                         const Example& first, int64_t error_budget, std::string_view section) {
   BatchRing ring(first, /*batch_size=*/1, /*batches=*/1, /*evaluation=*/false);
-  for (const auto& [index, label] : chosen) {
-    Example example;
+  // Returns whether the example can be read.
+  const auto check = [&](int64_t index, int64_t label) {
     try {
-      example = compute_example(data, pp, seed, index, index);
+      check_example(data, pp, seed, index, label, ring);
+      return true;
     } catch (...) {
       const ExampleFailure failure = current_failure(data, index);
-      if (failure.code == Exit::data && failure.fatal) throw;  // of the config, with its place
-      throw Error(failure.code == Exit::data ? Exit::usage : failure.code, "", failure.text);
+      if (failure.of_config) throw;
+      if (failure.fatal || error_budget == 0) throw start_error(failure, section);
+      return false;
     }
-    try {
-      // pp may have dropped the labels: then nothing uses them.
-      if (label < 0 && (example.contains("label") || example.contains("labels"))) {
-        throw Error(Exit::data, "",
-                    fmt::format("the label is {}, but class numbers begin at 0", label));
-      }
-      ring.write(0, 0, example);
-    } catch (const Error&) {
-      throw Error(Exit::usage, "", current_failure(data, index).text);
-    }
+  };
+  std::set<int64_t> checked;  // labels
+  for (const auto& [index, label] : data.label_bounds(error_budget > 0 ? kTries : 1)) {
+    if (!checked.contains(label) && check(index, label)) checked.insert(label);
   }
+  if (data.size() > 1) check(1, 0);
 }
 
 }  // namespace bv

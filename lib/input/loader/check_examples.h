@@ -2,27 +2,35 @@
 // then and not hours later.
 //
 // Errors that a wrong config causes keep their place in the config; errors of examples become
-// Error(Exit::usage).
+// Error(Exit::usage). Where skip_errors of the config's part `section` could help, they say so.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "lib/input/dataset.h"
+#include "lib/input/loader/example_failure.h"
 #include "lib/input/pipeline.h"
 
 namespace bv {
 
 // Returns the first example after pp, as at position 0 of the stream. Goes on to the next example
-// if one fails, for up to `error_budget` failing examples (at most 10); then throws the first
-// failure.
+// if one cannot be read, for up to `error_budget` of them (at most 10); then throws the first
+// failure. An example with a label out of range is never passed over.
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                              int64_t error_budget = 0);
+                              int64_t error_budget = 0, std::string_view section = "input");
 
 // Computes the second example and, if the labels are known, one example with the smallest and one
 // with the largest label, because these show whether all labels are in range. `first` is the first
 // example. Throws if one of them fails, has a negative label or differs from `first` in keys,
-// shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9".
+// shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9". With an
+// error budget, an example that cannot be read is passed over, and a few more with the same label
+// are tried.
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                         const Example& first);
+                         const Example& first, int64_t error_budget = 0,
+                         std::string_view section = "input");
+
+// Returns the error of an example that was computed before a run, without its place in the config.
+Error start_error(const ExampleFailure& failure, std::string_view section);
 
 }  // namespace bv

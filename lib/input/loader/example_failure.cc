@@ -5,19 +5,29 @@
 #include <new>
 #include <string_view>
 
+#include "lib/input/label_error.h"
+
 namespace bv {
 namespace {
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 // Returns the first line of an error about the example `name`, without repeating the name.
-std::string reason(const Error& error, const std::string& name) {
+std::string reason_of(const Error& error, const std::string& name) {
   const bool about_example = error.where().empty() || error.where() == name;
   std::string_view text = first_line(about_example ? std::string_view(error.message())
                                                    : std::string_view(error.what()));
   if (text.starts_with(name) && text.substr(name.size()).starts_with(": "))
     text.remove_prefix(name.size() + 2);
   return std::string(text);
+}
+
+// Returns " (class 'ship')" if the source has a name for the label.
+std::string class_of(const LabelError& error, const Dataset& data) {
+  if (error.key() != "label" && error.key() != "labels") return "";
+  const std::vector<std::string> names = data.source().class_names();
+  if (error.label() < 0 || error.label() >= std::ssize(names)) return "";
+  return fmt::format(" (class '{}')", names[error.label()]);
 }
 
 }  // namespace
@@ -28,14 +38,19 @@ ExampleFailure current_failure(const Dataset& data, int64_t index) {
     return ExampleFailure{.index = index,
                           .fatal = fatal,
                           .code = code,
-                          .text = fmt::format("{}: {}", name, first_line(what))};
+                          .name = name,
+                          .reason = std::string(first_line(what))};
   };
   try {
     throw;
+  } catch (const LabelError& error) {
+    return failure(Exit::data, true, error.message() + class_of(error, data));
   } catch (const Error& error) {
     const bool usage = error.code() == Exit::usage;
-    return failure(usage ? Exit::data : error.code(), error.code() != Exit::data,
-                   reason(error, name));
+    ExampleFailure result = failure(usage ? Exit::data : error.code(), error.code() != Exit::data,
+                                    reason_of(error, name));
+    result.of_config = usage && !error.needs_place();
+    return result;
   } catch (const std::bad_alloc&) {
     return failure(Exit::memory, true, "out of memory");
   } catch (const c10::Error& error) {

@@ -21,6 +21,7 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
@@ -30,7 +31,9 @@
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
 #include "lib/input/shuffle.h"
+#include "lib/input/skip_hint.h"
 #include "lib/report/log.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -63,7 +66,13 @@ Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
       if (!failure) failure = current_failure(data, index);
     }
   }
-  throw Error::in("input", failure->code, failure->text);
+  throw Error::in("input", failure->code, failure->text());
+}
+
+// Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a
+// run that continues knows the name again.
+std::string in_utf8(const std::string& text) {
+  return valid_utf8(text) ? text : nlohmann::json::parse(json_string(text)).get<std::string>();
 }
 
 }  // namespace
@@ -78,6 +87,8 @@ struct Loader::Impl {
   const Batch& next();
   void release(int64_t batch);
   void count_failures(std::vector<ExampleFailure>& failures);
+  std::string end_text(const ExampleFailure& failure, int64_t count) const;
+  void warn(const ExampleFailure& failure) const;
 
   void work(int number);
   void fill(int64_t batch, int64_t chunk);
@@ -121,9 +132,10 @@ struct Loader::Impl {
   std::condition_variable space;  // limit was raised, or stopping was set
 
   // State of the consumer.
-  int64_t next_batch = 0;    // the batch that next() will return
-  bool holds_batch = false;  // whether the consumer holds the batch before it
-  std::set<int64_t> failed;
+  int64_t next_batch = 0;        // the batch that next() will return
+  bool holds_batch = false;      // whether the consumer holds the batch before it
+  std::set<std::string> failed;  // names
+  std::vector<FailedExample> new_failed;
   int64_t pass_failures = 0;  // since seek()
   std::optional<Error> error;
   double waited = 0;
@@ -239,24 +251,35 @@ void Loader::Impl::count_failures(std::vector<ExampleFailure>& failures) {
     return std::tie(a.row, a.attempt) < std::tie(b.row, b.attempt);
   });
   for (const ExampleFailure& failure : failures) {
+    const std::string name = in_utf8(failure.name);
     pass_failures += !failure.fatal;
-    if (!failure.fatal && failed.insert(failure.index).second) {
-      const int64_t count = std::ssize(failed);
-      if (count <= std::min(options.error_budget, kMaxWarnings)) {
-        log::warn("[input] {} ({})", failure.text,
-                  options.evaluation ? "skipped" : "another example takes its place");
-      } else if (count <= options.error_budget && count == kMaxWarnings + 1) {
-        log::warn("[input] further failing examples are counted but not listed");
-      }
+    const bool is_new = !failure.fatal && failed.insert(name).second;
+    const int64_t count = options.evaluation ? pass_failures : std::ssize(failed);
+    if (failure.fatal || count > options.error_budget) {
+      error = Error::in("input", failure.code, end_text(failure, count));
+      throw *error;
     }
-    const int64_t count = std::ssize(failed);
-    if (!failure.fatal && count <= options.error_budget) continue;
-    error = Error::in("input", failure.code,
-                      failure.fatal || options.error_budget == 0
-                          ? failure.text
-                          : fmt::format("{} ({} examples failed, the error budget is {})",
-                                        failure.text, count, options.error_budget));
-    throw *error;
+    if (!is_new) continue;
+    new_failed.push_back({failure.index, name, failure.reason});
+    warn(failure);
+  }
+}
+
+std::string Loader::Impl::end_text(const ExampleFailure& failure, int64_t count) const {
+  if (failure.fatal) return failure.text();
+  if (options.error_budget == 0)
+    return fmt::format("{} {}", failure.text(), skip_hint(options.section));
+  return fmt::format("{} ({} examples failed; {}.skip_errors allows {})", failure.text(), count,
+                     options.section, options.error_budget);
+}
+
+void Loader::Impl::warn(const ExampleFailure& failure) const {
+  const int64_t count = std::ssize(failed);
+  if (count <= kMaxWarnings) {
+    log::warn("[input] {} ({})", failure.text(),
+              options.evaluation ? "skipped" : "another example takes its place");
+  } else if (count == kMaxWarnings + 1) {
+    log::warn("[input] further failing examples are counted but not listed here");
   }
 }
 
@@ -276,7 +299,8 @@ void Loader::Impl::work(int number) {
     try {
       fill(batch, mine % chunks);
     } catch (const std::exception& error) {  // fill() handles the failures of examples itself
-      record(batch, {.fatal = true, .code = Exit::internal, .text = error.what()});
+      record(batch,
+             {.fatal = true, .code = Exit::internal, .name = "loader", .reason = error.what()});
     }
     Slot& filled = slot(batch);
     if (filled.open_chunks.fetch_sub(1) == 1) {
@@ -354,7 +378,7 @@ bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
       failure.attempt = attempt;
       if (!failure.fatal && attempt == kMaxReplacements) {
         failure.fatal = true;
-        failure.text += fmt::format(" (the last of {} replacements in a row)", attempt);
+        failure.reason += fmt::format(" (the last of {} replacements in a row)", attempt);
       }
       const bool give_up = failure.fatal || options.error_budget == 0;
       record(batch, std::move(failure));
@@ -406,7 +430,8 @@ const Batch& Loader::next() { return impl_->next(); }
 double Loader::wait_seconds() const { return impl_->waited; }
 
 int64_t Loader::errors() const { return std::ssize(impl_->failed); }
-const std::set<int64_t>& Loader::failed() const { return impl_->failed; }
+std::vector<FailedExample> Loader::take_failed() { return std::exchange(impl_->new_failed, {}); }
+void Loader::add_failed(const std::string& name) { impl_->failed.insert(name); }
 int64_t Loader::failed_rows() const { return impl_->pass_failures; }
 
 int64_t read_error_budget(const Config& config) {

@@ -9,14 +9,16 @@
 // counts against the error budget. In training another example takes its place: try k, up to 20,
 // takes example number k of the draws Rng(seed, Purpose::shuffle, p).below(n). In evaluation the
 // row is filled with zeros. Failures that only a wrong config can cause (examples of different
-// shapes, a missing feature) always stop the run.
+// shapes, a missing feature, a label out of range) always stop the run.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "lib/input/dataset.h"
+#include "lib/input/loader/failed_example.h"
 #include "lib/input/pipeline.h"
 
 namespace bv {
@@ -33,7 +35,10 @@ struct LoaderOptions {
   // is then padded with zeros, and every batch has `_mask` (bool: whether the row is a real
   // example) and `_id` (int64: the example's index).
   bool evaluation = false;
-  int64_t error_budget = 0;  // number of different examples that may fail in the loader's lifetime
+  // The number of different examples that may fail: in training in the loader's lifetime, in
+  // evaluation in one pass. The key skip_errors of the config's part `section` gives it.
+  int64_t error_budget = 0;
+  std::string section = "input";  // or "evals.<name>"
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
   // Added to the position of every row. A run whose batch size was changed continues the stream
@@ -68,9 +73,14 @@ class Loader {
 
   double wait_seconds() const;  // total time spent in next()
 
-  // The number of different examples that failed in the batches returned so far, and their indices.
+  // The number of different examples that failed in the batches returned so far.
   int64_t errors() const;
-  const std::set<int64_t>& failed() const;
+  // Returns those of them that failed for the first time since the last call, in the order of the
+  // stream.
+  std::vector<FailedExample> take_failed();
+  // Training: counts an example as one that failed, because another rank or an earlier process of
+  // the run has met it.
+  void add_failed(const std::string& name);
   // Evaluation: the number of rows that were filled with zeros because their example failed, in the
   // batches returned since seek(). An example that fails in every pass counts once in errors() and
   // once per pass here.

@@ -62,16 +62,11 @@ class Onehot : public TensorOp {
     const int64_t* label = labels.const_data_ptr<int64_t>();
     for (int64_t r = 0; r < out.numel() / depth_; ++r, row += depth_) {
       for (int64_t k = 0; k < per_row; ++k, ++label) {
-        if (*label >= depth_ || (*label < 0 && merge)) throw out_of_range(*label);
+        if (*label >= depth_ || (*label < 0 && merge)) throw bad_label(*label, depth_);
         if (*label >= 0) row[*label] = on;
       }
     }
     return out;
-  }
-
-  Error out_of_range(int64_t label) const {
-    return bad_example(
-        fmt::format("'{}' is {}, must be within 0 .. {}", keys_.in, label, depth_ - 1));
   }
 
   const int64_t depth_;

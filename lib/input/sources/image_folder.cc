@@ -4,7 +4,8 @@
 //             with the only split `train`
 //
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
-// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64.
+// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64. With
+// skip_errors a class folder without images is one example, "train/cat/", that cannot be read.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fcntl.h>
@@ -71,6 +72,8 @@ class ImageFolder : public Source {
   SyntheticSpec synthetic_spec() const override { return {}; }
 
   Example read(size_t split, int64_t i) const override {
+    if (index(split).file(i).empty())
+      throw Error::bare(Exit::data, "no images in this class folder");
     return {{"image", read_bytes(dir_.path + "/" + describe(split, i))},
             {"label", at::full({}, label(split, i), at::kLong)}};
   }

@@ -26,10 +26,7 @@ at::Tensor LabelNamesOp::map(const at::Tensor& x, bool, std::span<Rng>) const {
   std::vector<std::string> found;
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const int64_t label = labels.const_data_ptr<int64_t>()[i];
-    if (label < 0 || label >= std::ssize(names_)) {
-      throw bad_example(
-          fmt::format("'{}' is {}, must be within 0 .. {}", keys_.in, label, names_.size() - 1));
-    }
+    if (label < 0 || label >= std::ssize(names_)) throw bad_label(label, std::ssize(names_));
     found.emplace_back(names_[label]);
   }
   return x.dim() == 0 ? text_tensor(found[0]) : text_tensor(found);

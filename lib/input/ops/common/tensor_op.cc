@@ -18,4 +18,8 @@ Error TensorOp::bad_example(std::string_view why) const {
   return Error::bare(Exit::data, fmt::format("{}: {}", name_, why));
 }
 
+LabelError TensorOp::bad_label(int64_t label, int64_t classes) const {
+  return {name_, keys_.in, label, classes};
+}
+
 }  // namespace bv

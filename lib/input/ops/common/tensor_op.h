@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "lib/input/label_error.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 
@@ -28,6 +29,8 @@ class TensorOp : public Op {
   Error misuse(std::string_view why) const;
   // Returns the error of an example that is at fault: "resize: <why>".
   Error bad_example(std::string_view why) const;
+  // Returns the error of a number in keys_.in that is none of `classes` class numbers.
+  LabelError bad_label(int64_t label, int64_t classes) const;
 
   const char* const name_;
   InOutKeys keys_;  // constructors assign it last: `keys_ = InOutKeys(args)`

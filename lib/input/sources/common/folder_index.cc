@@ -15,6 +15,7 @@
 #include <memory>
 #include <thread>
 
+#include "lib/input/broken_files.h"
 #include "lib/input/image/image_file_problem.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/util/error.h"
@@ -161,7 +162,7 @@ void throw_if_broken(const std::vector<ClassFiles>& found) {
   }
   if (shown == 0) return;
   if (more > 0) text += fmt::format("\n... and {} more", more);
-  throw Error::lines(Exit::usage, text);
+  throw BrokenFiles(text);
 }
 
 int64_t modified(const std::string& folder) {
@@ -241,12 +242,12 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
 
 void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes,
                         bool keep_broken) {
-  const std::vector<ClassFiles> found = read_classes(folder, classes);
-  const auto empty = [](const ClassFiles& files) { return files.files.empty(); };
-  if (!keep_broken || std::any_of(found.begin(), found.end(), empty)) throw_if_broken(found);
+  std::vector<ClassFiles> found = read_classes(folder, classes);
+  if (!keep_broken) throw_if_broken(found);
   notes_ = sum_of_notes(found);
-  for (const ClassFiles& files : found) {
+  for (ClassFiles& files : found) {
     whole_ &= files.problems.empty();
+    if (files.files.empty()) files.files.emplace_back();
     for (const std::string& file : files.files) {
       offsets_.push_back(names_.size());
       names_.append(file.c_str(), file.size() + 1);
@@ -315,7 +316,7 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
     const int64_t count = number();
     for (int64_t k = 0; k < count; ++k) {
       offsets.push_back(at);
-      if (next().empty()) return false;
+      if (next().data() == nullptr) return false;  // the text ends here
     }
     ends.push_back(static_cast<int64_t>(offsets.size()));
   }

@@ -24,13 +24,15 @@ int64_t count_images(const std::string& folder);
 
 class FolderIndex {
  public:
-  // Reads the index from the cache, or builds it. Throws Error(Exit::usage) with at most 20 lines:
-  // one for each class without images, and one for each broken file unless `keep_broken` is set.
+  // Reads the index from the cache, or builds it. Throws BrokenFiles with at most 20 lines: one for
+  // each broken file and each class without images. With `keep_broken` they are no error: a class
+  // without images then has one entry, whose file name is empty.
   FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
               bool keep_broken = false);
 
   int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
-  // Return the file name of an image, without its class folder, and the index of its class.
+  // Return the file name of an image, without its class folder, and the index of its class. The
+  // name is empty if the class has no images.
   std::string_view file(int64_t index) const { return names_.c_str() + offsets_.at(index); }
   size_t class_of(int64_t index) const;
   // Returns what was noticed when the index was built.

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/distributed/group.h"
+
+namespace bv {
+
+// An example that a loader has left out because it cannot be read.
+struct FailedExample {
+  int64_t index = 0;   // in the data set
+  std::string name;    // "train/cat/17.jpg", in UTF-8
+  std::string reason;  // "truncated JPEG"
+};
+
+// Returns the examples of all ranks, rank after rank, on every rank. All ranks must call this.
+std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedExample>& mine);
+
+}  // namespace bv

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+namespace bv {
+
+// Returns what messages about broken examples say of the key that skips them. `section` is the part
+// of the config that has the key: "input" or "evals.<name>".
+inline std::string skip_hint(std::string_view section) {
+  return fmt::format("({}.skip_errors: N skips up to N such examples)", section);
+}
+
+}  // namespace bv

@@ -1,0 +1,14 @@
+// The section of the report about the examples that skip_errors has left out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/report/skipped_examples.h"
+
+namespace bv {
+
+// Returns HTML with the number and the first names of each data set; "" if nothing was left out.
+std::string render_skipped(const std::vector<SkippedSummary>& skipped);
+
+}  // namespace bv

@@ -1,0 +1,133 @@
+#include "lib/report/skipped_examples.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "lib/report/append.h"
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kFirst = 10;  // examples of each data set in the report
+
+std::string line_of(const SkippedExample& skipped) {
+  return fmt::format("{{\"data\": {}, \"step\": {}, \"example\": {}, \"reason\": {}}}\n",
+                     json_string(skipped.data), skipped.step, json_string(skipped.example),
+                     json_string(skipped.reason));
+}
+
+std::optional<SkippedExample> read_line(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  for (const char* key : {"data", "example", "reason"})
+    if (!json.contains(key) || !json.at(key).is_string()) return std::nullopt;
+  if (!json.contains("step") || !json.at("step").is_number_integer()) return std::nullopt;
+  return SkippedExample{json.at("data"), json.at("step"), json.at("example"), json.at("reason")};
+}
+
+void remove_file(const std::string& file) {
+  if (::unlink(file.c_str()) != 0 && errno != ENOENT)
+    throw Error(Exit::storage, file, "cannot be removed");
+}
+
+}  // namespace
+
+SkippedExamples::~SkippedExamples() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string SkippedExamples::open(const std::string& file, int64_t last_step) {
+  file_ = file;
+  if (!file_exists(file)) return "";
+  const std::string content = read_file(file);
+  std::string kept;
+  int64_t number = 0, damaged = 0, first_damaged = 0;
+  for (std::string_view rest = content; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    if (end == std::string_view::npos) break;  // a killed run has left an incomplete line
+    const std::string_view line = rest.substr(0, end + 1);
+    rest.remove_prefix(end + 1);
+    ++number;
+    const std::optional<SkippedExample> skipped = read_line(line);
+    if (!skipped) {
+      if (damaged++ == 0) first_damaged = number;
+    } else if (skipped->step <= last_step && remember(*skipped)) {
+      kept += line;
+    }
+  }
+  if (damaged > 0) {
+    log::warn("{}:{}: dropped {} line{}: not a skipped example", file, first_damaged, damaged,
+              damaged == 1 ? "" : "s");
+  }
+  if (kept.empty()) {
+    remove_file(file);
+  } else if (kept != content) {
+    write_file_atomically(file, kept);
+  }
+  return kept;
+}
+
+void SkippedExamples::adopt(std::string_view lines) {
+  for (const std::string& line : split(lines, '\n')) {
+    if (const auto skipped = read_line(line)) remember(*skipped);
+  }
+}
+
+bool SkippedExamples::remember(const SkippedExample& skipped) {
+  DataSet& data = sets_[skipped.data];
+  if (!data.names.insert(skipped.example).second) return false;
+  if (data.first.size() < kFirst) data.first.push_back(skipped);
+  return true;
+}
+
+void SkippedExamples::add(const SkippedExample& skipped) {
+  if (!remember(skipped) || file_.empty()) return;
+  if (fd_ < 0) fd_ = open_append(file_);
+  synced_ = false;
+  append(fd_, file_, line_of(skipped));
+}
+
+void SkippedExamples::sync() {
+  if (!std::exchange(synced_, true)) fsync_path(file_);
+}
+
+bool SkippedExamples::contains(const std::string& data, const std::string& example) const {
+  const auto found = sets_.find(data);
+  return found != sets_.end() && found->second.names.contains(example);
+}
+
+int64_t SkippedExamples::count(const std::string& data) const {
+  const auto found = sets_.find(data);
+  return found == sets_.end() ? 0 : std::ssize(found->second.names);
+}
+
+std::set<std::string> SkippedExamples::examples(const std::string& data) const {
+  const auto found = sets_.find(data);
+  return found == sets_.end() ? std::set<std::string>() : found->second.names;
+}
+
+std::vector<SkippedSummary> SkippedExamples::summaries() const {
+  std::vector<SkippedSummary> all;
+  for (const auto& [name, data] : sets_) all.push_back({name, std::ssize(data.names), data.first});
+  return all;
+}
+
+std::string SkippedExamples::text() const {
+  int64_t total = 0;
+  std::vector<std::string> parts;
+  for (const auto& [name, data] : sets_) {
+    total += std::ssize(data.names);
+    parts.push_back(fmt::format("{}: {}", name, data.names.size()));
+  }
+  return fmt::format("{} example{} skipped so far ({}){}", human_count(total),
+                     total == 1 ? " was" : "s were", join(parts, ", "),
+                     file_.empty() ? "" : ", see " + file_);
+}
+
+}  // namespace bv

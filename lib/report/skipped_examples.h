@@ -1,0 +1,69 @@
+// skipped.jsonl: the examples that a run has left out because of skip_errors, each listed at the
+// step at which it was first left out.
+//
+//   {"data": "input", "step": 3, "example": "train/cat/17.jpg", "reason": "truncated JPEG"}
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+struct SkippedExample {
+  std::string data;  // "input", "evals.<name>", or a data set of an evaluator with several
+  int64_t step = 0;
+  std::string example, reason;
+};
+
+// What the report shows of one data set.
+struct SkippedSummary {
+  std::string data;
+  int64_t count = 0;
+  std::vector<SkippedExample> first;
+};
+
+// All ranks hold the same list, and rank 0 alone has the file. Used by one thread.
+class SkippedExamples {
+ public:
+  SkippedExamples() = default;
+  SkippedExamples(const SkippedExamples&) = delete;
+  ~SkippedExamples();
+
+  // Takes over the entries of `file` up to `last_step` and removes all others from it, damaged ones
+  // with a warning. New entries are appended; without entries there is no file. Returns the entries
+  // as they are in the file. Throws Error(Exit::storage).
+  std::string open(const std::string& file, int64_t last_step);
+  // Takes over what open() has returned on another rank.
+  void adopt(std::string_view lines);
+
+  // Lists the example, unless it is listed already. Throws Error(Exit::storage).
+  void add(const SkippedExample& example);
+  // Waits until all entries are on disk.
+  void sync();
+
+  bool contains(const std::string& data, const std::string& example) const;
+  int64_t count(const std::string& data) const;
+  std::set<std::string> examples(const std::string& data) const;
+  bool empty() const { return sets_.empty(); }
+  std::vector<SkippedSummary> summaries() const;  // one for each data set that lacks examples
+  // "3 examples were skipped so far (input: 1, evals.test: 2), see out/skipped.jsonl"
+  std::string text() const;
+
+ private:
+  struct DataSet {
+    std::set<std::string> names;
+    std::vector<SkippedExample> first;
+  };
+  bool remember(const SkippedExample& example);
+
+  std::string file_;  // empty: nothing is written
+  int fd_ = -1;
+  bool synced_ = true;
+  std::map<std::string, DataSet> sets_;
+};
+
+}  // namespace bv

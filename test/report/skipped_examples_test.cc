@@ -1,0 +1,117 @@
+// skipped.jsonl: each example once, what a restart keeps, damaged lines, and the report's section.
+#include "lib/report/skipped_examples.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/report/report_skipped.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+const std::string kCat =
+    "{\"data\": \"input\", \"step\": 3, \"example\": \"train/cat/1.jpg\", \"reason\": \"no "
+    "end\"}\n";
+const std::string kDog =
+    "{\"data\": \"input\", \"step\": 7, \"example\": \"train/dog/1.jpg\", \"reason\": \"empty\"}\n";
+const std::string kTest =
+    "{\"data\": \"evals.test\", \"step\": 7, \"example\": \"train/cat/1.jpg\", \"reason\": "
+    "\"no end\"}\n";
+
+// Lists the three examples in `file`.
+void fill(const std::string& file) {
+  SkippedExamples skipped;
+  skipped.open(file, -1);
+  skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  skipped.add({"input", 7, "train/dog/1.jpg", "empty"});
+  skipped.add({"evals.test", 7, "train/cat/1.jpg", "no end"});
+  skipped.sync();
+}
+
+}  // namespace
+
+TEST_CASE("each skipped example of a data set is listed once") {
+  const TempFolder dir;
+  SkippedExamples skipped;
+  skipped.open(dir / "s.jsonl", -1);
+  CHECK(skipped.empty());
+  CHECK(!exists(dir / "s.jsonl"));
+  skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  skipped.add({"input", 4, "train/cat/1.jpg", "other"});
+  skipped.add({"evals.test", 7, "train/cat/1.jpg", "no end"});
+  CHECK(read_file(dir / "s.jsonl") == kCat + kTest);
+  CHECK(skipped.count("input") == 1);
+  CHECK(skipped.count("evals.other") == 0);
+  CHECK(skipped.contains("input", "train/cat/1.jpg"));
+  CHECK_FALSE(skipped.contains("input", "train/dog/1.jpg"));
+  CHECK(skipped.text() ==
+        "2 examples were skipped so far (evals.test: 1, input: 1), see " + (dir / "s.jsonl"));
+}
+
+TEST_CASE("a restart keeps the skipped examples up to its checkpoint") {
+  const TempFolder dir;
+  const std::string file = dir / "s.jsonl";
+  fill(file);
+  CHECK(read_file(file) == kCat + kDog + kTest);
+  {
+    SkippedExamples all;
+    CHECK(all.open(file, 7) == kCat + kDog + kTest);
+    CHECK(all.count("input") == 2);
+  }
+  {
+    SkippedExamples some;
+    CHECK(some.open(file, 6) == kCat);
+    CHECK(read_file(file) == kCat);
+    some.add({"input", 5, "train/cat/1.jpg", "no end"});
+    some.add({"input", 7, "train/dog/1.jpg", "empty"});
+    CHECK(read_file(file) == kCat + kDog);
+    SkippedExamples other;  // of another rank
+    other.adopt(kCat);
+    other.add({"input", 7, "train/dog/1.jpg", "empty"});
+    CHECK(other.examples("input") == some.examples("input"));
+  }
+  SkippedExamples none;
+  CHECK(none.open(file, 2).empty());
+  CHECK(!exists(file));
+}
+
+TEST_CASE("damaged lines of skipped.jsonl are dropped") {
+  const TempFolder dir;
+  const std::string file = dir / "s.jsonl";
+  for (const std::string& damaged :
+       {std::string("x\n"), std::string("{}\n"), std::string("[1]\n"), std::string(3, '\0') + "\n",
+        std::string("{\"data\": 1, \"step\": 1, \"example\": \"a\", \"reason\": \"b\"}\n"),
+        std::string("{\"data\": \"a\", \"step\": 1.5, \"example\": \"a\", \"reason\": \"b\"}\n"),
+        kCat}) {  // a second time
+    write(file, kCat + damaged + kDog + "{\"data\": \"inp");
+    SkippedExamples skipped;
+    CHECK(skipped.open(file, 9) == kCat + kDog);
+    CHECK(read_file(file) == kCat + kDog);
+  }
+}
+
+TEST_CASE("names that are not UTF-8 are known again") {
+  const TempFolder dir;
+  SkippedExamples skipped;
+  skipped.open(dir / "s.jsonl", -1);
+  skipped.add({"input", 1, "a\"\n\xFF.jpg", "<b>"});
+  SkippedExamples again;
+  again.open(dir / "s.jsonl", 1);
+  CHECK(again.contains("input", "a\"\n\xEF\xBF\xBD.jpg"));
+}
+
+TEST_CASE("the report shows the number and the first names of skipped examples") {
+  CHECK(render_skipped({}).empty());
+  SkippedExamples skipped;
+  for (int i = 0; i < 12; ++i)
+    skipped.add({"input", i, "<" + std::to_string(i) + ">.jpg", "a & b"});
+  const std::string html = render_skipped(skipped.summaries());
+  CHECK_THAT(html, Catch::Contains("input: 12 skipped"));
+  CHECK_THAT(html, Catch::Contains("<td>&lt;9&gt;.jpg</td><td>a &amp; b</td><td>9</td>"));
+  CHECK_THAT(html, !Catch::Contains("10&gt;"));
+  CHECK_THAT(html, Catch::Contains("and 2 more"));
+}
+
+}  // namespace bv::test
