@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lib/ckpt/npz.h"
+#include "lib/predict/file_list.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLargestImage = size_t{1} << 30;  // bytes
+constexpr const char* kStandardInput = "-";
 
 bool has_image_suffix(const fs::path& file) {
   const std::string suffix = file.extension().string();
@@ -24,15 +26,30 @@ bool has_image_suffix(const fs::path& file) {
   return is(".jpg") || is(".jpeg") || is(".png");
 }
 
+// A file that cannot be read is a bad example, not a bad command.
+std::string read_image_file(const std::string& file) {
+  try {
+    return read_file(file, kLargestImage);
+  } catch (const Error& error) {
+    throw Error(Exit::data, file, error.message());
+  }
+}
+
+// What standard input names is not checked here: its files fail when they are read.
 class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
+    std::error_code error;
+    const bool typed = std::find(paths.begin(), paths.end(), kStandardInput) == paths.end();
+    if (typed && std::none_of(files_.begin(), files_.end(),
+                              [&](const std::string& file) { return fs::exists(file, error); }))
+      throw Error(Exit::usage, files_.front(), "no such file or folder");
   }
   std::vector<std::string> splits() const override { return {"inputs"}; }
   int64_t size(size_t) const override { return std::ssize(files_); }
   Example read(size_t, int64_t index) const override {
-    const std::string bytes = read_file(files_.at(index), kLargestImage);
+    const std::string bytes = read_image_file(files_.at(index));
     at::Tensor image = at::zeros({std::ssize(bytes)}, at::kByte);
     std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
     return {{"image", image}, {"label", at::zeros({}, at::kLong)}};
@@ -42,11 +59,17 @@ class FileInputs : public Source {
 
  private:
   void add(const std::string& path) {
-    if (!fs::is_directory(path)) {
-      if (!fs::exists(path)) throw Error(Exit::usage, path, "no such file or folder");
+    std::error_code error;
+    if (path == kStandardInput) {
+      for (std::string& file : read_file_list(stdin)) files_.push_back(std::move(file));
+    } else if (fs::is_directory(path, error)) {
+      add_folder(path);
+    } else {
       files_.push_back(path);
-      return;
     }
+  }
+
+  void add_folder(const std::string& path) {
     const size_t before = files_.size();
     for (const auto& entry : fs::recursive_directory_iterator(path)) {
       if (entry.is_regular_file() && has_image_suffix(entry.path()))

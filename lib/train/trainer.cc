@@ -312,6 +312,8 @@ void Trainer::save(int64_t step, bool keep) {
       {"tool_version", options_.tool_version},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
+      // What `auto` meant: predict computes in the same precision on other machines.
+      {"precision", recipe_.precision == Precision::bf16 ? "bf16" : "float32"},
       {"ranks", group_.size()},
       {"class_names", recipe_.data->source().class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},

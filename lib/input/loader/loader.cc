@@ -166,8 +166,9 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
 
 void Loader::Impl::start() {
   if (!ring) {
-    ring.emplace(find_prototype(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
-                 options.evaluation, options.pinned);
+    const bool given = !options.prototype.empty();
+    ring.emplace(given ? options.prototype : find_prototype(*data, *pp, options.seed), rows,
+                 static_cast<int>(slots.size()), options.evaluation, options.pinned);
   }
   for (Slot& each : slots) {
     each.open_chunks = chunks;
@@ -242,7 +243,9 @@ void Loader::Impl::count_failures(std::vector<ExampleFailure>& failures) {
     pass_failures += !failure.fatal;
     if (!failure.fatal && failed.insert(failure.index).second) {
       const int64_t count = std::ssize(failed);
-      if (count <= std::min(options.error_budget, kMaxWarnings)) {
+      if (options.on_failure && count <= options.error_budget) {
+        options.on_failure(failure.index, failure.text);
+      } else if (count <= std::min(options.error_budget, kMaxWarnings)) {
         log::warn("[input] {} ({})", failure.text,
                   options.evaluation ? "skipped" : "another example takes its place");
       } else if (count <= options.error_budget && count == kMaxWarnings + 1) {
@@ -384,7 +387,7 @@ void Loader::Impl::record(int64_t batch, ExampleFailure failure) {
 
 Loader::Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
                LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), options)) {}
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), std::move(options))) {}
 
 Loader::~Loader() = default;
 

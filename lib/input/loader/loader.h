@@ -13,8 +13,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "lib/input/dataset.h"
 #include "lib/input/pipeline.h"
@@ -34,6 +36,12 @@ struct LoaderOptions {
   // example) and `_id` (int64: the example's index).
   bool evaluation = false;
   int64_t error_budget = 0;  // number of different examples that may fail in the loader's lifetime
+  // If set, next() calls it for each failure within the budget instead of logging a warning. `text`
+  // names the example: "a.jpg: truncated JPEG".
+  std::function<void(int64_t index, const std::string& text)> on_failure = {};
+  // An example whose types and shapes all others have. If empty, the loader takes the first one
+  // that can be computed, and gives up if that is not among the first 20.
+  Example prototype = {};
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
   // Batches are in page-locked memory, so that copies to a CUDA device can be asynchronous.
