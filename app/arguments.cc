@@ -50,6 +50,13 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
+// Returns whether the command line has this option. (It may also come from the environment.)
+bool typed(const std::vector<std::string>& args, const std::string& option) {
+  return std::any_of(args.begin(), args.end(), [&](const std::string& arg) {
+    return arg == option || arg.starts_with(option + "=");
+  });
+}
+
 // Returns whether the program, or a subcommand that was given, has this option.
 bool knows(const CLI::App& app, const std::string& name) {
   if (app.get_option_no_throw(name) != nullptr) return true;
@@ -84,32 +91,38 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   exporter
       ->add_option("--format", out.format,
-                   "file format: npz, safetensors, onnx or timm (most models)")
+                   "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
+                   "default: what the suffix of --output says")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
   exporter->add_option(
       "--image-size", out.image_size,
       "HEIGHT,WIDTH[,CHANNELS] of the model's images, if --workdir or --config does not tell");
   exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
-  exporter->add_option("--output", out.output, "file to write")->required();
+  exporter->add_option("--output", out.output, "file to write: *.npz, *.safetensors or *.onnx")
+      ->required();
   return exporter;
 }
 
 CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* predict =
       app.add_subcommand("predict", "run a trained model on images and write its outputs");
-  predict->add_option("--config", out.config, "YAML file; default: the config of the checkpoint")
+  predict->add_option("--config", out.config, "YAML file; default: that of the checkpoint or file")
       ->envname("BVTRAIN_CONFIG");
   predict->add_option("--workdir", out.workdir, "folder of the run whose newest checkpoint is used")
       ->envname("BVTRAIN_WORKDIR");
-  predict->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
+  predict->add_option("--weights", out.weights,
+                      "instead of --workdir: a *.safetensors or *.npz of `bvtrain export`, or any "
+                      "weights file with --config");
+  predict->add_option("--set", sets, "KEY=VALUE, e.g. precision=float32")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   predict
-      ->add_option("--input", out.inputs,
-                   "images: files, folders, or an npz with the array `image`")
+      ->add_option("images,--input", out.inputs,
+                   "images: files, folders, an npz with the array `image`, or - for a list of "
+                   "files on standard input (one a line, or NUL-separated)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   predict->add_option("--eval", out.eval,
-                      "instead of --input: use the data and pp_fn of this evaluator of the config");
+                      "instead of images: use the data and pp_fn of this evaluator of the config");
   predict->add_option("--first", out.first, "process only this many examples")
       ->check(CLI::Range(1, 1 << 30));
   predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
@@ -117,9 +130,13 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
       "--outputs", out.outputs,
       "for *.npz: logits, image (after preprocessing) or paths of activations, joined by ','");
   predict->add_option("--output", out.output,
-                      "*.npz, or *.jsonl for the most probable classes; default: print the most "
-                      "probable class of each example, and its label if that is known");
-  predict->add_option("--top", out.top, "for *.jsonl: number of classes per example")
+                      "*.jsonl or *.csv for the most probable classes, *.npz for arrays, or - for "
+                      "standard output; default: print a table");
+  predict
+      ->add_option("--format", out.format,
+                   "jsonl, csv or npz; default: what the suffix of --output says, jsonl for -")
+      ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
+  predict->add_option("--top", out.top, "classes per image; default: 5, in the table 1")
       ->check(CLI::PositiveNumber);
   predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));
@@ -320,6 +337,10 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   if (bench->parsed()) out.verb = Arguments::Verb::bench;
   if (compare->parsed()) out.verb = Arguments::Verb::compare;
   for (const CLI::App* part : bench->get_subcommands()) out.bench = part->get_name();
+  if (!out.weights.empty()) {  // a flag wins over the environment
+    if (!typed(args, "--workdir")) out.workdir.clear();
+    if (!typed(args, "--config")) out.config.clear();
+  }
   for (const std::string& text : sets) out.overrides.push_back(split_override(text, "--set"));
   out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
   if (dry->count() > 0) {

@@ -26,6 +26,7 @@ struct Arguments {
   bool synthetic = false;
   bool ema = false;    // export, predict: the averaged weights
   std::string output;  // export, predict
+  std::string format;  // export, predict: empty if the suffix of the output tells it
 
   // train
   DryRun dry_run = DryRun::no;
@@ -38,14 +39,14 @@ struct Arguments {
   std::string elastic;  // MIN:MAX: numbers of ranks that a restart may have
 
   // export
-  std::string format = "npz";
   std::string image_size;  // HEIGHT,WIDTH[,CHANNELS]
 
   // predict
   std::vector<std::string> inputs;
   std::optional<std::string> pp;
-  std::string outputs = "logits", eval;
-  int64_t batch_size = 64, top = 5, first = 0;
+  std::string outputs = "logits", eval, weights;
+  int64_t batch_size = 64, first = 0;
+  int64_t top = 0;  // 0: not given
 
   // compare
   struct Compare {

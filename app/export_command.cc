@@ -1,34 +1,50 @@
 // bvtrain export: writes the weights of the newest checkpoint, or of a config's model_init, in
 // another program's format (lib/export/export.h).
 #include "app/commands.h"
+#include "app/output_format.h"
 #include "lib/ckpt/checkpointer.h"
 #include "lib/config/load_config.h"
 #include "lib/export/export.h"
 #include "lib/report/log.h"
 
 namespace bv {
+namespace {
 
-Exit export_command(const Arguments& arguments) {
+TrainedModel load(const Arguments& arguments) {
   std::optional<ImageSize> size;
   if (!arguments.image_size.empty()) size = parse_image_size(arguments.image_size);
-  TrainedModel trained;
   if (!arguments.workdir.empty()) {
     if (!arguments.config.empty() || !arguments.overrides.empty()) {
       throw Error(Exit::usage, "bvtrain export",
                   "--workdir has its own config; give either --workdir, or --config and --set");
     }
-    trained = load_trained_model(Checkpointer::load(arguments.workdir), arguments.ema);
+    TrainedModel trained = load_trained_model(Checkpointer::load(arguments.workdir), arguments.ema);
     if (size) trained.image = *size;
-  } else if (!arguments.config.empty()) {
-    if (arguments.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
-    trained = load_trained_model(load_config(arguments.config, arguments.overrides), size);
-  } else {
+    return trained;
+  }
+  if (arguments.config.empty()) {
     throw Error(Exit::usage, "bvtrain export",
                 "give --workdir, or --config and --set model_init=FILE");
   }
-  export_weights(trained, arguments.format, arguments.output);
-  log::info("Wrote {} parameters of {} as {} to {}", trained.params.size(), trained.origin,
-            arguments.format, arguments.output);
+  if (arguments.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
+  return load_trained_model(load_config(arguments.config, arguments.overrides), size);
+}
+
+}  // namespace
+
+Exit export_command(const Arguments& arguments) {
+  if (arguments.output == "-")
+    throw Error(Exit::usage, "--output -", "weights are not written to standard output");
+  const std::string format = choose_format(arguments.output, arguments.format,
+                                           {{"npz", ".npz"},
+                                            {"safetensors", ".safetensors"},
+                                            {"timm", ".safetensors"},
+                                            {"onnx", ".onnx"}});
+  TrainedModel trained = load(arguments);
+  trained.card.version = BV_VERSION;
+  export_weights(trained, format, arguments.output);
+  log::info("Wrote {} parameters of {} as {} to {}", trained.params.size(), trained.origin, format,
+            arguments.output);
   return Exit::ok;
 }
 

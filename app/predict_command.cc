@@ -1,47 +1,115 @@
 // bvtrain predict: runs a trained model on images (lib/predict/predict.h) and writes the results.
+#include <ATen/ops/cat.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "app/commands.h"
+#include "app/output_format.h"
+#include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/npz.h"
-#include "lib/config/load_config.h"
 #include "lib/predict/predict.h"
 #include "lib/predict/prediction_text.h"
 #include "lib/report/log.h"
-#include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-void check_flags(const Arguments& arguments) {
-  const auto refuse = [](const std::string& where, const std::string& why) {
-    throw Error(Exit::usage, where, why);
-  };
-  const std::string& output = arguments.output;
-  if (!output.empty() && !output.ends_with(".jsonl") && !output.ends_with(".npz"))
-    refuse("--output " + output, "expected *.npz or *.jsonl");
-  if (arguments.outputs != "logits" && !output.ends_with(".npz"))
+constexpr const char* kStandardOutput = "-";
+constexpr int64_t kTopInFiles = 5;  // classes per image unless --top says
+
+[[noreturn]] void refuse(const std::string& where, const std::string& why) {
+  throw Error(Exit::usage, where, why);
+}
+
+// Returns table, jsonl, csv or npz.
+std::string format_of(const Arguments& arguments) {
+  if (arguments.output.empty()) {
+    if (!arguments.format.empty()) {
+      refuse("--format " + arguments.format,
+             "needs --output FILE, or --output - for standard output");
+    }
+    return "table";
+  }
+  if (arguments.output != kStandardOutput) {
+    return choose_format(arguments.output, arguments.format,
+                         {{"npz", ".npz"}, {"jsonl", ".jsonl"}, {"csv", ".csv"}});
+  }
+  if (arguments.format == "npz") refuse("--format npz", "needs --output FILE");
+  return arguments.format.empty() ? "jsonl" : arguments.format;
+}
+
+void check_flags(const Arguments& arguments, const std::string& format) {
+  if (arguments.outputs != "logits" && format != "npz")
     refuse("--outputs " + arguments.outputs, "needs --output F.npz");
-  if (arguments.top != Arguments().top && !output.ends_with(".jsonl"))
-    refuse(fmt::format("--top {}", arguments.top), "needs --output F.jsonl");
+  if (arguments.top > 0 && format == "npz")
+    refuse(fmt::format("--top {}", arguments.top), "an npz holds the logits of all classes");
   if (arguments.inputs.empty() == arguments.eval.empty())
-    refuse("bvtrain predict", "give --input FILES, or --eval NAME for an evaluator's data");
-  if (arguments.workdir.empty() && arguments.config.empty())
-    refuse("bvtrain predict", "give --workdir, or --config, or both");
+    refuse("bvtrain predict", "give images, or --eval NAME for an evaluator's data");
+  if (!arguments.eval.empty() && !arguments.weights.empty() && arguments.config.empty())
+    refuse("--eval " + arguments.eval, "a weights file names no data; give --config or --workdir");
+  if (!arguments.workdir.empty() && !arguments.weights.empty())
+    refuse("bvtrain predict", "give either --workdir or --weights");
+  if (arguments.workdir.empty() && arguments.weights.empty() && arguments.config.empty())
+    refuse("bvtrain predict", "give --workdir D, or --weights F, or --config C");
+  if (arguments.ema && arguments.workdir.empty()) refuse("--ema", "needs a --workdir");
+}
+
+void write_stdout(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw Error(Exit::storage, "standard output", std::strerror(errno));
+}
+
+using Each = std::function<void(const PredictedBatch&)>;
+
+// Writes text batch by batch, so that the memory does not grow with the number of images.
+PredictedCounts write_text(PredictionText& text, const std::string& output,
+                           const std::function<PredictedCounts(const Each&)>& run) {
+  PredictedCounts counts;
+  if (output.empty() || output == kStandardOutput) {
+    counts = run([&](const PredictedBatch& batch) { write_stdout(text.add(batch)); });
+    write_stdout(text.end());
+    return counts;
+  }
+  replace_file(output, [&](FileWriter& file) {
+    counts = run([&](const PredictedBatch& batch) { file.write(text.add(batch)); });
+    file.write(text.end());
+  });
+  return counts;
+}
+
+PredictedCounts write_arrays(const std::string& output,
+                             const std::function<PredictedCounts(const Each&)>& run) {
+  std::map<std::string, std::vector<at::Tensor>> parts;
+  std::vector<std::string> names;
+  const PredictedCounts counts = run([&](const PredictedBatch& batch) {
+    for (const auto& [name, values] : batch.arrays) parts[name].push_back(values);
+    for (const PredictedRow& row : batch.rows) {
+      if (row.error.empty()) names.push_back(row.name);
+    }
+  });
+  NamedTensors arrays;
+  for (const auto& [name, values] : parts) arrays[name] = at::cat(values);
+  write_npz(output, arrays, {{"names", names}});
+  return counts;
+}
+
+std::unique_ptr<PredictionText> text_of(const std::string& format, int64_t top) {
+  if (format == "table") return prediction_table(top > 0 ? top : 1);
+  const int64_t classes = top > 0 ? top : kTopInFiles;
+  return format == "csv" ? csv(classes) : json_lines(classes);
 }
 
 }  // namespace
 
 Exit predict_command(const Arguments& arguments) {
-  check_flags(arguments);
-  const bool arrays = arguments.output.ends_with(".npz");
-  std::optional<Restored> checkpoint;
-  if (!arguments.workdir.empty()) checkpoint = Checkpointer::load(arguments.workdir);
-  const Config config =
-      arguments.config.empty()
-          ? parse_config(checkpoint->meta.at("config").get<std::string>(),
-                         checkpoint->folder + "/" + kManifestName, arguments.overrides)
-          : load_config(arguments.config, arguments.overrides);
+  const std::string format = format_of(arguments);
+  check_flags(arguments, format);
+  const bool arrays = format == "npz";
+  const PredictModel model = open_predict_model(
+      {arguments.workdir, arguments.weights, arguments.config, arguments.overrides});
 
   PredictRequest request;
   request.inputs = arguments.inputs;
@@ -52,18 +120,17 @@ Exit predict_command(const Arguments& arguments) {
   request.batch_size = arguments.batch_size;
   request.ema = arguments.ema;
   request.labels = !arrays;
-  const Prediction prediction = predict(config, checkpoint, request);
-  for (const std::string& line : warnings(config)) log::warn("{}", line);
-  if (arguments.output.empty()) {
-    std::fputs(prediction_table(prediction).c_str(), stdout);
-    return Exit::ok;
+  const auto run = [&](const Each& each) { return predict(model, request, each); };
+  const PredictedCounts counts =
+      arrays ? write_arrays(arguments.output, run)
+             : write_text(*text_of(format, arguments.top), arguments.output, run);
+  for (const std::string& line : warnings(model.config)) log::warn("{}", line);
+  if (counts.failed > 0)
+    log::warn("{} of {} images could not be read", counts.failed, counts.examples);
+  if (!arguments.output.empty() && arguments.output != kStandardOutput) {
+    log::info("Wrote {} for {} examples to {}", arrays ? arguments.outputs : "predictions",
+              counts.examples - counts.failed, arguments.output);
   }
-  if (arrays)
-    write_npz(arguments.output, prediction.arrays);
-  else
-    write_file_atomically(arguments.output, prediction_json_lines(prediction, arguments.top));
-  log::info("Wrote {} for {} examples to {}", arrays ? arguments.outputs : "predictions",
-            prediction.names.size(), arguments.output);
   return Exit::ok;
 }
 

@@ -15,6 +15,7 @@
 
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/npy.h"
+#include "lib/ckpt/npy_text.h"
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
@@ -29,6 +30,7 @@ static_assert(std::endian::native == std::endian::little, "npy arrays are writte
 constexpr std::string_view kSuffix = ".npy";
 // Zeros pack 1000 to 1, but whole data sets and models do not: beyond both limits it is a zip bomb.
 constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // of one array
 
 struct TypeName {
   std::string_view npy;   // NpyHeader::type
@@ -124,6 +126,14 @@ void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix
                           human_bytes(static_cast<double>(unpacked))));
 }
 
+// Returns what makes the error about a byte of the unpacked entry that holds the array `name`.
+ErrorAt entry_errors(const std::string& file, const ZipEntry& entry, const std::string& name) {
+  return [where = fmt::format("{} @ offset {}", file, entry.data), name](
+             size_t position, const std::string& message) {
+    return Error(Exit::usage, where, fmt::format("'{}', byte {}: {}", name, position, message));
+  };
+}
+
 // Calls `use` with every array of numbers whose name begins with `prefix`, one at a time.
 void each_array(const std::string& file, const std::string& prefix, NpzSize size,
                 const std::function<void(const std::string& name, Array&)>& use) {
@@ -141,10 +151,7 @@ void each_array(const std::string& file, const std::string& prefix, NpzSize size
     if (!name.starts_with(prefix)) continue;
 
     Array array;
-    array.error_at = [&](size_t position, const std::string& message) {
-      return Error(Exit::usage, fmt::format("{} @ offset {}", file, entry.data),
-                   fmt::format("'{}', byte {}: {}", name, position, message));
-    };
+    array.error_at = entry_errors(file, entry, name);
     array.bytes = at::empty({static_cast<int64_t>(entry.bytes)}, at::kByte);
     const std::span<uint8_t> bytes(array.bytes.mutable_data_ptr<uint8_t>(), entry.bytes);
     unpack(mapping.bytes(), entry, file, bytes);
@@ -171,7 +178,24 @@ std::vector<NpzEntry> list_npz(const std::string& file) {
   return entries;
 }
 
-void write_npz(const std::string& file, const NamedTensors& tensors) {
+std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
+                                                      const std::string& name) {
+  const MappedFile mapping(file);
+  for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
+    if (entry.name != name + std::string(kSuffix)) continue;
+    const ErrorAt error_at = entry_errors(file, entry, name);
+    if (entry.bytes > kMaxTextBytes)
+      throw error_at(0, fmt::format("more than {} bytes of text", kMaxTextBytes));
+    std::vector<uint8_t> npy(entry.bytes);
+    unpack(mapping.bytes(), entry, file, npy);
+    const NpyHeader header = parse_npy_header(npy, error_at);
+    if (header.type != "U") return std::nullopt;
+    return npy_texts(npy, header, error_at);
+  }
+  return std::nullopt;
+}
+
+void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts) {
   replace_file(file, [&](FileWriter& out) {
     ZipWriter zip(out);
     std::vector<uint8_t> content;
@@ -185,6 +209,7 @@ void write_npz(const std::string& file, const NamedTensors& tensors) {
       }
       zip.add(name + std::string(kSuffix), content);
     }
+    for (const auto& [name, values] : texts) zip.add(name + std::string(kSuffix), text_npy(values));
     zip.finish();
   });
 }

@@ -5,6 +5,8 @@
 // before any memory is allocated, so that a zip bomb does no harm.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +32,19 @@ NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
                       NpzSize size = NpzSize::plausible);
 // Returns names, shapes and types of all arrays.
 std::vector<NpzEntry> list_npz(const std::string& file);
-// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Throws
-// Error(Exit::storage).
-void write_npz(const std::string& file, const NamedTensors& tensors);
+
+// One-dimensional arrays of text by name. Bytes that are not UTF-8 are written as in Python's file
+// names (surrogateescape), so that os.fsencode() gives them back.
+using NamedTexts = std::map<std::string, std::vector<std::string>>;
+
+// Returns the texts of the array `name`, in the order of their index; nullopt if there is no such
+// array, or if it holds no Unicode text. Throws Error(Exit::usage) with file and offset, also if
+// the array takes more than 64 MiB.
+std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
+                                                      const std::string& name);
+
+// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Texts
+// become arrays of numpy's type <U, which needs no pickle. Throws Error(Exit::storage).
+void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts = {});
 
 }  // namespace bv

@@ -28,7 +28,8 @@ class HeaderParser {
  public:
   explicit HeaderParser(Cursor cursor) : cursor_(std::move(cursor)) {}
 
-  std::vector<SafetensorsEntry> parse() {
+  // Parses the whole header except for `data`.
+  SafetensorsHeader parse() {
     cursor_.expect('{');
     members([&](const std::string& name, uint64_t position) {
       if (!names_.insert(name).second) {
@@ -37,11 +38,11 @@ class HeaderParser {
       if (name == kMetadata) {
         metadata();
       } else {
-        entries_.push_back(tensor(name, position));
+        header_.entries.push_back(tensor(name, position));
       }
     });
     cursor_.expect_end();
-    return std::move(entries_);
+    return std::move(header_);
   }
 
  private:
@@ -84,13 +85,12 @@ class HeaderParser {
   }
 
   void metadata() {
-    std::set<std::string> keys;
     cursor_.expect('{');
     members([&](const std::string& key, uint64_t position) {
-      if (!keys.insert(key).second) {
+      if (header_.metadata.contains(key)) {
         cursor_.fail_at(position, fmt::format("metadata '{}' appears twice", key));
       }
-      string();
+      header_.metadata[key] = string();
     });
   }
 
@@ -156,7 +156,7 @@ class HeaderParser {
 
   Cursor cursor_;
   std::set<std::string> names_;
-  std::vector<SafetensorsEntry> entries_;
+  SafetensorsHeader header_;
 };
 
 }  // namespace
@@ -191,12 +191,12 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
                                   content.size()));
   }
 
-  SafetensorsHeader header;
-  header.data = kLengthBytes + length;
   const std::string_view json(reinterpret_cast<const char*>(content.data()) + kLengthBytes, length);
-  header.entries = HeaderParser(Cursor(json, [&](size_t position, const std::string& message) {
-                     return error_at(kLengthBytes + position, message);
-                   })).parse();
+  const Cursor cursor(json, [&](size_t position, const std::string& message) {
+    return error_at(kLengthBytes + position, message);
+  });
+  SafetensorsHeader header = HeaderParser(cursor).parse();
+  header.data = kLengthBytes + length;
   for (SafetensorsEntry& entry : header.entries) entry.position += kLengthBytes;
 
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {

@@ -26,6 +26,7 @@ struct SafetensorsHeader {
   uint64_t data = 0;  // offset of the data section in the file
   // In the order of their data, which fills the data section without gaps and overlaps.
   std::vector<SafetensorsEntry> entries;
+  std::map<std::string, std::string> metadata;  // the object __metadata__; empty if there is none
 };
 
 // Returns the bytes of one element of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; 0 for another name.

@@ -212,6 +212,11 @@ Format find_format(Target& target) {
     return target.file.ends_with(end);
   });
   if (pickle_name) refuse_pickle(target.file);
+  if (target.file.ends_with(".onnx")) {
+    throw Error(Exit::usage, target.file,
+                "an ONNX file holds a graph for other programs, which is not read back; give the "
+                "*.safetensors or *.npz of the same model (bvtrain export)");
+  }
   if ((head.size() == 9 && head[8] == '{') || target.file.ends_with(".safetensors"))
     return Format::safetensors;
   if (head.starts_with("PK") || target.file.ends_with(".npz")) return Format::npz;
@@ -245,6 +250,23 @@ void peek_weights(const std::string& path) {
       names.push_back(entry.name);
   }
   parts_of(names, target);
+}
+
+Metadata read_weights_metadata(const std::string& path) {
+  Target target = split_subtree(path);
+  if (is_checkpoint(target.file)) return {};
+  if (find_format(target) == Format::safetensors) {
+    const MappedFile mapping(target.file);
+    return parse_safetensors_header(mapping.bytes(), target.file).metadata;
+  }
+  const auto texts = read_npz_text(target.file, kModelCardArray);
+  if (!texts) return {};
+  if (texts->size() != 1) {
+    throw Error(
+        Exit::usage, target.file,
+        fmt::format("its array '{}' holds {} texts, expected 1", kModelCardArray, texts->size()));
+  }
+  return parse_metadata_json(texts->front(), target.file);
 }
 
 }  // namespace bv

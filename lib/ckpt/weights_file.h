@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lib/ckpt/model_card.h"
 #include "lib/ckpt/tensors.h"
 
 namespace bv {
@@ -26,6 +27,11 @@ NamedTensors read_weights(const std::string& path, uint64_t model_bytes);
 // Checks what can be checked quickly, without reading arrays: that the file exists, its format, its
 // table of contents, and that it has something below ":sub/tree". Throws what read_weights() would.
 void peek_weights(const std::string& path);
+
+// Returns the pairs of texts that the weights file at `path` holds beside its arrays: those of a
+// safetensors header, or those of an npz file's kModelCardArray. Empty if there are none, and for a
+// checkpoint. Throws Error(Exit::usage).
+Metadata read_weights_metadata(const std::string& path);
 
 // Returns whether `path` is a folder with checkpoints of a run, not a folder with weights only.
 bool is_checkpoint(const std::string& path);

@@ -236,8 +236,9 @@ std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
   // .lock is removed last: until then nobody else can claim the folder.
   std::vector<std::string> own = old_configs();
-  own.insert(own.end(), {done(), ckpt().path(), config(), run_json(), result(), metrics(), skipped(), tensorboard(),
-                         log_folder(), trace_folder(), report(), learning_curve(), lock()});
+  own.insert(own.end(),
+             {done(), ckpt().path(), config(), run_json(), result(), metrics(), skipped(),
+              tensorboard(), log_folder(), trace_folder(), report(), learning_curve(), lock()});
   for (const std::string& path : own) {
     std::error_code error;
     fs::remove_all(path, error);

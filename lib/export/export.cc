@@ -43,10 +43,11 @@ std::unique_ptr<WeightsWriter> writer_for(const TrainedModel& trained, const std
 
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output) {
-  if (format == "npz") return write_npz(output, with_roots(trained));
-  if (format != "safetensors") return writer_for(trained, format)->write(output);
+  if (format != "npz" && format != "safetensors") return writer_for(trained, format)->write(output);
   const NamedTensors all = with_roots(trained);
-  replace_file(output, [&](FileWriter& out) { write_safetensors(out, all); });
+  const Metadata about = metadata_of(trained);
+  if (format == "npz") return write_npz(output, all, {{kModelCardArray, {metadata_json(about)}}});
+  replace_file(output, [&](FileWriter& out) { write_safetensors(out, all, about); });
 }
 
 }  // namespace bv

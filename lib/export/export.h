@@ -11,9 +11,9 @@ namespace bv {
 //   npz, safetensors   params/<path> and buffers/<path>; any model
 //   timm               safetensors with timm's names, and the arguments of timm's class as metadata
 //   onnx               an inference graph, opset 17
-// or another format that has a WeightsWriter for the model (lib/export/weights_writer.h). Throws
-// Error(Exit::usage) if the format cannot hold the model, Error(Exit::storage) if writing fails. In
-// both cases no file is written.
+// or another format that has a WeightsWriter for the model (lib/export/weights_writer.h). Each file
+// carries metadata_of(trained). Throws Error(Exit::usage) if the format cannot hold the model,
+// Error(Exit::storage) if writing fails. In both cases no file is written.
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output);
 

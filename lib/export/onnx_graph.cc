@@ -135,7 +135,7 @@ std::string OnnxGraph::real(float value) {
 
 void OnnxGraph::write(const std::string& file, const std::string& value, const std::string& name,
                       const std::vector<int64_t>& shape,
-                      const std::vector<std::pair<std::string, std::string>>& metadata) {
+                      const std::map<std::string, std::string>& metadata) {
   std::string out;  // a last node, which gives the output its name
   put_bytes(out, 1, value);
   put_bytes(out, 2, name);

@@ -6,8 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace bv {
@@ -42,11 +42,10 @@ class OnnxGraph {
   const std::string& input() const { return input_; }
 
   // Makes `value` the output of the graph, with this name and shape, and writes the file. Call it
-  // once. `metadata` are (key, text) pairs of ModelProto. Throws Error(Exit::usage) above 2 GiB,
-  // which is protobuf's limit, and Error(Exit::storage) if writing fails.
+  // once. `metadata` becomes the metadata_props of the ModelProto. Throws Error(Exit::usage) above
+  // 2 GiB, which is protobuf's limit, and Error(Exit::storage) if writing fails.
   void write(const std::string& file, const std::string& value, const std::string& name,
-             const std::vector<int64_t>& shape,
-             const std::vector<std::pair<std::string, std::string>>& metadata);
+             const std::vector<int64_t>& shape, const std::map<std::string, std::string>& metadata);
 
  private:
   void add_constant(const std::string& name, int type, const std::vector<int64_t>& shape,

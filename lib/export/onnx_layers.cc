@@ -195,8 +195,9 @@ void OnnxLayers::write(const std::string& file, Value x, std::vector<int64_t> sh
     if (logit_scale != 1) x = multiply(x, real(logit_scale));
     shape.back() = tensor("head/bias").numel();
   }
-  graph_.write(file, x, head ? "logits" : "pre_logits", shape,
-               {{"input", "image: (n, height, width, channels) float32, after preprocessing"}});
+  Metadata about = metadata_of(trained_);
+  about["input"] = "image: (n, height, width, channels) float32, after preprocessing";
+  graph_.write(file, x, head ? "logits" : "pre_logits", shape, about);
 }
 
 }  // namespace bv

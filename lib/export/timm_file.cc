@@ -7,12 +7,13 @@
 
 namespace bv {
 
-void write_timm(const std::string& output, const NamedTensors& params,
+void write_timm(const std::string& output, const TrainedModel& trained, const NamedTensors& params,
                 const std::string& timm_class, const nlohmann::json& arguments) {
-  const std::string text = arguments.dump();
-  replace_file(output, [&](FileWriter& out) {
-    write_safetensors(out, params, {{"format", "pt"}, {"timm", text}, {"timm_class", timm_class}});
-  });
+  Metadata about = metadata_of(trained);
+  about["format"] = "pt";
+  about["timm"] = arguments.dump();
+  about["timm_class"] = timm_class;
+  replace_file(output, [&](FileWriter& out) { write_safetensors(out, params, about); });
 }
 
 double timm_ratio(int64_t features, int64_t width) {

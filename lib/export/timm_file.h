@@ -7,13 +7,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lib/ckpt/tensors.h"
+#include "lib/export/trained_model.h"
 
 namespace bv {
 
-// `params` have timm's names. `arguments` is an object; it is stored as JSON text. Throws
-// Error(Exit::storage).
-void write_timm(const std::string& output, const NamedTensors& params,
+// `params` are those of `trained` with timm's names. `arguments` is an object; it is stored as JSON
+// text. Throws Error(Exit::storage).
+void write_timm(const std::string& output, const TrainedModel& trained, const NamedTensors& params,
                 const std::string& timm_class, const nlohmann::json& arguments);
 
 // Returns the ratio from which timm computes int(width * ratio) = features. Half a feature is added

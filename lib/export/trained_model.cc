@@ -8,6 +8,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
+#include "lib/report/log.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
 
@@ -46,7 +47,53 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
+// Returns what the config alone tells. Its keys were checked by training, or are checked by the
+// caller.
+ModelCard card_of(const Config& config) {
+  ModelCard card;
+  card.model_name = config.get<std::string>("model_name", "");
+  card.model = config.section("model").json();
+  card.num_classes = config.get<int64_t>("num_classes", 0);
+  card.loss = config.word("loss", "sigmoid_xent", {"sigmoid_xent", "softmax_xent"});
+  if (const auto evaluator = first_evaluator_with_pp(config))
+    card.pp = evaluator->get<std::string>("pp_fn");
+  const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});
+  if (precision != "auto") card.precision = precision;
+  return card;
+}
+
+// Adds what the metadata of a checkpoint tells.
+void read_meta(const Restored& checkpoint, ModelCard& card) {
+  const nlohmann::json& meta = checkpoint.meta;
+  card.step = checkpoint.step;
+  if (meta.contains("precision")) card.precision = meta.at("precision").get<std::string>();
+  if (meta.contains("class_names"))
+    card.class_names = meta.at("class_names").get<std::vector<std::string>>();
+  const int64_t names = std::ssize(card.class_names);
+  if (names == 0 || names == card.num_classes) return;
+  if (card.num_classes > 0) {
+    log::warn("the data has {} class names, but the model has {} classes: the names are left out",
+              names, card.num_classes);
+  }
+  card.class_names.clear();
+}
+
 }  // namespace
+
+std::optional<Config> first_evaluator_with_pp(const Config& config) {
+  for (const auto& [name, keys] : config.section("evals").items()) {
+    keys.mark_read();
+    if (keys.has("pp_fn")) return keys;
+  }
+  return std::nullopt;
+}
+
+Metadata metadata_of(const TrainedModel& trained) {
+  ModelCard card = trained.card;
+  const ImageSize& image = trained.image;
+  if (image.height > 0 && image.width > 0) card.image = {image.height, image.width, image.channels};
+  return to_metadata(card);
+}
 
 ImageSize parse_image_size(const std::string& text) {
   std::vector<int64_t> sizes;
@@ -68,6 +115,9 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
   trained.origin = checkpoint.folder;
   trained.config = parse_config(checkpoint.meta.value("config", std::string("{}")),
                                 checkpoint.folder + "/" + kManifestName);
+  trained.card = card_of(trained.config);
+  trained.card.ema = ema;
+  read_meta(checkpoint, trained.card);
   trained.params = below(checkpoint.tensors, "params/");
   trained.buffers = below(checkpoint.tensors, "buffers/");
   if (ema) {
@@ -93,6 +143,7 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   const DontLoad dont_load = read_dont_load(config);
   const auto name = config.get<std::string>("model_name");
   const auto classes = config.get<int64_t>("num_classes");
+  const ModelCard card = card_of(config);
   throw_problems(config);
   peek_weights(path);  // before a large model is made
   if (!size) size = size_in_file(path, name);
@@ -112,6 +163,7 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   trained.config = config;
   trained.origin = path;
   trained.image = *size;
+  trained.card = card;
   for (const auto& [path_of, value] : named_parameters(*model)) trained.params[path_of] = value;
   for (const auto& [path_of, value] : named_buffers(*model)) trained.buffers[path_of] = value;
   return trained;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/model_card.h"
 #include "lib/config/config.h"
 
 namespace bv {
@@ -21,6 +22,7 @@ struct TrainedModel {
   NamedTensors buffers;  // running statistics
   ImageSize image;       // the images that it was trained on
   std::string origin;    // for messages: the checkpoint's folder, or the weights file
+  ModelCard card;        // all but its version and its image
 };
 
 // Takes config and weights from a checkpoint. `ema` takes the averaged weights of those tensors
@@ -30,6 +32,13 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // the image size is taken from the weights, which is possible for a vit with a learned square
 // position embedding and for a mlp_mixer. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
+
+// Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.
+Metadata metadata_of(const TrainedModel& trained);
+
+// Returns the section of the first evaluator that has a pp_fn: `bvtrain predict` preprocesses as it
+// does, and exported files carry its text.
+std::optional<Config> first_evaluator_with_pp(const Config& config);
 
 // Parses "224" (a square), "192,256" (height, width) or "28,28,1" (with channels; otherwise 3).
 // Throws Error(Exit::usage).

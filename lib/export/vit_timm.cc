@@ -37,7 +37,7 @@ void write_vit_timm(const VitWeights& vit, const std::string& output) {
   }
   NamedTensors params = vit.trained.params;
   params["pos_embedding"] = vit.positions;
-  write_timm(output, to_timm(params), "VisionTransformer", arguments_of(vit));
+  write_timm(output, vit.trained, to_timm(params), "VisionTransformer", arguments_of(vit));
 }
 
 }  // namespace bv

@@ -54,6 +54,7 @@ void read_grid(VitWeights& vit) {
                     vit.image.width, patches, vit.patch_height, vit.patch_width,
                     tokens > 0 ? fmt::format("{} positions", tokens) : "needs one"));
   }
+  vit.trained.image = vit.image;
 }
 
 }  // namespace

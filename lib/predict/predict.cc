@@ -2,23 +2,18 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <set>
-#include <thread>
 
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/device/spin_throttle.h"
 #include "lib/input/data_notes.h"
 #include "lib/params/state_part.h"
-#include "lib/predict/predict_inputs.h"
+#include "lib/predict/predict_data.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
-#include "lib/train/recipe.h"
-#include "lib/train/start.h"
+#include "lib/train/signals.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
 
@@ -40,126 +35,31 @@ void finish_config(const Config& config) {
   throw_problems(config);
 }
 
-// Returns the pp_fn of the first evaluator that has one.
-std::optional<Pipeline> evaluator_pp(const Config& config) {
-  for (const auto& [name, keys] : config.section("evals").items()) {
-    keys.mark_read();
-    if (!keys.has("pp_fn")) continue;
-    Pipeline pp(keys, "pp_fn");
-    throw_problems(config);
-    return pp;
-  }
-  return std::nullopt;
-}
-
-// Returns the section of the evaluator `name`, which must have its own data.
-Config evaluator(const Config& config, const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [key, keys] : config.section("evals").items()) {
-    keys.mark_read();
-    known.push_back(key);
-    if (key == name && keys.has("data")) return keys;
-  }
-  if (std::find(known.begin(), known.end(), name) != known.end())
-    throw Error(Exit::usage, "--eval " + name, "this evaluator has no `data` of its own");
-  throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
-}
-
-std::shared_ptr<const Dataset> open_data(const Config& config,
-                                         const std::optional<Restored>& checkpoint,
-                                         const PredictRequest& request) {
-  if (request.eval.empty())
-    return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
-  DataEnv env;
-  env.source.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
-  env.source.num_classes = config.get<int64_t>("num_classes", 0);
-  const auto open = prepare_data(evaluator(config, request.eval).section("data"), env);
-  throw_problems(config);
-  return open(checkpoint ? std::optional(classes_of(checkpoint)) : std::nullopt);
-}
-
-Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint,
-                 const PredictRequest& request) {
-  if (request.pp) return Pipeline(*request.pp, Place{"--pp"});
-  if (!request.eval.empty()) {
-    Pipeline pp(evaluator(config, request.eval), "pp_fn");
-    throw_problems(config);
-    return pp;
-  }
-  if (checkpoint) {
-    const Config trained =
-        parse_config(checkpoint->meta.at("config").get<std::string>(), checkpoint->folder);
-    if (auto pp = evaluator_pp(trained)) return *pp;
-  }
-  if (auto pp = evaluator_pp(config)) return *pp;
-  throw Error(Exit::usage, config.place().text(),
-              "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
-}
-
-// Iterates over the inputs once, in batches without padding.
-class Inputs {
- public:
-  Inputs(const Config& config, const std::optional<Restored>& checkpoint,
-         const PredictRequest& request)
-      : data_(open_data(config, checkpoint, request)),
-        pp_(std::make_shared<Pipeline>(read_pp(config, checkpoint, request))),
-        size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()) {
-    LoaderOptions options;
-    options.batch_size = std::min(request.batch_size, size_);
-    options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    options.shuffle = false;
-    options.evaluation = true;
-    loader_ = std::make_unique<Loader>(data_, pp_, options);
-  }
-  const Dataset& data() const { return *data_; }
-  int64_t size() const { return size_; }
-  // Returns warnings about the files that have been read.
-  std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }
-  bool finished() const { return done_ == size_; }
-  // Returns the next batch of images (n, height, width, channels); it is valid until the next call.
-  const at::Tensor& next() {
-    const Batch& batch = loader_->next();
-    const auto image = batch.find("image");
-    if (image == batch.end()) throw Error(Exit::usage, "--pp", "gives no 'image'");
-    const int64_t n = std::min(batch.at("_mask").size(0), size_ - done_);
-    done_ += n;
-    image_ = image->second.narrow(0, 0, n);
-    return image_;
-  }
-
- private:
-  std::shared_ptr<const Dataset> data_;
-  std::shared_ptr<const Pipeline> pp_;
-  const int64_t size_;  // number of examples requested
-  int64_t done_ = 0;
-  std::unique_ptr<Loader> loader_;
-  at::Tensor image_;
-};
-
 // The trained model, with its weights loaded.
 class Predictor {
  public:
-  Predictor(const Config& config, const std::optional<Restored>& checkpoint,
-            const PredictRequest& request, const at::Tensor& image)
-      : precision_(read_precision(config)) {
-    if (image.dim() != 4)
-      throw Error(Exit::usage, "--pp", "gives an 'image' that is not (height, width, channels)");
-    if (image.scalar_type() != at::kFloat)
-      throw Error(Exit::usage, "--pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
-    const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(1), image.size(2),
-                          image.size(3)};
-    if (const auto path = config.get("model_init", ""); !checkpoint && !path.empty())
-      peek_weights(path);  // fails early, before a large model is built
-    model_ = Model::Registry::make(config.get<std::string>("model_name"), config.section("model"),
-                                   config.place("model_name"), env);
+  // `image` is a preprocessed image.
+  Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image)
+      : precision_(from.compute_precision()) {
+    const Config& config = from.config;
+    check_image(from, image);
+    const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(0), image.size(1),
+                          image.size(2)};
+    const std::string weights = weights_of(from);
+    if (!weights.empty()) peek_weights(weights);  // fails early, before a large model is built
+    const auto name = config.get<std::string>("model_name");
+    model_ = Model::Registry::make(name, config.section("model"), config.place("model_name"), env);
     throw_problems(config);
     init_parameters(*model_, 0, std::nullopt);
-    if (checkpoint) {
-      load_checkpoint(*checkpoint, request.ema);
+    if (from.checkpoint) {
+      load_checkpoint(*from.checkpoint, request.ema);
     } else {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
-      load_model_init(config);
+      load_file(from, weights);
     }
+    log::info("Predicting with {} of {}, precision {}", name,
+              from.checkpoint ? from.origin : weights,
+              precision_ == Precision::bf16 ? "bf16" : "float32");
   }
 
   at::Tensor operator()(const at::Tensor& image, Features& features) {
@@ -191,14 +91,34 @@ class Predictor {
     copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);
   }
 
-  void load_model_init(const Config& config) {
-    const std::string path = config.get("model_init", "");
+  static void check_image(const PredictModel& from, const at::Tensor& image) {
+    if (image.dim() != 3)
+      throw Error(Exit::usage, "--pp", "gives an 'image' that is not (height, width, channels)");
+    if (image.scalar_type() != at::kFloat)
+      throw Error(Exit::usage, "--pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+    if (!from.image.empty() && image.sizes() != at::IntArrayRef(from.image)) {
+      log::warn("preprocessed images have shape {}, but the model was trained on {}",
+                shape_text(image.sizes()), shape_text(from.image));
+    }
+  }
+
+  // Returns the weights file, empty if the weights are in a checkpoint or missing.
+  static std::string weights_of(const PredictModel& from) {
+    if (from.checkpoint || !from.weights.empty()) return from.weights;
+    return from.config.get("model_init", "");
+  }
+
+  void load_file(const PredictModel& from, const std::string& path) {
     if (path.empty()) {
       throw Error(Exit::usage, "bvtrain predict",
-                  "no weights: give --workdir, or --set model_init=FILE");
+                  "no weights: give --workdir, --weights FILE, or --set model_init=FILE");
     }
-    const DontLoad dont_load = read_dont_load(config);
-    throw_problems(config);
+    if (!from.weights.empty()) {  // `model_load` of a config is about its own model_init
+      for (const char* key : {"model_init", "model_load"}) from.config.mark_read(key);
+      return load_weights(path, *model_, {});
+    }
+    const DontLoad dont_load = read_dont_load(from.config);
+    throw_problems(from.config);
     load_weights(path, *model_, dont_load.patterns, dont_load.place.text());
   }
 
@@ -206,20 +126,6 @@ class Predictor {
   const SpinThrottle throttle_{at::get_num_threads()};
   std::shared_ptr<Model> model_;
 };
-
-// Returns the labels of the first n examples, or nothing unless each is a single whole number.
-std::vector<int64_t> labels(const Dataset& data, int64_t n) {
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < n; ++i) {
-    const Example example = data.read(i);
-    const auto label = example.find("label");
-    if (label == example.end() || label->second.numel() != 1 ||
-        !at::isIntegralType(label->second.scalar_type(), false))
-      return {};
-    labels.push_back(label->second.item<int64_t>());
-  }
-  return labels;
-}
 
 [[noreturn]] void unknown_output(const std::string& output, const Features& features) {
   std::vector<std::string> known = {"image", "logits"};
@@ -229,50 +135,57 @@ std::vector<int64_t> labels(const Dataset& data, int64_t n) {
   throw Error(Exit::usage, "--outputs", unknown_name_message("output", output, known));
 }
 
+// Returns what `request` asks for, of one batch of preprocessed images.
+NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
+                        const at::Tensor& images) {
+  Features features;
+  if (predictor) {
+    const at::Tensor logits = (*predictor)(images, features);
+    features["logits"] = logits;
+  }
+  NamedTensors arrays;
+  for (const std::string& output : request.outputs) {
+    if (output == "image") {
+      arrays[output] = images.clone();
+      continue;
+    }
+    const auto found = features.find(output);
+    if (found == features.end()) unknown_output(output, features);
+    arrays[output] = found->second.to(at::kFloat).contiguous().clone();
+  }
+  return arrays;
+}
+
 }  // namespace
 
-Prediction predict(const Config& config, const std::optional<Restored>& checkpoint,
-                   const PredictRequest& request) {
+PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
+                        const std::function<void(const PredictedBatch&)>& each) {
   check(!request.outputs.empty(), "no outputs requested");
-  const std::set<std::string> outputs(request.outputs.begin(), request.outputs.end());
-  const bool needs_model = std::any_of(outputs.begin(), outputs.end(),
-                                       [](const std::string& name) { return name != "image"; });
-  Inputs inputs(config, checkpoint, request);
+  PredictData data(model, request);
   std::optional<Predictor> predictor;
-  std::map<std::string, std::vector<at::Tensor>> parts;
-  while (!inputs.finished()) {
-    const at::Tensor& image = inputs.next();
-    Features features;
-    at::Tensor logits;
-    if (needs_model) {
-      if (!predictor) {
-        predictor.emplace(config, checkpoint, request, image);
-        finish_config(config);
-      }
-      logits = (*predictor)(image, features);
-    }
-    for (const std::string& output : outputs) {
-      at::Tensor value = output == "image" ? image : output == "logits" ? logits : at::Tensor();
-      if (!value.defined()) {
-        const auto found = features.find(output);
-        if (found == features.end()) unknown_output(output, features);
-        value = found->second;
-      }
-      const bool as_is = output == "image";
-      parts[output].push_back(as_is ? value.clone() : value.to(at::kFloat).contiguous().clone());
-    }
+  if (std::any_of(request.outputs.begin(), request.outputs.end(),
+                  [](const std::string& name) { return name != "image"; })) {
+    predictor.emplace(model, request, data.first_image());
+    finish_config(model.config);
   }
-  for (const std::string& line : inputs.notes()) log::warn("{}", line);
-  Prediction result;
-  for (auto& [output, tensors] : parts) result.arrays[output] = at::cat(tensors);
-  for (int64_t i = 0; i < inputs.size(); ++i) result.names.push_back(inputs.data().describe(i));
-  const bool known = !request.eval.empty() || inputs.data().source().labels(0).defined();
-  if (request.labels && known) result.labels = labels(inputs.data(), inputs.size());
-  result.class_names = inputs.data().class_names();
-  if (checkpoint && checkpoint->meta.contains("class_names"))
-    result.class_names = checkpoint->meta.at("class_names").get<std::vector<std::string>>();
-  result.sigmoid = config.get("loss", "sigmoid_xent") == "sigmoid_xent";
-  return result;
+  PredictedBatch batch;
+  batch.class_names = model.class_names;
+  if (batch.class_names.empty()) batch.class_names = data.data().class_names();
+  batch.labelled = data.labelled();
+  batch.sigmoid = model.config.get("loss", "sigmoid_xent") == "sigmoid_xent";
+  PredictedCounts counts;
+  while (data.next()) {
+    poll_signals();
+    batch.rows = data.rows();
+    batch.arrays.clear();
+    if (data.images().size(0) > 0)
+      batch.arrays = outputs_of(request, predictor ? &*predictor : nullptr, data.images());
+    counts.examples += std::ssize(batch.rows);
+    counts.failed += std::ssize(batch.rows) - data.images().size(0);
+    each(batch);
+  }
+  for (const std::string& line : data.notes()) log::warn("{}", line);
+  return counts;
 }
 
 }  // namespace bv

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/checkpointer.h"
-#include "lib/config/config.h"
+#include "lib/ckpt/tensors.h"
+#include "lib/predict/predict_model.h"
 
 namespace bv {
 
@@ -16,7 +17,7 @@ struct PredictRequest {
   std::string eval;                 // the evaluator whose data set and pp_fn are used; or empty
   int64_t first = 0;                // number of examples, from the first one; 0: all
   // Preprocessing. Default: with `eval` that evaluator's pp_fn, otherwise the pp_fn of the first
-  // evaluator in the checkpoint's config or, failing that, in the config.
+  // evaluator of the training or, failing that, of the config.
   std::optional<std::string> pp;
   // "logits", "image" (after preprocessing), or the path of a named activation. Not empty.
   std::vector<std::string> outputs;
@@ -25,20 +26,39 @@ struct PredictRequest {
   bool labels = false;  // return the labels, if they are known
 };
 
-struct Prediction {
-  NamedTensors arrays;  // by output: (n, ...) float32; "image" has the type that pp gives
-  std::vector<std::string> names;        // (n): files, or "row 17"
-  std::vector<int64_t> labels;           // (n), or empty if unknown or not requested
+struct PredictedRow {
+  std::string name;                   // a file, or "row 17"
+  std::optional<int64_t> label = {};  // if known and requested
+  std::string error = {};             // why the image could not be read; empty if it was
+};
+
+// The predictions for some examples, in the order of the data.
+struct PredictedBatch {
+  std::vector<PredictedRow> rows;
+  // By output: (n, ...) float32, for the n rows without an error. "image" has the type that pp
+  // gives. Empty if no row could be read.
+  NamedTensors arrays;
+
+  // The same for all batches.
   std::vector<std::string> class_names;  // empty if unknown
+  bool labelled = false;                 // the rows have labels
   bool sigmoid = false;  // the model was trained with sigmoid_xent rather than softmax_xent
 };
 
-// Loads the model from `checkpoint` or, without one, from the config's `model_init`, and runs it.
-// Reads `model_name`, `model`, `num_classes`, `precision`, `loss`, `evals` and, without a
-// checkpoint, `model_init` and `model_load`; ignores the other keys of a training config. If only
-// "image" is requested, no model is built and the keys are not checked. Throws Error(Exit::usage);
-// for an unknown output the message lists the model's activations.
-Prediction predict(const Config& config, const std::optional<Restored>& checkpoint,
-                   const PredictRequest& request);
+struct PredictedCounts {
+  int64_t examples = 0;
+  int64_t failed = 0;  // those that could not be read
+};
+
+// Loads the model and calls `each` with every batch of predictions; only a few batches are in
+// memory. Reads `model_name`, `model`, `num_classes`, `precision`, `loss`, `evals` and, if the
+// model has no other weights, `model_init` and `model_load`; ignores the other keys of a training
+// config. If only "image" is requested, no model is built and the keys are not checked.
+//
+// An image that cannot be read becomes a row with an error, and a warning. Throws
+// Error(Exit::data) if none can be read, and Error(Exit::usage); for an unknown output the message
+// lists the model's activations.
+PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
+                        const std::function<void(const PredictedBatch&)>& each);
 
 }  // namespace bv

@@ -10,6 +10,7 @@
 #include "lib/ckpt/npz.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
+#include "lib/predict/file_list.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
@@ -19,17 +20,33 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLargestImage = size_t{1} << 30;  // bytes
+constexpr const char* kStandardInput = "-";
 
+// A file that cannot be read is a bad example, not a bad command.
+std::string read_image_file(const std::string& file) {
+  try {
+    return read_file(file, kLargestImage);
+  } catch (const Error& error) {
+    throw Error(Exit::data, file, error.message());
+  }
+}
+
+// What standard input names is not checked here: its files fail when they are read.
 class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
+    std::error_code error;
+    const bool typed = std::find(paths.begin(), paths.end(), kStandardInput) == paths.end();
+    if (typed && std::none_of(files_.begin(), files_.end(),
+                              [&](const std::string& file) { return fs::exists(file, error); }))
+      throw Error(Exit::usage, files_.front(), "no such file or folder");
     states_.resize(files_.size(), State::unread);
   }
   std::vector<std::string> splits() const override { return {"inputs"}; }
   int64_t size(size_t) const override { return std::ssize(files_); }
   Example read(size_t, int64_t index) const override {
-    const std::string bytes = read_file(files_.at(index), kLargestImage);
+    const std::string bytes = read_image_file(files_.at(index));
     at::Tensor image = at::zeros({std::ssize(bytes)}, at::kByte);
     std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
     note(index, exif_orientation({image.const_data_ptr<uint8_t>(), bytes.size()}) != 1);
@@ -56,11 +73,17 @@ class FileInputs : public Source {
     states_.at(index) = turned ? State::turned : State::upright;
   }
   void add(const std::string& path) {
-    if (!fs::is_directory(path)) {
-      if (!fs::exists(path)) throw Error(Exit::usage, path, "no such file or folder");
+    std::error_code error;
+    if (path == kStandardInput) {
+      for (std::string& file : read_file_list(stdin)) files_.push_back(std::move(file));
+    } else if (fs::is_directory(path, error)) {
+      add_folder(path);
+    } else {
       files_.push_back(path);
-      return;
     }
+  }
+
+  void add_folder(const std::string& path) {
     const size_t before = files_.size();
     for (const auto& entry : fs::recursive_directory_iterator(path)) {
       const std::string name = entry.path().filename().string();

@@ -9,78 +9,223 @@
 #include <vector>
 
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-// Returns probabilities (n, classes).
-at::Tensor probabilities_of(const Prediction& prediction) {
-  const at::Tensor& logits = prediction.arrays.at("logits");
+struct Guess {
+  int64_t index = 0;
+  float probability = 0;
+};
+
+// Returns the `top` most probable classes of each row that has no error, the best first.
+std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_t top) {
+  std::vector<std::vector<Guess>> best;
+  if (batch.arrays.empty()) return best;
+  const at::Tensor& logits = batch.arrays.at("logits");
   if (logits.dim() != 2)
     throw Error(Exit::usage, "--output",
                 "classes need logits (n, classes); write the outputs to an *.npz");
-  return prediction.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
+  const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
+  const auto [values, classes] = at::topk(probabilities, std::min(top, logits.size(1)));
+  for (int64_t i = 0; i < values.size(0); ++i) {
+    std::vector<Guess>& row = best.emplace_back();
+    for (int64_t k = 0; k < values.size(1); ++k)
+      row.push_back({classes[i][k].item<int64_t>(), values[i][k].item<float>()});
+  }
+  return best;
 }
 
-// Returns {"index": 9, "class": "Ankle boot"}.
-nlohmann::ordered_json class_entry(const Prediction& prediction, int64_t index) {
-  nlohmann::ordered_json entry = {{"index", index}};
-  if (index >= 0 && index < std::ssize(prediction.class_names))
-    entry["class"] = prediction.class_names[static_cast<size_t>(index)];
-  return entry;
+// Returns the name of a class, or "" if it is unknown.
+std::string class_name(const PredictedBatch& batch, int64_t index) {
+  const bool known = index >= 0 && index < std::ssize(batch.class_names);
+  return known ? batch.class_names[static_cast<size_t>(index)] : "";
 }
+
+// Calls `use` with each row and its best classes, which are empty for a row with an error.
+template <class Use>
+void each_row(const PredictedBatch& batch, int64_t top, const Use& use) {
+  const auto best = best_classes(batch, top);
+  size_t read = 0;
+  for (const PredictedRow& row : batch.rows)
+    use(row, row.error.empty() ? best.at(read++) : std::vector<Guess>{});
+}
+
+class JsonLines : public PredictionText {
+ public:
+  explicit JsonLines(int64_t top) : top_(top) {}
+
+  std::string add(const PredictedBatch& batch) override {
+    // {"index": 9, "class": "Ankle boot"}
+    const auto class_entry = [&](int64_t index) {
+      Json entry = {{"index", index}};
+      if (const std::string name = class_name(batch, index); !name.empty()) entry["class"] = name;
+      return entry;
+    };
+    std::string text;
+    each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
+      Json line = {{"file", row.name}};
+      if (row.label) line["label"] = class_entry(*row.label);
+      if (row.error.empty()) {
+        line["top"] = Json::array();
+        for (const Guess& guess : guesses) {
+          Json entry = class_entry(guess.index);
+          entry["probability"] = guess.probability;
+          line["top"].push_back(entry);
+        }
+      } else {
+        line["error"] = row.error;
+      }
+      text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    });
+    return text;
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+  const int64_t top_;
+};
+
+class Csv : public PredictionText {
+ public:
+  explicit Csv(int64_t top) : top_(top) {}
+
+  std::string add(const PredictedBatch& batch) override {
+    if (columns_ == 0) {
+      // How many columns there are is known from the first batch with an image that could be read.
+      if (batch.arrays.empty()) {
+        unread_.insert(unread_.end(), batch.rows.begin(), batch.rows.end());
+        return "";
+      }
+      columns_ = best_classes(batch, top_).at(0).size();
+    }
+    std::string text = started_ ? "" : header(batch);
+    started_ = true;
+    for (const PredictedRow& row : unread_) text += line(batch, row, {});
+    unread_.clear();
+    each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
+      text += line(batch, row, guesses);
+    });
+    return text;
+  }
+
+ private:
+  std::string header(const PredictedBatch& batch) const {
+    std::vector<std::string> names = {"file"};
+    if (batch.labelled) names.insert(names.end(), {"label", "label_name"});
+    for (size_t k = 1; k <= columns_; ++k) {
+      for (const char* name : {"class", "name", "probability"})
+        names.push_back(fmt::format("{}_{}", name, k));
+    }
+    names.push_back("error");
+    return join(names, ",") + "\n";
+  }
+
+  std::string line(const PredictedBatch& batch, const PredictedRow& row,
+                   const std::vector<Guess>& guesses) const {
+    std::vector<std::string> fields = {field(row.name)};
+    if (batch.labelled) {
+      fields.push_back(row.label ? fmt::format("{}", *row.label) : "");
+      fields.push_back(row.label ? field(class_name(batch, *row.label)) : "");
+    }
+    for (const Guess& guess : guesses) {
+      fields.push_back(fmt::format("{}", guess.index));
+      fields.push_back(field(class_name(batch, guess.index)));
+      fields.push_back(fmt::format("{}", guess.probability));
+    }
+    fields.resize(fields.size() + 3 * (columns_ - guesses.size()));
+    fields.push_back(field(row.error));
+    return join(fields, ",") + "\n";
+  }
+
+  static std::string field(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + '"';
+  }
+
+  const int64_t top_;
+  bool started_ = false;              // the header is written
+  size_t columns_ = 0;                // classes per line
+  std::vector<PredictedRow> unread_;  // rows before the header
+};
+
+// Returns text that a terminal shows but does not obey.
+std::string printable(const std::string& text) {
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  return control ? json_string(text) : text;
+}
+
+class Table : public PredictionText {
+ public:
+  explicit Table(int64_t top) : top_(top) {}
+
+  // The columns are as wide as the longest text in them, so nothing can be written before the end.
+  std::string add(const PredictedBatch& batch) override {
+    const auto name = [&](int64_t index) {
+      const std::string text = class_name(batch, index);
+      return fmt::format("{}{}{}", index, text.empty() ? "" : " ", printable(text));
+    };
+    each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
+      if (!row.error.empty()) return;
+      Line line = {.file = printable(row.name)};
+      if (row.label) {
+        line.label = name(*row.label);
+        ++labelled_;
+        right_ += *row.label == guesses.at(0).index;
+      }
+      for (const Guess& guess : guesses)
+        line.guesses.emplace_back(name(guess.index), guess.probability);
+      lines_.push_back(std::move(line));
+    });
+    return "";
+  }
+
+  std::string end() override {
+    size_t file_width = 0, label_width = 0, guess_width = 0;
+    for (const Line& line : lines_) {
+      file_width = std::max(file_width, line.file.size());
+      label_width = std::max(label_width, line.label.size());
+      for (const auto& [guess, probability] : line.guesses)
+        guess_width = std::max(guess_width, guess.size());
+    }
+    std::string text;
+    for (const Line& line : lines_) {
+      text += fmt::format("{:{}}   ", line.file, file_width);
+      if (labelled_ > 0) text += fmt::format("label {:{}}   ", line.label, label_width);
+      text += "predicted";
+      const char* before = " ";
+      for (const auto& [guess, probability] : line.guesses) {
+        text += fmt::format("{}{:{}}   {:.3f}", before, guess, guess_width, probability);
+        before = "   ";
+      }
+      text += "\n";
+    }
+    if (labelled_ > 0) text += fmt::format("{} of {} are right\n", right_, labelled_);
+    return text;
+  }
+
+ private:
+  struct Line {
+    std::string file;
+    std::string label = {};  // empty if unknown
+    std::vector<std::pair<std::string, float>> guesses = {};
+  };
+  const int64_t top_;
+  std::vector<Line> lines_;
+  int64_t labelled_ = 0, right_ = 0;  // numbers of lines
+};
 
 }  // namespace
 
-std::string prediction_json_lines(const Prediction& prediction, int64_t top) {
-  const at::Tensor probabilities = probabilities_of(prediction);
-  const auto [values, classes] = at::topk(probabilities, std::min(top, probabilities.size(1)));
-  std::string text;
-  for (int64_t i = 0; i < probabilities.size(0); ++i) {
-    nlohmann::ordered_json line = {{"file", prediction.names[static_cast<size_t>(i)]}};
-    if (!prediction.labels.empty())
-      line["label"] = class_entry(prediction, prediction.labels[static_cast<size_t>(i)]);
-    nlohmann::ordered_json best = nlohmann::ordered_json::array();
-    for (int64_t k = 0; k < values.size(1); ++k) {
-      nlohmann::ordered_json entry = class_entry(prediction, classes[i][k].item<int64_t>());
-      entry["probability"] = values[i][k].item<float>();
-      best.push_back(entry);
-    }
-    line["top"] = best;
-    text += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
-  return text;
-}
-
-std::string prediction_table(const Prediction& prediction) {
-  const auto name = [&](int64_t index) {
-    const bool known = index >= 0 && index < std::ssize(prediction.class_names);
-    return fmt::format("{}{}", index,
-                       known ? " " + prediction.class_names[static_cast<size_t>(index)] : "");
-  };
-  const auto [values, classes] = probabilities_of(prediction).max(1);
-  std::vector<std::string> labels, guesses;
-  size_t file_width = 0, label_width = 0, guess_width = 0;
-  int64_t right = 0;
-  for (size_t i = 0; i < prediction.names.size(); ++i) {
-    const auto guess = classes[static_cast<int64_t>(i)].item<int64_t>();
-    labels.push_back(prediction.labels.empty() ? "" : name(prediction.labels[i]));
-    guesses.push_back(name(guess));
-    right += !prediction.labels.empty() && prediction.labels[i] == guess;
-    file_width = std::max(file_width, prediction.names[i].size());
-    label_width = std::max(label_width, labels[i].size());
-    guess_width = std::max(guess_width, guesses[i].size());
-  }
-  std::string text;
-  for (size_t i = 0; i < prediction.names.size(); ++i) {
-    text += fmt::format("{:{}}   ", prediction.names[i], file_width);
-    if (!prediction.labels.empty()) text += fmt::format("label {:{}}   ", labels[i], label_width);
-    text += fmt::format("predicted {:{}}   {:.3f}\n", guesses[i], guess_width,
-                        values[static_cast<int64_t>(i)].item<float>());
-  }
-  if (!prediction.labels.empty())
-    text += fmt::format("{} of {} are right\n", right, prediction.labels.size());
-  return text;
+std::unique_ptr<PredictionText> json_lines(int64_t top) { return std::make_unique<JsonLines>(top); }
+std::unique_ptr<PredictionText> csv(int64_t top) { return std::make_unique<Csv>(top); }
+std::unique_ptr<PredictionText> prediction_table(int64_t top) {
+  return std::make_unique<Table>(top);
 }
 
 }  // namespace bv

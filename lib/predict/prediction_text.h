@@ -1,21 +1,36 @@
-// Predictions as text. Both functions need the output "logits" of shape (n, classes) and throw
-// Error(Exit::usage) if it has another shape.
+// Predictions as text: a table for people, JSON lines or CSV for programs.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "lib/predict/predict.h"
 
 namespace bv {
 
-// Returns one JSON object per line and example: its file, its label if known, and the `top` most
-// probable classes.
-std::string prediction_json_lines(const Prediction& prediction, int64_t top);
+// All need the output "logits" of shape (n, classes), and throw Error(Exit::usage) if it has
+// another shape.
+class PredictionText {
+ public:
+  virtual ~PredictionText() = default;
+  // Returns the text of a batch, or the part of it that can be written now.
+  virtual std::string add(const PredictedBatch& batch) = 0;
+  // Returns the rest.
+  virtual std::string end() { return ""; }
+};
 
-// Returns a table with one line per example, and the number of right predictions if labels are
-// known:
+// One JSON object per line and example: its file, its label if known, and the `top` most probable
+// classes. An image that could not be read has the keys `file` and `error` only.
+std::unique_ptr<PredictionText> json_lines(int64_t top);
+
+// A line of names, then a line per example (RFC 4180). The columns are file, label and label_name
+// if labels are known, class_<k>, name_<k> and probability_<k> for k = 1 to `top`, and error.
+std::unique_ptr<PredictionText> csv(int64_t top);
+
+// One line per example that could be read with its `top` most probable classes, and at the end the
+// number of right predictions if labels are known:
 //   test row 3   label 1 Trouser   predicted 1 Trouser   0.993
-std::string prediction_table(const Prediction& prediction);
+std::unique_ptr<PredictionText> prediction_table(int64_t top);
 
 }  // namespace bv

@@ -75,7 +75,14 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
       if (!without.has(name)) harmless.emplace_back(Pattern::quoted("evals." + name) + "\\..*");
     }
   }
-  for (ConfigChange& change : config_changes(before, recipe.config)) {
+  std::vector<ConfigChange> all = config_changes(before, recipe.config);
+  const auto precision = checkpoint.meta.value("precision", recipe.precision_choice.name());
+  const bool named = std::any_of(
+      all.begin(), all.end(), [](const ConfigChange& change) { return change.key == "precision"; });
+  // `auto` may mean something else on this machine.
+  if (!named && precision != recipe.precision_choice.name())
+    all.push_back({"precision", precision, recipe.precision_choice.name()});
+  for (ConfigChange& change : all) {
     const bool is_harmless =
         std::any_of(harmless.begin(), harmless.end(),
                     [&](const Pattern& pattern) { return pattern.matches(change.key); });

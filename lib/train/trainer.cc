@@ -311,6 +311,8 @@ void Trainer::save(int64_t step, bool keep) {
       {"tool_version", options_.tool_version},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
+      // What `auto` meant: predict computes in the same precision on other machines.
+      {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
       {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
       {"data", data_summary(recipe_)},

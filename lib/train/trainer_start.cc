@@ -276,12 +276,9 @@ Facts Trainer::facts() const {
   if (group_.size() > 1) device += fmt::format(", {} processes", group_.size());
   if (is_cpu) device += fmt::format(", {} compute threads each process", recipe_.compute_threads);
   set_fact(facts, "Device", device);
-  const bool automatic = config.value("precision", "auto") == "auto";
-  set_fact(facts, "Precision",
-           std::string(recipe_.precision == Precision::bf16 ? "bf16" : "float32") +
-               (automatic ? ", chosen by auto" : ""));
+  set_fact(facts, "Precision", recipe_.precision_choice.text());
   set_fact(facts, "Libraries", "LibTorch " TORCH_VERSION);
-  const std::vector<std::string> classes = recipe_.data->source().class_names();
+  const std::vector<std::string> classes = recipe_.data->class_names();
   std::string data =
       data_text(config.at("input").value("data", nlohmann::json()), recipe_.data->size());
   if (!classes.empty()) data += fmt::format(", {} classes", classes.size());

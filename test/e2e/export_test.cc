@@ -96,15 +96,21 @@ TEST_CASE("export without a workdir: a config and model_init") {
   const NamedTensors trained = r.exported("w");
   const auto from_config = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"export", "--config", r.config, "--set", "model.depth=2", "--set",
-                               "model_init=" + (r.dir / "w.npz"), "--output", r.dir / "c.out"});
+                               "model_init=" + (r.dir / "w.npz"), "--output", r.dir / "c"});
     return run(more);
   };
-  REQUIRE(from_config({}).code == 0);
-  CHECK(same_bits(read_npz(r.dir / "c.out"), trained));
+  REQUIRE(from_config({"--format", "npz"}).code == 0);
+  CHECK(same_bits(read_npz(r.dir / "c"), trained));
   REQUIRE(from_config({"--format", "onnx"}).code == 0);
   REQUIRE(r.write("w", "onnx", "w.onnx").code == 0);
-  CHECK(read_file(r.dir / "c.out") == read_file(r.dir / "w.onnx"));
-  const Finished misspelt = from_config({"--set", "model_load={dont_lod: [head/.*]}"});
+  // The graphs are equal. The metadata before them differs: a weights file does not tell its step.
+  const auto graph = [&](const std::string& file) {
+    const std::string whole = read_file(r.dir / file);
+    return whole.substr(whole.find("Transpose_0"));
+  };
+  CHECK(graph("c") == graph("w.onnx"));
+  const Finished misspelt =
+      from_config({"--format", "npz", "--set", "model_load={dont_lod: [head/.*]}"});
   CHECK(misspelt.code == 2);
   CHECK(misspelt.err ==
         "--set model_load={dont_lod: [head/.*]}: error: unknown key 'model_load.dont_lod' (did "
@@ -137,12 +143,12 @@ TEST_CASE("export refuses what a format cannot hold") {
   CHECK(other.err.find("Dense_0 takes 256 features, but images of 9x12 give 384\n") !=
         std::string::npos);
   CHECK_FALSE(exists(dir / "f"));
-  const Finished neither = run({"export", "--output", dir / "f"});
+  const Finished neither = run({"export", "--output", dir / "f.npz"});
   CHECK(neither.code == 2);
   CHECK(neither.err ==
         "bvtrain export: error: give --workdir, or --config and --set model_init=FILE\n");
   const Finished size =
-      run({"export", "--workdir", dir / "w", "--image-size", "8x8", "--output", dir / "f"});
+      run({"export", "--workdir", dir / "w", "--image-size", "8x8", "--output", dir / "f.npz"});
   CHECK(size.code == 2);
   CHECK(size.err ==
         "--image-size 8x8: error: expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, e.g. 224,224\n");

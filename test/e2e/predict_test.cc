@@ -199,14 +199,17 @@ TEST_CASE("predict preprocesses without a model, and refuses what it cannot do")
   std::vector<std::string> no_weights = image;
   no_weights[2] = dir / "m.yaml";
   CHECK(refused(no_weights) ==
-        "bvtrain predict: error: no weights: give --workdir, or --set model_init=FILE\n");
+        "bvtrain predict: error: no weights: give --workdir, --weights FILE, or --set "
+        "model_init=FILE\n");
   no_weights[4] = dir / "none";
   CHECK(refused(no_weights) == "none: error: no such file or folder\n");
   write(dir / "m.yaml", "model_name: cnn\nnum_classes: 10\nmodl_init: x\n");
   CHECK(run({"predict", "--config", dir / "m.yaml", "--input", dir / "a.npz", "--output", "x.txt"})
-            .err == "--output x.txt: error: expected *.npz or *.jsonl\n");
+            .err ==
+        "--output x.txt: error: unknown suffix '.txt'; known: .npz, .jsonl, .csv; or give "
+        "--format\n");
   CHECK(refused({"predict", "--input", dir / "a.npz", "--output", dir / "x.npz"}) ==
-        "bvtrain predict: error: give --workdir, or --config, or both\n");
+        "bvtrain predict: error: give --workdir D, or --weights F, or --config C\n");
   CHECK(!exists(dir / "x.npz"));
 }
 

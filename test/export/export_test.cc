@@ -9,6 +9,7 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/export/vit_weights.h"
 #include "lib/export/weights_writer.h"
@@ -92,6 +93,72 @@ TEST_CASE("export: every model can be written as ONNX, and the same weights give
     CHECK(file.size() > bytes);
     CHECK(file.find("logits") != std::string::npos);
   }
+}
+
+TEST_CASE("export: every format carries the same metadata") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("vit", small("vit"));
+  what.card.version = "1.2";
+  what.card.model_name = "vit";
+  what.card.loss = "softmax_xent";
+  what.card.class_names = {"a", "b", "c", "d", "e", "f", "g"};
+  const Metadata about = metadata_of(what);
+  CHECK(about.at("bvtrain.image") == "[32,32,3]");
+  for (const std::string format : {"npz", "safetensors", "timm"}) {
+    INFO(format);
+    export_weights(what, format, folder / format);
+    Metadata read = read_weights_metadata(folder / format);
+    if (format == "timm") {
+      CHECK(read.extract("format").mapped() == "pt");
+      CHECK(read.extract("timm_class").mapped() == "VisionTransformer");
+      read.erase("timm");
+    }
+    CHECK(read == about);
+  }
+  export_weights(what, "onnx", folder / "onnx");
+  const std::string graph = read_file(folder / "onnx");
+  for (const auto& [key, value] : about) {
+    INFO(key);
+    const size_t at = graph.find(key);
+    REQUIRE(at != std::string::npos);
+    CHECK(graph.compare(at + key.size() + 2, value.size(), value) == 0);  // field number, length
+  }
+  // A vit knows its square image even if the run did not say.
+  what.image = {};
+  CHECK(!metadata_of(what).contains("bvtrain.image"));
+  export_weights(what, "timm", folder / "timm");
+  CHECK(read_weights_metadata(folder / "timm").at("bvtrain.image") == "[32,32,3]");
+}
+
+TEST_CASE("export: a checkpoint gives its metadata, but not class names of another number") {
+  Restored checkpoint;
+  checkpoint.step = 7;
+  checkpoint.folder = "ckpt/step-7";
+  const std::string config = R"({model_name: cnn, num_classes: 2, loss: softmax_xent, evals: {
+      first: {type: save}, second: {pp_fn: "resize(4)"
+}
+, third : {
+pp_fn:
+  "resize(5)"
+}
+}
+})";
+  checkpoint.meta = {{"config", config},
+                     {"precision", "bf16"},
+                     {"image", {4, 5, 3}},
+                     {"class_names", {"a", "b"}}};
+const TrainedModel whole = load_trained_model(checkpoint, false);
+CHECK(whole.card.pp == "resize(4)");
+CHECK(whole.card.precision == "bf16");
+CHECK(whole.card.step == 7);
+CHECK(whole.card.class_names == std::vector<std::string>{"a", "b"});
+CHECK(metadata_of(whole).at("bvtrain.image") == "[4,5,3]");
+checkpoint.meta["class_names"] = {"a", "b", "c"};
+CHECK(load_trained_model(checkpoint, false).card.class_names.empty());
+checkpoint.meta = {{"config", config}};  // of an older version
+const Metadata old = metadata_of(load_trained_model(checkpoint, false));
+CHECK(!old.contains("bvtrain.precision"));
+CHECK(!old.contains("bvtrain.class_names"));
 }
 
 TEST_CASE("export: a writer's file is named after its format and model") {

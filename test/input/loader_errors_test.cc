@@ -312,6 +312,31 @@ TEST_CASE("in evaluation a failing example is masked out") {
   CHECK_THAT(warnings, Catch::EndsWith("[input] train/2.png: truncated (skipped)\n"));
 }
 
+TEST_CASE("a caller may list the failures itself, and give the shapes of the examples") {
+  std::set<int64_t> bad;
+  for (int64_t i = 0; i < 25; ++i) bad.insert(i);
+  const auto data = dataset(failing(30, bad));
+  LoaderOptions given = options(10, 2, 30);
+  given.evaluation = true;
+  CHECK(thrown([&] { Loader(data, pipeline(""), given).next(); }).code == Exit::data);
+  size_t failures = 0;
+  given.prototype = data->read(29);
+  given.warns = false;
+  const std::string warnings = captured_stderr([&] {
+    Loader loader(data, pipeline(""), given);
+    CHECK(next_labels(loader) == std::vector<int64_t>(10));
+    for (const auto& [index, name, reason] : loader.take_failed()) {
+      CHECK(name == fmt::format("train/{}.png", index));
+      CHECK(reason == "truncated");
+      ++failures;
+    }
+    CHECK(failures == 10);
+    next_labels(loader);
+    CHECK(next_labels(loader) == std::vector<int64_t>{0, 0, 0, 0, 0, 25, 26, 27, 28, 29});
+  });
+  CHECK(warnings.empty());
+}
+
 TEST_CASE("examples of different shapes stop the run at once, whatever the budget") {
   const bool array = GENERATE(false, true);
   const auto line = [&](std::function<void(Example&)> transform) {

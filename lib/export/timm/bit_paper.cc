@@ -31,7 +31,7 @@ class TimmBitPaper : public WeightsWriter {
     const auto head = trained_.params.find("head/bias");
     // With a smaller output_stride timm would dilate the last stages instead of striding.
     const int64_t stride = std::max<int64_t>(32, int64_t{2} << layers.size());
-    write_timm(output, to_timm_bit(trained_.params), "ResNetV2",
+    write_timm(output, trained_, to_timm_bit(trained_.params), "ResNetV2",
                {{"layers", layers},
                 {"channels", channels},
                 {"num_classes", head == trained_.params.end() ? 0 : head->second.size(0)},

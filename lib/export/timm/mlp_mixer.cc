@@ -31,7 +31,7 @@ class TimmMixer : public WeightsWriter {
       return trained_parameter(trained_, name).size(0);
     };
     const auto head = trained_.params.find("head/bias");
-    write_timm(output, to_timm_mixer(trained_.params), "MlpMixer",
+    write_timm(output, trained_, to_timm_mixer(trained_.params), "MlpMixer",
                {{"img_size", {trained_.image.height, trained_.image.width}},
                 {"patch_size", {patch_[0], patch_[1]}},
                 {"in_chans", patch_[2]},

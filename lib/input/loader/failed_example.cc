@@ -6,6 +6,10 @@
 
 namespace bv {
 
+std::string in_utf8(const std::string& text) {
+  return valid_utf8(text) ? text : nlohmann::json::parse(json_string(text)).get<std::string>();
+}
+
 std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedExample>& mine) {
   if (group.size() == 1) return mine;
   std::string text;  // JSON lists, separated by commas

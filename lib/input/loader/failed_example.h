@@ -15,6 +15,11 @@ struct FailedExample {
   std::string reason;  // "truncated JPEG"
 };
 
+// Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a
+// run that continues knows the name again.
+std::string in_utf8(const std::string& text);
+
+
 // Returns the examples of all ranks, rank after rank, on every rank. All ranks must call this.
 std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedExample>& mine);
 

@@ -69,12 +69,6 @@ Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
   throw Error::in("input", failure->code, failure->text());
 }
 
-// Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a
-// run that continues knows the name again.
-std::string in_utf8(const std::string& text) {
-  return valid_utf8(text) ? text : nlohmann::json::parse(json_string(text)).get<std::string>();
-}
-
 }  // namespace
 
 struct Loader::Impl {
@@ -178,8 +172,9 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
 
 void Loader::Impl::start() {
   if (!ring) {
-    ring.emplace(find_prototype(*data, *pp, options.seed), rows, static_cast<int>(slots.size()),
-                 options.evaluation, options.pinned);
+    const bool given = !options.prototype.empty();
+    ring.emplace(given ? options.prototype : find_prototype(*data, *pp, options.seed), rows,
+                 static_cast<int>(slots.size()), options.evaluation, options.pinned);
   }
   for (Slot& each : slots) {
     each.open_chunks = chunks;
@@ -261,7 +256,7 @@ void Loader::Impl::count_failures(std::vector<ExampleFailure>& failures) {
     }
     if (!is_new) continue;
     new_failed.push_back({failure.index, name, failure.reason});
-    warn(failure);
+    if (options.warns) warn(failure);
   }
 }
 
@@ -408,7 +403,7 @@ void Loader::Impl::record(int64_t batch, ExampleFailure failure) {
 
 Loader::Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
                LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), options)) {}
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), std::move(options))) {}
 
 Loader::~Loader() = default;
 

@@ -39,6 +39,10 @@ struct LoaderOptions {
   // evaluation in one pass. The key skip_errors of the config's part `section` gives it.
   int64_t error_budget = 0;
   std::string section = "input";  // or "evals.<name>"
+  bool warns = true;              // next() logs the first failures, as warnings
+  // An example whose types and shapes all others have. If empty, the loader takes the first one
+  // that can be computed, and gives up if that is not among the first 20.
+  Example prototype = {};
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
   // Added to the position of every row. A run whose batch size was changed continues the stream

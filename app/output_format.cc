@@ -1,0 +1,36 @@
+#include "app/output_format.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv {
+
+std::string choose_format(const std::string& output, const std::string& given,
+                          const std::vector<OutputFormat>& known) {
+  const std::string suffix = std::filesystem::path(output).extension().string();
+  std::vector<std::string> meant, suffixes;  // by the suffix; all of them
+  for (const OutputFormat& format : known) {
+    if (format.suffix == suffix) meant.push_back(format.name);
+    if (std::find(suffixes.begin(), suffixes.end(), format.suffix) == suffixes.end())
+      suffixes.push_back(format.suffix);
+  }
+  if (given.empty()) {
+    if (!meant.empty()) return meant.front();
+    throw Error(Exit::usage, "--output " + output,
+                fmt::format("{}; known: {}; or give --format",
+                            suffix.empty() ? "has no suffix that tells the format"
+                                           : "unknown suffix '" + suffix + "'",
+                            join(suffixes, ", ")));
+  }
+  if (meant.empty() || std::find(meant.begin(), meant.end(), given) != meant.end()) return given;
+  const auto wanted = std::find_if(known.begin(), known.end(),
+                                   [&](const OutputFormat& each) { return each.name == given; });
+  throw Error(Exit::usage, fmt::format("--format {} --output {}", given, output),
+              fmt::format("the suffix {} means {}; name the file *{}, or leave --format out",
+                          suffix, join(meant, " or "), wanted->suffix));
+}
+
+}  // namespace bv

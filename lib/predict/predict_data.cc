@@ -1,0 +1,164 @@
+#include "lib/predict/predict_data.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "lib/export/trained_model.h"
+#include "lib/input/loader/compute_example.h"
+#include "lib/input/loader/example_failure.h"
+#include "lib/input/prepare_data.h"
+#include "lib/predict/predict_inputs.h"
+#include "lib/report/log.h"
+
+namespace bv {
+namespace {
+
+// Returns the section of the evaluator `name`, which must have its own data.
+Config evaluator(const Config& config, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [key, keys] : config.section("evals").items()) {
+    keys.mark_read();
+    if (key == name && keys.has("data")) return keys;
+    known.push_back(key);
+  }
+  if (std::find(known.begin(), known.end(), name) != known.end())
+    throw Error(Exit::usage, "--eval " + name, "this evaluator has no `data` of its own");
+  throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
+}
+
+std::shared_ptr<const Dataset> open_data(const PredictModel& model, const PredictRequest& request) {
+  const Config& config = model.config;
+  if (request.eval.empty())
+    return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
+  DataEnv env;
+  env.source.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
+  env.source.num_classes = config.get<int64_t>("num_classes", 0);
+  env.source.keep_broken = true;
+  const auto open = prepare_data(evaluator(config, request.eval).section("data"), env);
+  throw_problems(config);
+  auto data = open(ClassNames{model.class_names, "the model"});
+  throw_problems(config);
+  return data;
+}
+
+// Returns the pp_fn of the first evaluator that has one.
+std::optional<Pipeline> evaluator_pp(const Config& config) {
+  const auto keys = first_evaluator_with_pp(config);
+  if (!keys) return std::nullopt;
+  Pipeline pp(*keys, "pp_fn");
+  throw_problems(config);
+  return pp;
+}
+
+Pipeline read_pp(const PredictModel& model, const PredictRequest& request) {
+  if (request.pp) return Pipeline(*request.pp, Place{"--pp"});
+  if (!request.eval.empty()) {
+    Pipeline pp(evaluator(model.config, request.eval), "pp_fn");
+    throw_problems(model.config);
+    return pp;
+  }
+  if (model.trained) {
+    if (auto pp = evaluator_pp(*model.trained)) return *pp;
+  }
+  if (auto pp = evaluator_pp(model.config)) return *pp;
+  throw Error(Exit::usage, model.config.place().text(),
+              "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
+}
+
+LoaderOptions loader_options(int64_t batch_size) {
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options.shuffle = false;
+  options.evaluation = true;
+  options.error_budget = std::numeric_limits<int64_t>::max();
+  options.warns = false;
+  return options;
+}
+
+}  // namespace
+
+PredictData::PredictData(const PredictModel& model, const PredictRequest& request)
+    : data_(open_data(model, request)),
+      pp_(std::make_shared<Pipeline>(read_pp(model, request))),
+      size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()),
+      wants_labels_(request.labels &&
+                    (!request.eval.empty() || data_->source().labels(0).defined())),
+      options_(loader_options(std::min(request.batch_size, size_))) {
+  find_first_image();
+  loader_ = std::make_unique<Loader>(data_, pp_, options_);
+}
+
+// Sets options_.prototype and labelled_. Unreadable images before the first readable one are left
+// to next(), unless there is none.
+void PredictData::find_first_image() {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::string> failures;
+  for (int64_t index = 0; index < size_; ++index) {
+    try {
+      options_.prototype = compute_example(*data_, *pp_, options_.seed, index, index);
+    } catch (...) {
+      const ExampleFailure failure = current_failure(*data_, index);
+      failures.push_back(failure.text());
+      if (!failure.fatal) continue;
+      // Exit::data would blame the example.
+      throw Error::in("input", failure.code == Exit::data ? Exit::usage : failure.code,
+                      failure.text());
+    }
+    if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
+    labelled_ = wants_labels_ && label(index);
+    return;
+  }
+  for (const std::string& text : failures) log::warn("skipped {}", text);
+  throw Error(Exit::data, "bvtrain predict",
+              fmt::format("none of the {} images could be read", size_));
+}
+
+std::optional<int64_t> PredictData::label(int64_t index) const {
+  const Example example = data_->read(index);
+  const auto found = example.find("label");
+  if (found == example.end() || found->second.numel() != 1 ||
+      !at::isIntegralType(found->second.scalar_type(), false))
+    return std::nullopt;
+  return found->second.item<int64_t>();
+}
+
+bool PredictData::next() {
+  if (done_ == size_) return false;
+  rows_.clear();
+  const Batch* batch = nullptr;
+  try {
+    batch = &loader_->next();
+  } catch (const Error& error) {
+    // Every failure of an example alone is within the budget.
+    if (error.code() != Exit::data) throw;
+    throw Error::in(error.component(), Exit::usage, error.message());
+  }
+  const int64_t n = std::min(batch->at("_mask").size(0), size_ - done_);
+  for (const auto& [index, name, reason] : loader_->take_failed()) failures_[name] = reason;
+  const bool* readable = batch->at("_mask").const_data_ptr<bool>();
+  std::vector<int64_t> good;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t index = done_ + i;
+    PredictedRow& row = rows_.emplace_back(PredictedRow{.name = data_->describe(index)});
+    if (!readable[i]) {
+      row.error = failures_.at(in_utf8(row.name));
+      log::warn("skipped {}: {}", row.name, row.error);
+    } else {
+      if (labelled_) row.label = label(index);
+      good.push_back(i);
+    }
+  }
+  done_ += n;
+  images_ = batch->at("image").narrow(0, 0, n);
+  if (std::ssize(good) < n) images_ = at::index_select(images_, 0, at::tensor(good));
+  return true;
+}
+
+}  // namespace bv

@@ -1,0 +1,58 @@
+// The images of a prediction: opens them, preprocesses them and leaves out those that cannot be
+// read.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/input/data_notes.h"
+#include "lib/input/loader/loader.h"
+#include "lib/predict/predict.h"
+
+namespace bv {
+
+// Iterates over the data once, in batches without padding. Only a few batches are in memory.
+class PredictData {
+ public:
+  // Opens the data and preprocesses the first image that can be read. Throws Error(Exit::usage) for
+  // bad requests, and Error(Exit::data) if no image can be read.
+  PredictData(const PredictModel& model, const PredictRequest& request);
+
+  int64_t size() const { return size_; }  // number of examples, readable or not
+  const Dataset& data() const { return *data_; }
+  // Returns the shape of an image after preprocessing: (height, width, channels) for a model.
+  const at::Tensor& first_image() const { return options_.prototype.at("image"); }
+  // Returns warnings about the files that have been read.
+  std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }
+  // Whether each example has a label that is a whole number.
+  bool labelled() const { return labelled_; }
+
+  // Advances to the next batch. Returns false after the last one. Throws Error(Exit::usage) if
+  // images have different shapes.
+  bool next();
+  // The examples of the batch, and the images of those without an error, stacked. Valid until the
+  // next call of next().
+  const std::vector<PredictedRow>& rows() const { return rows_; }
+  const at::Tensor& images() const { return images_; }
+
+ private:
+  void find_first_image();
+  std::optional<int64_t> label(int64_t index) const;
+
+  std::shared_ptr<const Dataset> data_;
+  std::shared_ptr<const Pipeline> pp_;
+  const int64_t size_;
+  const bool wants_labels_;
+  bool labelled_ = false;
+  int64_t done_ = 0;
+  LoaderOptions options_;
+  std::unique_ptr<Loader> loader_;
+  std::map<std::string, std::string> failures_;  // the reasons, by the name of the example
+  std::vector<PredictedRow> rows_;
+  at::Tensor images_;
+};
+
+}  // namespace bv

@@ -1,0 +1,105 @@
+#include "lib/predict/predict_model.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/weights_file.h"
+#include "lib/report/log.h"
+#include "lib/train/recipe.h"
+
+namespace bv {
+namespace {
+
+// Returns the config that a card stands for: the keys that predict reads.
+Config config_of(const ModelCard& card, const std::string& file,
+                 const std::vector<Override>& overrides) {
+  nlohmann::ordered_json keys = {{"model_name", card.model_name},
+                                 {"model", nlohmann::ordered_json::parse(card.model)},
+                                 {"num_classes", card.num_classes},
+                                 {"loss", card.loss}};
+  if (!card.precision.empty()) keys["precision"] = card.precision;
+  if (card.pp) keys["evals"]["exported"]["pp_fn"] = *card.pp;
+  // A file must not read the environment.
+  std::string text = keys.dump();
+  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 3)
+    text.insert(at, "$");
+  return parse_config(text, file, overrides);
+}
+
+void open_checkpoint(const PredictFrom& from, PredictModel& model) {
+  model.checkpoint = Checkpointer::load(from.workdir);
+  model.origin = model.checkpoint->folder;
+  const nlohmann::json& meta = model.checkpoint->meta;
+  const std::string name = model.origin + "/" + kManifestName;
+  const auto config = meta.at("config").get<std::string>();
+  model.trained = parse_config(config, name);
+  if (from.config.empty()) model.config = parse_config(config, name, from.overrides);
+  if (meta.contains("class_names"))
+    model.class_names = meta.at("class_names").get<std::vector<std::string>>();
+  // Older checkpoints lack these.
+  if (meta.contains("image")) model.image = meta.at("image").get<std::vector<int64_t>>();
+  if (meta.contains("precision")) model.precision = meta.at("precision").get<std::string>();
+}
+
+// Returns the card of a weights file. With a config a file needs none: what is wrong with it is
+// then a warning.
+std::optional<ModelCard> read_card(const PredictFrom& from) {
+  const Metadata metadata = read_weights_metadata(from.weights);
+  try {
+    auto card = parse_model_card(metadata, from.weights);
+    if (card && card->model_name.find("flexi") != std::string::npos &&
+        metadata.contains("timm_class")) {
+      throw Error(Exit::usage, from.weights,
+                  "holds a flexi_vit as timm's plain vit; give the file of `bvtrain export` in the "
+                  "format safetensors or npz");
+    }
+    return card;
+  } catch (const Error& error) {
+    if (from.config.empty()) throw;
+    log::warn("{}: {}", from.weights, error.message());
+    return std::nullopt;
+  }
+}
+
+void open_weights(const PredictFrom& from, PredictModel& model) {
+  if (is_checkpoint(from.weights))
+    throw Error(Exit::usage, "--weights " + from.weights, "is a folder of a run; give --workdir");
+  model.weights = model.origin = from.weights;
+  const std::optional<ModelCard> card = read_card(from);
+  if (!card) {
+    if (!from.config.empty()) return;
+    throw Error(Exit::usage, from.weights,
+                "has no metadata of `bvtrain export` that describes its model; give --config C "
+                "with its model_name, model and num_classes too");
+  }
+  model.trained = config_of(*card, from.weights, {});
+  if (from.config.empty()) model.config = config_of(*card, from.weights, from.overrides);
+  model.class_names = card->class_names;
+  model.image = card->image;
+  model.precision = card->precision;
+}
+
+}  // namespace
+
+Precision PredictModel::compute_precision() const {
+  const Precision here = read_precision(config);
+  if (precision.empty() || config.get("precision", "auto") != "auto") return here;
+  return precision == "bf16" ? Precision::bf16 : Precision::float32;
+}
+
+PredictModel open_predict_model(const PredictFrom& from) {
+  for (const Override& each : from.overrides) {
+    if (each.key == "model_init" && !(from.workdir.empty() && from.weights.empty()))
+      throw Error(Exit::usage, each.origin, "the weights come from --workdir or --weights");
+  }
+  PredictModel model;
+  if (!from.config.empty()) model.config = load_config(from.config, from.overrides);
+  if (!from.workdir.empty())
+    open_checkpoint(from, model);
+  else if (!from.weights.empty())
+    open_weights(from, model);
+  else
+    model.origin = from.config;
+  return model;
+}
+
+}  // namespace bv

@@ -1,0 +1,45 @@
+// The trained model that `bvtrain predict` runs: where its weights are, and what is known of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/config/load_config.h"
+#include "lib/model/pass.h"
+
+namespace bv {
+
+// What the command line names. Of `workdir` and `weights` at most one is given.
+struct PredictFrom {
+  std::string workdir;  // a run, whose newest checkpoint is used
+  std::string weights;  // a weights file
+  std::string config;   // a YAML file; by default the checkpoint or the file describes its model
+  std::vector<Override> overrides;
+};
+
+struct PredictModel {
+  Config config;
+  // The weights: a checkpoint, or else a file, or else the config's model_init.
+  std::optional<Restored> checkpoint;
+  std::string weights;
+  std::string origin;  // of the weights, for messages
+
+  // What the checkpoint or the file tells of its training; empty if it does not.
+  std::optional<Config> trained;         // its config
+  std::vector<std::string> class_names;  // one for each class
+  std::vector<int64_t> image;            // height, width, channels
+  std::string precision;                 // float32 or bf16
+
+  // Returns the precision to compute in. `auto` means that of the training or, if that is not
+  // known, what `auto` means on this machine.
+  Precision compute_precision() const;
+};
+
+// Reads the config and the checkpoint or the card of the weights file. Throws Error(Exit::usage),
+// also if a weights file has no card (lib/ckpt/model_card.h) and there is no config.
+PredictModel open_predict_model(const PredictFrom& from);
+
+}  // namespace bv

@@ -1,0 +1,148 @@
+// The model card: what is written comes back, and what is wrong with a file is named.
+#include "lib/ckpt/model_card.h"
+
+#include <ATen/ops/ones.h>
+
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/weights_file.h"
+#include "test/ckpt/support.h"
+
+namespace bv::test {
+namespace {
+
+ModelCard example() {
+  ModelCard card;
+  card.version = "1.2";
+  card.model_name = "vit";
+  card.model = R"({"patch_size":[4,4],"variant":"mu"})";
+  card.num_classes = 3;
+  card.class_names = {"a", "", "ö \"quoted\"\n"};
+  card.pp = "decode|resize(8, method=\"area\")";
+  card.image = {8, 9, 1};
+  card.precision = "bf16";
+  card.loss = "softmax_xent";
+  card.step = 12;
+  card.ema = true;
+  return card;
+}
+
+std::string refusal(const std::string& key, const std::string& value) {
+  Metadata metadata = to_metadata(example());
+  metadata["bvtrain." + key] = value;
+  return error_of([&] { parse_model_card(metadata, "f"); });
+}
+
+}  // namespace
+
+TEST_CASE("a model card comes back from every format") {
+  const MemoryFolder folder;
+  const Metadata written = to_metadata(example());
+  Metadata others = written;
+  others["format"] = "pt";
+  write_safetensors(folder / "f.safetensors", {{"params/a", at::ones({2})}}, others);
+  write_npz(folder / "f.npz", {{"params/a", at::ones({2})}},
+            {{kModelCardArray, {metadata_json(written)}}});
+  for (const std::string name : {"f.safetensors", "f.npz"}) {
+    INFO(name);
+    const auto card = parse_model_card(read_weights_metadata(folder / name), folder / name);
+    REQUIRE(card);
+    CHECK(to_metadata(*card) == written);
+    CHECK(card->class_names == example().class_names);
+    CHECK(card->image == example().image);
+    CHECK(card->step == 12);
+    CHECK(card->ema);
+    CHECK(read_weights(folder / name, 8).size() == 1);
+  }
+  CHECK(written.at("bvtrain.model") == R"({"patch_size":[4,4],"variant":"mu"})");
+  CHECK(written.at("bvtrain.image") == "[8,9,1]");
+}
+
+TEST_CASE("what is unknown has no key, and files of others have no card") {
+  ModelCard card;
+  card.model_name = "cnn";
+  card.loss = "sigmoid_xent";
+  const Metadata metadata = to_metadata(card);
+  CHECK(metadata.size() == 6);
+  const auto read = parse_model_card(metadata, "f");
+  REQUIRE(read);
+  CHECK_FALSE(read->pp);
+  CHECK_FALSE(read->step);
+  CHECK(read->precision.empty());
+  CHECK(read->image.empty());
+  CHECK_FALSE(parse_model_card({{"format", "pt"}}, "f"));
+  CHECK_FALSE(parse_model_card({}, "f"));
+}
+
+TEST_CASE("a bad model card is refused by key") {
+  for (const std::string key : {"version", "model_name", "model", "num_classes", "loss", "ema"}) {
+    Metadata metadata = to_metadata(example());
+    metadata.erase("bvtrain." + key);
+    CHECK(error_of([&] { parse_model_card(metadata, "f"); }) ==
+          "f: error: its metadata has no 'bvtrain." + key +
+              "'; export the file again, or give --config with the keys of the model");
+  }
+  const std::string its = "f: error: its metadata 'bvtrain.";
+  CHECK(refusal("num_classes", "ten") == its + "num_classes' is \"ten\", expected a whole number");
+  CHECK(refusal("num_classes", "-1") == its + "num_classes' is \"-1\", expected a whole number");
+  CHECK(refusal("num_classes", "4") ==
+        its + "class_names' has 3 names, but 'bvtrain.num_classes' is 4");
+  CHECK(refusal("class_names", "[\"a\",1,\"b\"]") ==
+        its + R"(class_names' is "[\"a\",1,\"b\"]", expected a JSON list of strings)");
+  CHECK(refusal("class_names", "[\"a\",\"b\"") ==
+        its + R"(class_names' is "[\"a\",\"b\"", expected a JSON list of strings)");
+  CHECK(refusal("class_names", "{}") ==
+        its + "class_names' is \"{}\", expected a JSON list of strings");
+  CHECK(refusal("model", "[]") == its + "model' is \"[]\", expected a JSON object");
+  CHECK(refusal("model", std::string(100'000, '[')) == its + "model' is longer than 65536 bytes");
+  CHECK(refusal("model", "{\"a\":" + std::string(60'000, '[')) ==
+        its + R"(model' is "{\"a\":)" + std::string(55, '[') + "...\", expected a JSON object");
+  CHECK(refusal("model", "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}") ==
+        its + R"(model' is "{\"a\":)" + std::string(55, '[') + "...\", expected a JSON object");
+  CHECK(refusal("image", "[8,8]") ==
+        its + "image' is \"[8,8]\", expected [height, width, channels]");
+  CHECK(refusal("image", "[8,0,3]") ==
+        its + "image' is \"[8,0,3]\", expected [height, width, channels]");
+  CHECK(refusal("image", "[18446744073709551615,8,3]") ==
+        its + "image' is \"[18446744073709551615,8,3]\", expected [height, width, channels]");
+  CHECK(refusal("precision", "fp8") == its + "precision' is \"fp8\", expected float32 or bf16");
+  CHECK(refusal("loss", "\x1b[2J") ==
+        its + "loss' is \"\\u001b[2J\", expected softmax_xent or sigmoid_xent");
+  CHECK(refusal("step", "1e3") == its + "step' is \"1e3\", expected a whole number");
+}
+
+TEST_CASE("the card of an npz file must be one JSON object of strings") {
+  const MemoryFolder folder;
+  const auto refused = [&](const std::vector<std::string>& texts) {
+    write_npz(folder / "f.npz", {{"params/a", at::ones({2})}}, {{kModelCardArray, texts}});
+    return error_of([&] { read_weights_metadata(folder / "f.npz"); });
+  };
+  const std::string its = (folder / "f.npz") + ": error: its array '__bvtrain__' ";
+  CHECK(refused({"{}", "{}"}) == its + "holds 2 texts, expected 1");
+  for (const std::string text : {"", "{", "[]", "{\"a\":1}", "{\"a\":{\"b\":\"c\"}}"}) {
+    INFO(text);
+    CHECK(refused({text}) == its + "is not a JSON object of strings");
+  }
+  CHECK(refused({"{\"a\":" + std::string(1'000'000, '[')}) ==
+        its + "is not a JSON object of strings");
+}
+
+TEST_CASE("a damaged model card never crashes") {
+  std::mt19937 random(7);
+  const Metadata whole = to_metadata(example());
+  for (int i = 0; i < 3000; ++i) {
+    Metadata metadata = whole;
+    auto victim = metadata.begin();
+    std::advance(victim, std::uniform_int_distribution<size_t>(0, whole.size() - 1)(random));
+    victim->second = mutated(victim->second, random);
+    try {
+      const auto card = parse_model_card(metadata, "f");
+      REQUIRE(card);
+      CHECK((card->class_names.empty() || std::ssize(card->class_names) == card->num_classes));
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::usage);
+    }
+  }
+}
+
+}  // namespace bv::test

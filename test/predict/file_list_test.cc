@@ -1,0 +1,31 @@
+#include "lib/predict/file_list.h"
+
+#include "test/support/error.h"
+
+namespace bv::test {
+namespace {
+
+using Files = std::vector<std::string>;
+
+Files list(std::string_view text) { return parse_file_list(text); }
+
+}  // namespace
+
+TEST_CASE("a list of files has one a line, or one before each NUL") {
+  CHECK(list("a.jpg\nb c.jpg\n") == Files{"a.jpg", "b c.jpg"});
+  CHECK(list("a.jpg\n\nb.jpg") == Files{"a.jpg", "b.jpg"});
+  CHECK(list("a.jpg\r\nb.jpg\r\n") == Files{"a.jpg", "b.jpg"});
+  using namespace std::string_view_literals;
+  CHECK(list("a\nb.jpg\0c.jpg\r\0"sv) == Files{"a\nb.jpg", "c.jpg\r"});
+  CHECK(list("").empty());
+}
+
+TEST_CASE("a list that names no file is refused") {
+  char blank[] = "\n\n";
+  std::FILE* stream = ::fmemopen(blank, 2, "r");
+  REQUIRE(stream);
+  CHECK(error_of([&] { read_file_list(stream); }) == "standard input: error: names no file");
+  std::fclose(stream);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,90 @@
+// What predict knows of a weights file, with and without a card and a config.
+#include "lib/predict/predict_model.h"
+
+#include <ATen/ops/ones.h>
+
+#include "lib/ckpt/model_card.h"
+#include "lib/ckpt/safetensors.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+ModelCard example() {
+  ModelCard card;
+  card.version = "1.2";
+  card.model_name = "cnn";
+  card.model = R"({"widths":[4]})";
+  card.num_classes = 2;
+  card.class_names = {"a", "b"};
+  card.pp = "value_range(-1, 1)";
+  card.precision = "bf16";
+  card.loss = "softmax_xent";
+  return card;
+}
+
+struct WeightsFile {
+  MemoryFolder folder;
+  const std::string file = folder / "f.safetensors";
+  void put(const Metadata& metadata) const {
+    write_safetensors(file, {{"params/a", at::ones({2})}}, metadata);
+  }
+  PredictModel open(const std::string& config = "", std::vector<Override> overrides = {}) const {
+    return open_predict_model(
+        {.workdir = "", .weights = file, .config = config, .overrides = std::move(overrides)});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a card is the config of its model") {
+  const WeightsFile f;
+  f.put(to_metadata(example()));
+  const PredictModel model = f.open();
+  CHECK(model.config.get<std::string>("model_name") == "cnn");
+  CHECK(model.config.section("model").get<std::vector<int64_t>>("widths") ==
+        std::vector<int64_t>{4});
+  CHECK(model.config.get<int64_t>("num_classes") == 2);
+  CHECK(model.class_names == example().class_names);
+  CHECK(model.compute_precision() == Precision::bf16);
+  CHECK(f.open("", {{"precision", "float32", "--set"}}).compute_precision() == Precision::float32);
+  // `auto` is the precision of the training.
+  CHECK(f.open("", {{"precision", "auto", "--set"}}).compute_precision() == Precision::bf16);
+}
+
+TEST_CASE("a config replaces the model of a card, and mends a bad card") {
+  const WeightsFile f;
+  Metadata bad = to_metadata(example());
+  bad.erase("bvtrain.loss");
+  f.put(bad);
+  CHECK(error_of([&] {
+          f.open();
+        }).starts_with(f.file + ": error: its metadata has no 'bvtrain.loss'; "));
+  const std::string config = f.folder.write("c.yaml", "model_name: vit\nnum_classes: 2\n");
+  CHECK(f.open(config).class_names.empty());
+  f.put(to_metadata(example()));
+  const PredictModel model = f.open(config);
+  CHECK(model.config.get<std::string>("model_name") == "vit");
+  CHECK(model.class_names == example().class_names);
+  CHECK(model.compute_precision() == Precision::bf16);
+}
+
+TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {
+  const WeightsFile f;
+  for (const std::string name : {"flexi_vit", "proj.flexi.vit"}) {
+    ModelCard card = example();
+    card.model_name = name;
+    Metadata metadata = to_metadata(card);
+    f.put(metadata);
+    CHECK(f.open().config.get<std::string>("model_name") == name);
+    metadata["timm_class"] = "VisionTransformer";
+    f.put(metadata);
+    CHECK(error_of([&] { f.open(); }) ==
+          f.file +
+              ": error: holds a flexi_vit as timm's plain vit; give the file of `bvtrain export` "
+              "in the format safetensors or npz");
+  }
+}
+
+}  // namespace bv::test
