@@ -28,6 +28,7 @@ import time
 WIDTHS = (400, 1280)
 SCHEMES = ("light", "dark")
 MOST_BYTES = 2_000_000
+MOST_PICTURED = 12_000  # px of a page in a screenshot; the browser refuses more than about 16,000
 TIMEOUT = 120  # seconds for an answer; a busy machine is slow
 
 # Runs inside the page and returns a list of problems.
@@ -208,7 +209,10 @@ def check(browser, page, screenshots):
             found += result["result"]["value"]
             problems += [f"{page}: {width} px, {scheme}: {problem}" for problem in found]
             if screenshots:
-                image = browser.call("Page.captureScreenshot", captureBeyondViewport=True)
+                size = browser.call("Page.getLayoutMetrics")["cssContentSize"]
+                clip = {"x": 0, "y": 0, "width": width, "scale": 1,
+                        "height": min(size["height"], MOST_PICTURED)}
+                image = browser.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
                 name = f"{page.stem}-{width}-{scheme}.png"
                 (screenshots / name).write_bytes(base64.b64decode(image["data"]))
     return problems

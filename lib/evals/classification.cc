@@ -93,8 +93,8 @@ class WrongExamples {
     keep_surest();
   }
 
-  // Returns the examples with their names, and with their images as they are in the data set, before
-  // preprocessing.
+  // Returns the examples with their names, and with their images as they are in the data set,
+  // before preprocessing.
   std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
     std::sort(entries_.begin(), entries_.end(), surer);
     for (auto& entry : entries_) {

@@ -21,9 +21,9 @@ const Points* find(const History& history, const std::string& name) {
   return found == history.series.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-// Six significant digits, which tell 0.9922 from 0.99224.
+// Five significant digits, which tell 0.99224 from 0.9922.
 std::string precise(double value) {
-  return std::abs(value) >= 1e6 ? short_number(value) : fmt::format("{:.6g}", value);
+  return std::abs(value) >= 1e6 ? short_number(value) : fmt::format("{:.5g}", value);
 }
 
 std::string card(const std::string& label, const std::string& value, const std::string& note) {
@@ -69,12 +69,11 @@ std::string metric_row(const History& history, const std::string& name) {
   const auto& [step, value] = history.series.at(name).back();
   const auto* best = best_of(history, name);
   const bool is_best = best != nullptr && best->second == value;
-  std::string out = fmt::format(
-      "<tr><th>{}</th><td{}>{}</td><td>{}</td>", escape_html(clipped_bytes(name, kLongestName)),
-      is_best ? " class=\"best\"" : "", precise(value), human_count(step));
-  if (best == nullptr) return out + "<td></td><td></td></tr>\n";
-  return out + fmt::format("<td class=\"best\">{}</td><td>{}</td></tr>\n", precise(best->second),
-                           human_count(best->first));
+  return fmt::format(
+      "<tr><th>{}</th><td{}>{}</td><td class=\"best\">{}</td><td>{}</td><td>{}</td></tr>\n",
+      escape_html(clipped_bytes(name, kLongestName)), is_best ? " class=\"best\"" : "",
+      precise(value), best ? precise(best->second) : "", best ? human_count(best->first) : "",
+      human_count(step));
 }
 
 // Returns the mean share of the time that training waited for data, and the last one.
@@ -138,7 +137,7 @@ std::string render_metrics(const History& history) {
   if (rows.empty()) return rows;
   std::string out =
       "<section><h2>Metrics</h2>\n<div class=\"scroll\"><table class=\"metrics\"><thead><tr>"
-      "<th>metric</th><th>last</th><th>at step</th><th>best</th><th>at step</th></tr></thead>"
+      "<th>metric</th><th>last</th><th>best</th><th>at step</th><th>last step</th></tr></thead>"
       "<tbody>\n" +
       rows + "</tbody></table></div>\n";
   if (count > kMostRows) {

@@ -65,7 +65,7 @@ font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 main{padding:24px 16px 40px}h1{font-size:23px}h2{margin-top:34px}
 .cards{grid-template-columns:repeat(auto-fill,minmax(145px,1fr));gap:10px}
 .card{padding:11px 13px}.card .value{font-size:22px}
-th{max-width:96px}.metrics td,.metrics th{padding:3px 8px}.metrics th:first-child{max-width:150px}
+th{max-width:110px}.metrics{padding:8px}.metrics td,.metrics th{padding:3px 6px}.metrics th:first-child{max-width:150px}
 .bars{grid-template-columns:minmax(48px,max-content) 1fr}.bars .name{max-width:130px}
 .bars .value{grid-column:2;margin-top:-6px}
 .facts{grid-template-columns:1fr;gap:0}.facts dt{max-width:none}.facts dd{margin-bottom:9px}}

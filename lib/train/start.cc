@@ -91,10 +91,16 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   return changes;
 }
 
-void ConfigChanges::report() const {
+std::vector<std::string> ConfigChanges::lines() const {
+  std::vector<std::string> all;
   for (const auto* list : {&harmless, &changing}) {
-    for (const ConfigChange& change : *list) log::info("changed config: {}", change.text());
+    for (const ConfigChange& change : *list) all.push_back(change.text());
   }
+  return all;
+}
+
+void ConfigChanges::report() const {
+  for (const std::string& line : lines()) log::info("changed config: {}", line);
 }
 
 void ConfigChanges::require(bool accept, const std::string& workdir, bool finished) const {

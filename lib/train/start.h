@@ -30,8 +30,9 @@ struct ConfigChanges {
   std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
 
   bool none() const { return harmless.empty() && changing.empty(); }
-  // Logs every change on a line of its own: "lr: 0.001 -> 0.01".
-  void report() const;
+  // Returns one line for each change: "lr: 0.001 -> 0.01".
+  std::vector<std::string> lines() const;
+  void report() const;  // logs them
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the run
   // has nothing left to do.
   void require(bool accept, const std::string& workdir, bool finished) const;

@@ -241,20 +241,22 @@ void Trainer::open_skipped() {
 }
 
 void Trainer::write_run_json(const std::string& start) const {
-  const std::string now = utc_text(std::time(nullptr));
-  std::string first = now;
+  std::string first = utc_text(std::time(nullptr));
   int64_t restarts = 0;
+  nlohmann::json changes = nlohmann::json::array();  // of the config, one entry a restart
   if (file_exists(workdir_->run_json())) {
     const auto old = nlohmann::json::parse(read_file(workdir_->run_json()), nullptr, false);
     if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
-    if (restarts > 0) first = old.value("first_started", old.value("started", now));
+    if (restarts > 0) first = old.value("first_started", old.value("started", first));
+    if (restarts > 0) changes = old.value("config_changes", changes);
   }
+  if (!changes_.none()) changes.push_back({{"step", first_step_}, {"changes", changes_.lines()}});
   const nlohmann::json run = {
       {"argv", options_.argv},
       {"version", options_.tool_version},
       {"host", host_name()},
       {"pid", getpid()},
-      {"started", now},
+      {"started", utc_text(std::time(nullptr))},
       {"first_started", first},
       {"start", start},
       {"first_step", first_step_},
@@ -262,21 +264,31 @@ void Trainer::write_run_json(const std::string& start) const {
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
       {"precision_config", recipe_.precision_choice.config()},
+      {"config_changes", changes},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }
 
 // Returns what the report says about where the run comes from.
 Facts Trainer::facts() const {
-  Facts facts = run_facts(nlohmann::json::parse(read_file(workdir_->run_json())));
+  const auto run = nlohmann::json::parse(read_file(workdir_->run_json()));
+  Facts facts = run_facts(run);
   const auto config = nlohmann::json::parse(recipe_.config.json());
   const bool is_cpu = recipe_.device.is_cpu();
   std::string device = is_cpu ? cpu_name() : cuda_name(recipe_.device.index());
   if (device.empty()) device = "cpu";
   if (group_.size() > 1) device += fmt::format(", {} processes", group_.size());
-  if (is_cpu) device += fmt::format(", {} compute threads each process", recipe_.compute_threads);
+  if (is_cpu) device += fmt::format(", compute_threads: {}", recipe_.compute_threads);
   set_fact(facts, "Device", device);
   set_fact(facts, "Precision", recipe_.precision_choice.text());
+  std::string changes;
+  for (const auto& restart : run.at("config_changes")) {
+    for (const auto& line : restart.at("changes")) {
+      changes += fmt::format("{}from step {}: {}", changes.empty() ? "" : "\n",
+                             restart.at("step").get<int64_t>(), line.get<std::string>());
+    }
+  }
+  set_fact(facts, "Changed config", changes);
   set_fact(facts, "Libraries", "LibTorch " TORCH_VERSION);
   const std::vector<std::string> classes = recipe_.data->class_names();
   std::string data =

@@ -1,4 +1,4 @@
-// The report as a reader sees it: in a browser, on a phone and on a desk, and for runs of every size.
+// The report as a reader sees it: in a browser, narrow and wide, and for runs of every size.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>

@@ -322,12 +322,11 @@ TEST_CASE("report: the table of metrics has the last and the best value") {
   history.add(300, {{"test/prec@1", 0.99}, {"test/loss", 0.125}, {"test/confidence", 0.6}});
   const std::string page = page_of(history);
   for (const std::string row :
-       {"<tr><th>test/prec@1</th><td>0.99</td><td>300</td><td "
-        "class=\"best\">0.99225</td><td>200</td>",
-        "<tr><th>test/loss</th><td class=\"best\">0.125</td><td>300</td><td "
-        "class=\"best\">0.125</td>"
-        "<td>300</td>",
-        "<tr><th>test/confidence</th><td>0.6</td><td>300</td><td></td><td></td>"}) {
+       {"<tr><th>test/prec@1</th><td>0.99</td><td "
+        "class=\"best\">0.99225</td><td>200</td><td>300</td>",
+        "<tr><th>test/loss</th><td class=\"best\">0.125</td><td class=\"best\">0.125</td>"
+        "<td>300</td><td>300</td>",
+        "<tr><th>test/confidence</th><td>0.6</td><td class=\"best\"></td><td></td><td>300</td>"}) {
     CAPTURE(row);
     CHECK(page.find(row) != std::string::npos);
   }

@@ -21,7 +21,6 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <thread>
