@@ -4,6 +4,8 @@
 # ../shared). Without the data, or without the Python environment below, they print a line and pass.
 # With BVTRAIN_REQUIRE_DATA=1 they fail instead; that is the default in CI (CI=true) if the folder
 # exists.
+# A test opens reports in headless Chromium. In CI that is installed, and then the test needs it
+# (BVTRAIN_REQUIRE_BROWSER=1); elsewhere the test prints a line and passes where there is none.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/setup.sh"
@@ -21,6 +23,12 @@ if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy' 2>/dev/null;
     { echo "note: tensorboard can't be installed; the tests that need it will be skipped" >&2 && python=; }
 fi
 
+# Chromium is installed beside the build.
+if [[ ${CI:-} == true ]]; then
+  (bv_packages=(chromium fonts-dejavu-core) && bv_install_packages) &
+  browser=$!
+fi
+
 "$root/scripts/dev.sh" lint --order-only
 start=$SECONDS
 bv_build all
@@ -28,6 +36,12 @@ echo "built in $((SECONDS - start)) s"
 export BVTRAIN_SHARED=${BVTRAIN_SHARED:-$root/../shared} BVTRAIN_PYTHON=$python
 if [[ ${CI:-} == true && -d $BVTRAIN_SHARED ]]; then
   export BVTRAIN_REQUIRE_DATA=${BVTRAIN_REQUIRE_DATA:-1}
+fi
+if [[ -n ${browser:-} ]]; then
+  wait "$browser" || echo "note: chromium can't be installed" >&2
+  if command -v chromium >/dev/null; then
+    export BVTRAIN_REQUIRE_BROWSER=${BVTRAIN_REQUIRE_BROWSER:-1}
+  fi
 fi
 cd "$root/build/release"
 exec ctest --output-on-failure "$@"

@@ -93,10 +93,12 @@ class WrongExamples {
     keep_surest();
   }
 
-  // Returns the examples with their images as they are in the data set, before preprocessing.
+  // Returns the examples with their names, and with their images as they are in the data set,
+  // before preprocessing.
   std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
     std::sort(entries_.begin(), entries_.end(), surer);
     for (auto& entry : entries_) {
+      entry.name = data.describe(entry.index);
       Example example = data.read(entry.index);
       const auto found = example.find("image");
       if (found == example.end()) continue;

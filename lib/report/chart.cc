@@ -5,155 +5,49 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/report/chart_axis.h"
+#include "lib/report/chart_text.h"
 #include "lib/report/html.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr double kLeft = 62, kRight = 18, kTop = 58, kBottom = 46;  // around the plot, in px
-constexpr double kCharWidth = 6.7;  // average width of a letter in the legend, in px
-constexpr size_t kMostMarked = 60;  // a line with more points is drawn without dots
-constexpr size_t kLongestName = 34;
-constexpr double kLogRatio = 30;    // greatest / least value from which a logarithmic axis is used
-constexpr double kLargest = 1e300;  // larger values are not drawn: ranges would overflow
-constexpr double kSmallest = 1e-100;  // least value on a logarithmic axis
+// Sizes in px.
+constexpr double kMargin = 12, kRight = 20, kBottom = 42;  // around the plot
+constexpr double kPlotHeight = 156;
+constexpr double kTitleSize = 14, kLegendSize = 12, kLegendRow = 17;
+constexpr double kSwatch = 14, kLegendGap = 12;  // the coloured bar before a name; between names
+constexpr double kBold = 1.12;                   // how much wider bold text is
+constexpr double kFileScale = 1.6;               // of a chart in a file of its own
+constexpr size_t kMostMarked = 60;               // a line with more points is drawn without dots
 
-bool usable(double value) { return std::abs(value) < kLargest; }  // false for NaN
-
-// One axis of the plot: which values it shows, and where.
-struct Axis {
-  double low = 0, high = 1;
-  bool log = false;
-  double from = 0, to = 1;  // the places of low and high, in px
-  std::vector<double> ticks;
-
-  double place(double value) const {
-    const double a = log ? std::log(low) : low, b = log ? std::log(high) : high;
-    return from + ((log ? std::log(value) : value) - a) / (b - a) * (to - from);
-  }
-};
-
-struct Range {
-  double low = 0, high = 0;
-  bool empty = true;
-  void add(double value) {
-    low = empty ? value : std::min(low, value);
-    high = empty ? value : std::max(high, value);
-    empty = false;
-  }
-};
-
-// Returns 1, 2 and 5 times the powers of ten in [low, high]; only the powers, or some of them, if
-// there are many.
-std::vector<double> log_ticks(double low, double high) {
-  std::vector<double> ticks;
-  const bool few = std::log10(high / low) < 3.2;
-  const int first = static_cast<int>(std::floor(std::log10(low)));
-  const int last = static_cast<int>(std::ceil(std::log10(high)));
-  const int every = few ? 1 : std::max(1, (last - first) / 6);
-  for (int power = first; power <= last; power += every) {
-    for (const double factor : {1.0, 2.0, 5.0}) {
-      if (factor > 1 && !few) break;
-      const double tick = factor * std::pow(10, power);
-      if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push_back(tick);
-    }
-  }
-  return ticks;
+std::string text_at(std::string_view style, double x, double y, std::string_view anchor,
+                    std::string_view text) {
+  return fmt::format("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", style, x, y,
+                     anchor == "start" ? "" : fmt::format(" text-anchor=\"{}\"", anchor),
+                     escape_html(text));
 }
 
-std::string tick_label(double value, double spacing) {
-  if (value == 0) return "0";
-  const double magnitude = std::abs(value);
-  if (magnitude >= 1e4 || magnitude < 1e-4) return short_number(value);
-  const int decimals = std::clamp(-static_cast<int>(std::floor(std::log10(spacing) + 1e-9)), 0, 8);
-  return fmt::format("{:.{}f}", value, decimals);
+std::string segment(std::string_view style, double x1, double y1, double x2, double y2) {
+  return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+                     style, x1, y1, x2, y2);
 }
 
-std::string clipped(const std::string& name) {
-  // A long name keeps its end, which is what differs between names.
-  if (name.size() <= kLongestName || !valid_utf8(name)) return name.substr(0, kLongestName);
-  size_t start = name.size() - kLongestName + 3;
-  while ((static_cast<unsigned char>(name[start]) & 0xC0) == 0x80) ++start;
-  return "..." + name.substr(start);
-}
-
-Axis x_axis(const Chart& chart, double width) {
-  Range range;
-  for (const Line& line : chart.lines) {
-    for (const Point& point : line.points) {
-      if (usable(point.x) && usable(point.y)) range.add(point.x);
-    }
-  }
-  Axis axis;
-  axis.low = range.empty ? 0 : std::min(range.low, chart.x_least);
-  axis.high = range.empty ? 1 : range.high;
-  if (axis.high <= axis.low) axis.high = axis.low + 1;
-  axis.from = kLeft;
-  axis.to = width - kRight;
-  for (const double tick : nice_ticks(axis.low, axis.high, 6)) {
-    // Steps and epochs are whole numbers.
-    if (tick >= axis.low && tick <= axis.high && tick == std::floor(tick)) {
-      axis.ticks.push_back(tick);
-    }
-  }
-  return axis;
-}
-
-Axis y_axis(const Chart& chart, double height) {
-  Range range;
-  for (const Line& line : chart.lines) {
-    for (const Point& point : line.points) {
-      if (usable(point.x) && usable(point.y)) range.add(point.y);
-    }
-  }
-  Axis axis;
-  axis.from = height - kBottom;
-  axis.to = kTop;
-  if (range.empty) return axis;
-  axis.log = chart.may_be_log && range.low > kSmallest && range.high / range.low > kLogRatio;
-  if (axis.log) {
-    axis.low = range.low / 1.15;
-    axis.high = range.high * 1.15;
-    axis.ticks = log_ticks(axis.low, axis.high);
-    return axis;
-  }
-  double room = 0.04 * (range.high - range.low);
-  if (!(room > 1e-12 * std::abs(range.high))) room = std::max(0.05 * std::abs(range.high), 1e-6);
-  axis.low = range.low - room;
-  axis.high = range.high + room;
-  if (range.low >= 0) axis.low = std::max(axis.low, 0.0);  // not below 0 if no value is
-  for (const double tick : nice_ticks(axis.low, axis.high, 5)) {
-    if (tick >= axis.low && tick <= axis.high) axis.ticks.push_back(tick);
-  }
-  return axis;
-}
-
-std::string grid(const Axis& x, const Axis& y) {
+std::string grid(const ChartAxis& x, const ChartAxis& y, double bottom) {
   std::string out;
-  const double spacing_y = y.ticks.size() > 1 ? y.ticks[1] - y.ticks[0] : 1;
-  for (const double tick : y.ticks) {
-    const double at = y.place(tick);
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"
-        "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        x.from, at, x.to, at, x.from - 8, at + 4, tick_label(tick, y.log ? tick : spacing_y));
+  for (const ChartTick& tick : y.ticks) {
+    out += segment("grid", x.from, tick.at, x.to, tick.at) +
+           text_at("tick", x.from - 6, tick.at + 4, "end", tick.label);
   }
-  const double spacing_x = x.ticks.size() > 1 ? x.ticks[1] - x.ticks[0] : 1;
-  for (const double tick : x.ticks) {
-    const double at = x.place(tick);
-    out += fmt::format(
-        "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-        at, y.from, y.from + 5, y.from + 19, tick_label(tick, spacing_x));
+  for (const ChartTick& tick : x.ticks) {
+    out += segment("axis", tick.at, bottom, tick.at, bottom + 5) +
+           text_at("tick", tick.at, bottom + 18, "middle", tick.label);
   }
-  out += fmt::format(
-      "<line class=\"axis\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", x.from,
-      y.from, x.to, y.from);
-  return out;
+  return out + segment("axis", x.from, bottom, x.to, bottom) + "\n";
 }
 
-std::string draw(const Line& line, const Axis& x, const Axis& y) {
+std::string draw(const Line& line, const ChartAxis& x, const ChartAxis& y) {
   constexpr const char* kLooks[] = {"plain", "faint", "bold"};
   const int color = line.color % kChartColors;
   std::string path, dots;
@@ -175,7 +69,7 @@ std::string draw(const Line& line, const Axis& x, const Axis& y) {
     pen_down = false;
   };
   for (const Point& point : line.points) {
-    if (!usable(point.x) || !usable(point.y)) {
+    if (!can_be_drawn(point.x) || !can_be_drawn(point.y)) {
       end_run();
       continue;
     }
@@ -193,62 +87,98 @@ std::string draw(const Line& line, const Axis& x, const Axis& y) {
                      kLooks[static_cast<int>(line.look)], path, dots);
 }
 
-std::string legend(const Chart& chart, double width) {
-  std::string out;
-  double at = kLeft;
+// Returns a ring around the best point of the line, if it has one.
+std::string best_mark(const Line& line, const ChartAxis& x, const ChartAxis& y) {
+  if (!line.best || !can_be_drawn(line.best->y)) return "";
+  return fmt::format(
+      "<circle class=\"best s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\"><title>best: {} at "
+      "{}</title>"
+      "</circle>\n",
+      line.color % kChartColors, x.place(line.best->x), y.place(line.best->y),
+      short_number(line.best->y), short_number(line.best->x));
+}
+
+// The names of the lines, in as many rows as they need.
+struct Legend {
+  std::string svg;
+  double bottom = 0;  // the base line of the last row
+};
+
+Legend legend(const Chart& chart, size_t hidden, double top) {
+  Legend out{"", top};
+  double at = kMargin;
+  const auto add = [&](const Line* line, const std::string& name) {
+    const double swatch = line ? kSwatch + 5 : 0;
+    const double width = swatch + text_width(name, kLegendSize);
+    if (at > kMargin && at + width > kChartWidth - kMargin) {
+      at = kMargin;
+      out.bottom += kLegendRow;
+    }
+    if (line) {
+      out.svg += fmt::format(
+          "<rect class=\"f{}{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"4\" rx=\"2\"/>",
+          line->color % kChartColors, line->look == Line::Look::faint ? " faint" : "", at,
+          out.bottom - 6, kSwatch);
+    }
+    out.svg += text_at("legend", at + swatch, out.bottom, "start", name);
+    at += width + kLegendGap;
+  };
   for (const Line& line : chart.lines) {
     if (line.name.empty()) continue;
-    const std::string name = clipped(line.name);
-    const double needed = 22 + kCharWidth * static_cast<double>(name.size());
-    if (at > kLeft && at + needed > width - kRight) {
-      out += fmt::format("<text class=\"legend\" x=\"{:.1f}\" y=\"46\">...</text>", at);
-      break;
-    }
-    out += fmt::format(
-        "<rect class=\"f{}{}\" x=\"{:.1f}\" y=\"40\" width=\"14\" height=\"4\" rx=\"2\"/>"
-        "<text class=\"legend\" x=\"{:.1f}\" y=\"46\">{}</text>\n",
-        line.color % kChartColors, line.look == Line::Look::faint ? " faint" : "", at, at + 19,
-        escape_html(name));
-    at += needed + 14;
+    const std::string best = line.best ? fmt::format(" (best {})", short_number(line.best->y)) : "";
+    const double room = kChartWidth - 2 * kMargin - kSwatch - 5 - text_width(best, kLegendSize);
+    add(&line, clipped_text(line.name, kLegendSize, room) + best);
   }
+  if (hidden > 0) add(nullptr, fmt::format("and {} more lines, not drawn", hidden));
   return out;
 }
 
-std::string chart_body(const Chart& chart) {
-  const Axis x = x_axis(chart, kChartWidth), y = y_axis(chart, kChartHeight);
+struct Drawing {
+  std::string svg;
+  double height = 0;
+};
+
+// `hidden` is the number of lines that are not in `chart`.
+Drawing draw_lines(const Chart& chart, size_t hidden) {
+  double base = 22;  // the base line of the last text above the plot
+  ChartAxis y = chart_y_axis(chart, kPlotHeight, 0);
+  const std::string scale = y.scale == ChartAxis::Scale::log ? " (log scale)" : "";
+  const double room = kChartWidth - 2 * kMargin - text_width(scale, kTitleSize);
+  std::string out = text_at("title", kMargin, base, "start",
+                            clipped_text(chart.title, kTitleSize * kBold, room) + scale);
+  if (y.scale == ChartAxis::Scale::error) {
+    base += kLegendRow;
+    const std::string name =
+        clipped_text(chart.title, kChartTickSize, kChartWidth - 2 * kMargin - 170);
+    out += text_at("tick", kMargin, base, "start", "error: 1 - " + name + ", log scale");
+  }
+  const Legend names = legend(chart, hidden, base + kLegendRow + 2);
+  const double top = names.bottom + 16, bottom = top + kPlotHeight;
+  y = chart_y_axis(chart, bottom, top);
+  double widest = 16;
+  for (const ChartTick& tick : y.ticks) {
+    widest = std::max(widest, text_width(tick.label, kChartTickSize));
+  }
+  const ChartAxis x = chart_x_axis(chart, kMargin + widest, kChartWidth - kRight);
+  out += names.svg + grid(x, y, bottom);
   std::string lines;
   for (const Line& line : chart.lines) lines += draw(line, x, y);
-  std::string out = fmt::format("<text class=\"title\" x=\"16\" y=\"24\">{}{}</text>\n",
-                                escape_html(chart.title), y.log ? " (log scale)" : "");
-  out += legend(chart, kChartWidth) + grid(x, y);
+  for (const Line& line : chart.lines) lines += best_mark(line, x, y);
   if (lines.empty()) {
-    lines = fmt::format(
-        "<text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">no data yet</text>\n",
-        (x.from + x.to) / 2, (y.from + y.to) / 2);
+    lines = text_at("tick", (x.from + x.to) / 2, (top + bottom) / 2, "middle", "no data yet");
   }
-  return out + lines +
-         fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
-                     x.to, kChartHeight - 8, escape_html(chart.x_label));
+  const double height = bottom + kBottom;
+  return {out + lines + text_at("tick", x.to, height - 8, "end", chart.x_label), height};
+}
+
+Drawing draw_chart(const Chart& chart) {
+  if (chart.lines.size() <= chart.most_lines) return draw_lines(chart, 0);
+  Chart shown = chart;
+  shown.lines.resize(chart.most_lines);
+  return draw_lines(shown, chart.lines.size() - chart.most_lines);
 }
 
 }  // namespace
-
-std::vector<double> nice_ticks(double low, double high, int count) {
-  const double raw = (high - low) / std::max(count, 1);
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  if (!(power > 0) || !std::isfinite(power)) return {low};
-  double step = 10 * power;
-  for (const double factor : {5.0, 2.0, 1.0}) {
-    if (factor * power >= raw * 0.7) step = factor * power;
-  }
-  std::vector<double> ticks;
-  const double first = std::floor(low / step);
-  for (int i = 0; i <= 2 * count + 2; ++i) {
-    ticks.push_back((first + i) * step);
-    if (ticks.back() >= high * (1 - 1e-12)) break;
-  }
-  return ticks;
-}
 
 std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
   if (points.size() <= most) return points;
@@ -260,8 +190,8 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
 std::vector<Point> smoothed(const std::vector<Point>& points, size_t window) {
   std::vector<double> sums{0}, counts{0};
   for (const Point& point : points) {
-    sums.push_back(sums.back() + (usable(point.y) ? point.y : 0));
-    counts.push_back(counts.back() + (usable(point.y) ? 1 : 0));
+    sums.push_back(sums.back() + (can_be_drawn(point.y) ? point.y : 0));
+    counts.push_back(counts.back() + (can_be_drawn(point.y) ? 1 : 0));
   }
   std::vector<Point> out;
   for (size_t i = 0; i < points.size(); ++i) {
@@ -278,12 +208,13 @@ std::vector<Point> smoothed(const std::vector<Point>& points, size_t window) {
 
 std::string_view chart_style() {
   return R"(.chart text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
-.chart .title{font-size:15px;font-weight:600;fill:#111827}
+.chart .title{font-size:14px;font-weight:600;fill:#111827}
 .chart .tick{font-size:11.5px;fill:#6b7280}.chart .legend{font-size:12px;fill:#374151}
 .chart .grid{stroke:#e5e7eb;stroke-width:1}.chart .axis{stroke:#9ca3af;stroke-width:1}
 .chart .line{fill:none;stroke-linejoin:round;stroke-linecap:round}
 .chart .plain{stroke-width:2}.chart .bold{stroke-width:2.5}
 .chart .line.faint{stroke-width:1;stroke-opacity:.3}.chart rect.faint{fill-opacity:.3}
+.chart .best{fill:none;stroke-width:1.6}
 .chart .s0{stroke:#2563eb}.chart .s1{stroke:#ea580c}.chart .s2{stroke:#059669}.chart .s3{stroke:#9333ea}
 .chart .s4{stroke:#db2777}.chart .s5{stroke:#0891b2}.chart .s6{stroke:#ca8a04}.chart .s7{stroke:#64748b}
 .chart .f0{fill:#2563eb}.chart .f1{fill:#ea580c}.chart .f2{fill:#059669}.chart .f3{fill:#9333ea}
@@ -300,24 +231,30 @@ std::string_view chart_style() {
 }
 
 std::string chart_svg(const Chart& chart) {
+  const Drawing drawing = draw_chart(chart);
   return fmt::format(
-      "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
-      kChartWidth, kChartHeight, escape_html(chart.title), chart_body(chart));
+      "<svg class=\"chart\" viewBox=\"0 0 {} {:.0f}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+      kChartWidth, drawing.height, escape_html(clipped_bytes(chart.title, 200)), drawing.svg);
 }
 
 std::string chart_file(const std::vector<Chart>& charts) {
   std::string body;
+  double height = kChartHeight;
   for (size_t i = 0; i < charts.size(); ++i) {
-    body += fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", i * kChartWidth,
-                        chart_body(charts[i]));
+    const Drawing drawing = draw_chart(charts[i]);
+    height = std::max(height, drawing.height);
+    body +=
+        fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", i * kChartWidth, drawing.svg);
   }
   const size_t width = std::max<size_t>(charts.size(), 1) * kChartWidth;
   return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{0}\" height=\"{1}\" "
-      "viewBox=\"0 0 {0} {1}\">\n<style>\n{2}.chart .paper{{fill:#fff}}\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{:.0f}\" "
+      "height=\"{:.0f}\" "
+      "viewBox=\"0 0 {} {:.0f}\">\n<style>\n{}.chart .paper{{fill:#fff}}\n"
       "@media (prefers-color-scheme:dark){{.chart .paper{{fill:#111827}}}}\n</style>\n"
-      "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n{3}</svg>\n",
-      width, kChartHeight, chart_style(), body);
+      "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",
+      kFileScale * static_cast<double>(width), kFileScale * height, width, height, chart_style(),
+      body);
 }
 
 }  // namespace bv

@@ -1,7 +1,11 @@
-// Line charts as SVG, with axes, ticks at round numbers, a grid and a legend; without scripts.
+// Line charts as SVG, with axes, ticks at round numbers, a grid and a legend; without scripts. They
+// are drawn for a narrow page, on which a chart is about kChartWidth px wide. A wider page shows
+// several side by side and enlarges them a little, so text is never smaller than it is drawn.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +22,7 @@ struct Line {
   std::vector<Point> points;  // in the order of x; a value that is not finite leaves a gap
   int color = 0;              // one of kChartColors, taken modulo
   Look look = Look::plain;
+  std::optional<Point> best;  // marked with a ring, and its value is in the legend
 };
 constexpr int kChartColors = 8;
 
@@ -27,6 +32,11 @@ struct Chart {
   // Makes the y axis logarithmic if all values are positive and span a wide range.
   bool may_be_log = false;
   double x_least = 0;  // the x axis starts here, or further left if there are points
+  // Draws 1 - y on a logarithmic axis, so that accuracies of 0.98 and 0.99 are far apart. Tooltips
+  // and the legend keep y. Ignored if a value is not in [0, 1].
+  bool error_scale = false;
+  size_t most_lines = SIZE_MAX;  // further lines are left out, and the legend says how many
+  bool y_from_zero = false;      // a linear y axis includes 0
 };
 
 // Returns about `count` round numbers that cover [low, high].
@@ -42,7 +52,8 @@ std::vector<Point> smoothed(const std::vector<Point>& points, size_t window);
 // Returns the CSS rules for charts, with light and dark colours.
 std::string_view chart_style();
 
-constexpr int kChartWidth = 640, kChartHeight = 340;
+constexpr int kChartWidth = 340, kChartHeight = 256;  // the legend may make a chart higher
+constexpr double kChartTickSize = 11.5;               // px, the smallest text
 
 // Returns an <svg> element for an HTML page that includes chart_style().
 std::string chart_svg(const Chart& chart);

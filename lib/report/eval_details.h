@@ -11,6 +11,7 @@ struct EvalDetails {
   // A wrongly classified example.
   struct Wrong {
     int64_t index = 0;  // its position in the evaluation data
+    std::string name;   // in the data set, such as "test/cat/17.jpg"; empty: not known
     int64_t truth = 0, guess = 0;
     double confidence = 0;  // the probability of the guess
     int64_t height = 0, width = 0, channels = 0;

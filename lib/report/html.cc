@@ -28,4 +28,11 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
+std::string clipped_bytes(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
 }  // namespace bv

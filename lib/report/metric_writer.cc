@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -18,6 +19,8 @@
 #include "lib/report/report_charts.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/host.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -33,6 +36,7 @@ class MetricWriter::Impl {
   explicit Impl(Options options) : options_(std::move(options)) {
     report_.title = options_.title;
     report_.config_yaml = options_.config_yaml;
+    report_.facts = options_.facts;
     report_.steps_per_epoch = options_.steps_per_epoch;
     report_.history = &history_;
     fd_ = open_append(options_.metrics_file);
@@ -63,6 +67,10 @@ class MetricWriter::Impl {
     const std::lock_guard lock(mutex_);
     std::string name = details.evaluator;
     new_details_.insert_or_assign(std::move(name), std::move(details));
+  }
+  void add_note(const std::string& label, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    set_fact(notes_, label, text);
   }
   void add_report() {
     const std::lock_guard lock(mutex_);
@@ -125,6 +133,7 @@ class MetricWriter::Impl {
       const bool report = std::exchange(report_wanted_, false);
       for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
       new_details_.clear();
+      report_.notes = notes_;
       busy_ = true;
       lock.unlock();
       std::exception_ptr error;
@@ -154,6 +163,10 @@ class MetricWriter::Impl {
 
   void write_report() {
     if (options_.report_file.empty()) return;
+    set_fact(report_.facts, "Written", utc_text(std::time(nullptr)));
+    if (const auto peak = peak_resident_bytes()) {
+      set_fact(report_.facts, "Memory", human_bytes(*peak) + ", peak of this process");
+    }
     write_file_atomically(options_.report_file, render_report(report_), /*sync=*/false);
     if (options_.curve_file.empty()) return;
     write_file_atomically(options_.curve_file, render_learning_curve(*report_.history), false);
@@ -172,6 +185,7 @@ class MetricWriter::Impl {
   std::condition_variable wake_, idle_;
   std::deque<WaitingRow> rows_;
   std::map<std::string, EvalDetails> new_details_;
+  Facts notes_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
   std::exception_ptr error_;  // set by the writer thread when it ends because of it
 
@@ -228,6 +242,10 @@ bool MetricWriter::had_row(int64_t step) const { return impl_ && impl_->had_row(
 void MetricWriter::details(EvalDetails details) {
   if (impl_) impl_->add_details(std::move(details));
   write_report();
+}
+
+void MetricWriter::note(const std::string& label, const std::string& text) {
+  if (impl_) impl_->add_note(label, text);
 }
 
 void MetricWriter::write_report() {

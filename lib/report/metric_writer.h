@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "lib/report/eval_details.h"
+#include "lib/report/facts.h"
 #include "lib/report/row.h"
 
 namespace bv {
@@ -26,6 +27,7 @@ class MetricWriter {
     std::string curve_file;  // the learning curve alone, as an SVG file
     std::string title;
     std::string config_yaml;      // the resolved config, for the report
+    Facts facts;                  // where the run comes from, for the report
     int64_t steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
     // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
     // drops all rows: the run starts from the beginning and writes its own row for step 0.
@@ -50,6 +52,9 @@ class MetricWriter {
   bool had_row(int64_t step) const;
   // Replaces the details of that evaluator in the report and has the report rewritten.
   void details(EvalDetails details);
+  // Adds a line to the facts about the run in the report, or replaces it; an empty text removes it.
+  // For what is not known when the run starts. The next report shows it.
+  void note(const std::string& label, const std::string& text);
   // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the
   // current row, so that it includes that row.
   void write_report();

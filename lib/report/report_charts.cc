@@ -9,9 +9,10 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostPoints = 1000;  // in a line
-constexpr size_t kFewPoints = 60;     // a line with at most this many points is not smoothed
-constexpr size_t kSmoothParts = 40;   // number of points divided by the smoothing window
+constexpr size_t kMostPoints = 500;  // in a line; more would be less than a px apart
+constexpr size_t kMostLines = 12;    // in a chart
+constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
+constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
 constexpr std::string_view kLoss = "training_loss";
 
 bool starts_with(std::string_view text, std::string_view start) {
@@ -41,35 +42,52 @@ std::vector<Point> points_of(const History& history, std::string_view name) {
   return points;
 }
 
-Line plain_line(const History& history, const std::string& name, const std::string& label,
-                int color) {
-  return {label, thinned(points_of(history, name), kMostPoints), color, Line::Look::plain};
+// Makes `best` one of the points, which thinning may have dropped.
+void keep_point(std::vector<Point>& points, const Point& best) {
+  const auto place = std::lower_bound(points.begin(), points.end(), best.x,
+                                      [](const Point& point, double x) { return point.x < x; });
+  if (place == points.end() || place->x != best.x) points.insert(place, best);
+}
+
+Line metric_line(const History& history, const EvalMetric& metric, const std::string& label) {
+  Line line{label, thinned(points_of(history, metric.name), kMostPoints), metric.color,
+            Line::Look::plain, std::nullopt};
+  if (const auto* best = best_of(history, metric.name)) {
+    line.best = Point{static_cast<double>(best->first), best->second};
+    keep_point(line.points, *line.best);
+  }
+  return line;
 }
 
 // Adds one line; if there are many points, a smoothed line above the faint raw values.
 void add_smoothed(Chart& chart, const std::vector<Point>& points, const std::string& label,
                   int color) {
   if (points.size() <= kFewPoints) {
-    chart.lines.push_back({label, points, color, Line::Look::plain});
+    chart.lines.push_back({label, points, color, Line::Look::plain, {}});
     return;
   }
   const size_t window = std::max<size_t>(points.size() / kSmoothParts, 3);
-  chart.lines.push_back({"", thinned(points, kMostPoints), color, Line::Look::faint});
+  chart.lines.push_back({"", thinned(points, kMostPoints), color, Line::Look::faint, {}});
   chart.lines.push_back(
-      {label, thinned(smoothed(points, window), kMostPoints), color, Line::Look::bold});
+      {label, thinned(smoothed(points, window), kMostPoints), color, Line::Look::bold, {}});
 }
 
 Chart new_chart(std::string title, std::string x_label = "step") {
   Chart chart;
   chart.title = std::move(title);
   chart.x_label = std::move(x_label);
+  chart.most_lines = kMostLines;
   return chart;
 }
 
 }  // namespace
 
-bool EvalMetric::lower_is_better() const {
-  return suffix.find("loss") != std::string::npos || suffix.find("error") != std::string::npos;
+const std::pair<int64_t, double>* best_of(const History& history, const std::string& name) {
+  const Direction direction = metric_direction(name);
+  const auto found = history.summaries.find(name);
+  if (direction == Direction::none || found == history.summaries.end()) return nullptr;
+  if (!found->second.has_extremes) return nullptr;
+  return direction == Direction::up ? &found->second.max : &found->second.min;
 }
 
 std::vector<EvalMetric> eval_metrics(const History& history) {
@@ -78,7 +96,7 @@ std::vector<EvalMetric> eval_metrics(const History& history) {
   for (const auto& [name, points] : history.series) {
     if (is_trainers_own(name)) continue;
     const size_t slash = name.rfind('/');
-    EvalMetric metric{name, "", name, 0};
+    EvalMetric metric{name, "", name, 0, metric_direction(name)};
     if (slash != std::string::npos) {
       metric.prefix = name.substr(0, slash);
       metric.suffix = name.substr(slash + 1);
@@ -91,7 +109,7 @@ std::vector<EvalMetric> eval_metrics(const History& history) {
     metric.color = 1 + static_cast<int>(place) % (kChartColors - 1);
   }
   std::stable_sort(metrics.begin(), metrics.end(), [](const EvalMetric& a, const EvalMetric& b) {
-    return std::pair(a.lower_is_better(), a.suffix) < std::pair(b.lower_is_better(), b.suffix);
+    return std::pair(a.direction, a.suffix) < std::pair(b.direction, b.suffix);
   });
   return metrics;
 }
@@ -102,7 +120,7 @@ Chart loss_chart(const History& history) {
   add_smoothed(chart, points_of(history, kLoss), std::string(kLoss), 0);
   for (const EvalMetric& metric : eval_metrics(history)) {
     if (metric.suffix != "loss") continue;
-    chart.lines.push_back(plain_line(history, metric.name, metric.name, metric.color));
+    chart.lines.push_back(metric_line(history, metric, metric.name));
   }
   return chart;
 }
@@ -110,7 +128,7 @@ Chart loss_chart(const History& history) {
 Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch) {
   Chart chart = new_chart("Training loss per epoch", "epoch");
   chart.may_be_log = true;
-  Line line{"mean of training_loss", {}, 0, Line::Look::plain};
+  Line line{"mean of training_loss", {}, 0, Line::Look::plain, {}};
   double sum = 0;
   int64_t count = 0, epoch = 0;
   const auto end_epoch = [&] {
@@ -138,23 +156,24 @@ std::vector<Chart> metric_charts(const History& history) {
   for (const EvalMetric& metric : eval_metrics(history)) {
     if (charts.empty() || charts.back().title != metric.suffix) {
       charts.push_back(new_chart(metric.suffix));
-      charts.back().may_be_log = metric.lower_is_better();
+      charts.back().may_be_log = metric.direction == Direction::down;
+      charts.back().error_scale = is_accuracy(metric.suffix);
     }
-    charts.back().lines.push_back(plain_line(
-        history, metric.name, metric.prefix.empty() ? metric.name : metric.prefix, metric.color));
+    charts.back().lines.push_back(
+        metric_line(history, metric, metric.prefix.empty() ? metric.name : metric.prefix));
   }
   return charts;
 }
 
 std::vector<Chart> training_charts(const History& history) {
   std::vector<Chart> charts;
-  Chart schedule = new_chart("Learning-rate schedule (multiplier of lr)");
+  Chart schedule = new_chart("Learning rate (multiplier of lr)");
+  schedule.y_from_zero = true;
   int color = 0;
   for (const auto& [name, points] : history.series) {
     if (!starts_with(name, "global_schedule")) continue;
-    Line line = plain_line(history, name, name, color++);
-    line.look = Line::Look::bold;
-    schedule.lines.push_back(std::move(line));
+    schedule.lines.push_back(
+        {name, thinned(points_of(history, name), kMostPoints), color++, Line::Look::bold, {}});
   }
   if (color > 0) charts.push_back(std::move(schedule));
   const auto add = [&](const std::string& title, const std::string& name, int line_color,
@@ -162,10 +181,12 @@ std::vector<Chart> training_charts(const History& history) {
     if (history.series.find(name) == history.series.end()) return;
     charts.push_back(new_chart(title));
     charts.back().may_be_log = may_be_log;
+    charts.back().y_from_zero = !may_be_log;
     add_smoothed(charts.back(), points_of(history, name), name, line_color);
   };
   add("Gradient norm", "l2_grads", 3, true);
   add("Images per second per device", "img/sec/core", 5, false);
+  add("Share of time waiting for data", "data_wait", 6, false);
   return charts;
 }
 

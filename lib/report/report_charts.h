@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/report/chart.h"
 #include "lib/report/history.h"
+#include "lib/report/metric_direction.h"
 
 namespace bv {
 
@@ -16,18 +18,23 @@ struct EvalMetric {
   std::string prefix;  // "test"; empty if the name has no '/'
   std::string suffix;  // "prec@1"
   int color = 0;       // the prefix has the same colour in all charts
-  bool lower_is_better() const;
+  Direction direction = Direction::none;
 };
 
+// Returns the best (step, value) of a series, or null if its name tells no better side or no value
+// is a number.
+const std::pair<int64_t, double>* best_of(const History& history, const std::string& name);
+
 // Returns the series that come from evaluators, not from the training loop. Metrics for which a
-// higher value is better come first.
+// higher value is better come first, those without a better side last.
 std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.
 Chart loss_chart(const History& history);
 Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch);
-std::vector<Chart> metric_charts(const History& history);    // one per suffix
-std::vector<Chart> training_charts(const History& history);  // schedules, gradient norm, speed
+std::vector<Chart> metric_charts(const History& history);  // one per suffix, the best values marked
+std::vector<Chart> training_charts(
+    const History& history);  // schedules, gradient norm, speed, waiting
 
 // Returns an SVG file with the loss chart and, beside it, the first other chart of the evaluators.
 std::string render_learning_curve(const History& history);

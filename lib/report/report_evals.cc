@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
+#include "lib/report/class_labels.h"
 #include "lib/report/html.h"
-#include "lib/report/png.h"
+#include "lib/report/report_mistakes.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -16,7 +18,8 @@ namespace {
 constexpr size_t kMostMatrixClasses = 30;
 constexpr size_t kMostPairs = 30;
 constexpr size_t kMostBars = 30;
-constexpr size_t kMostWrong = 48;
+constexpr size_t kMostBins = 20;
+constexpr size_t kLongestName = 120;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
@@ -28,26 +31,12 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-class Names {
- public:
-  explicit Names(const EvalDetails& details) : details_(details) {}
-  // Returns the escaped name of a class.
-  std::string operator()(int64_t label) const {
-    const auto i = static_cast<size_t>(label);
-    return label >= 0 && i < details_.class_names.size() ? escape_html(details_.class_names[i])
-                                                         : fmt::format("class {}", label);
-  }
-
- private:
-  const EvalDetails& details_;
-};
-
 bool is_square(const Matrix& matrix) {
   return std::all_of(matrix.begin(), matrix.end(),
                      [&](const auto& row) { return row.size() == matrix.size(); });
 }
 
-std::string matrix_table(const Matrix& matrix, const Names& names) {
+std::string matrix_table(const Matrix& matrix, const ClassLabels& names) {
   std::string out =
       "<div class=\"scroll\"><table class=\"confusion\"><thead><tr><th class=\"corner\">truth "
       "&#8595; guess &#8594;</th>";
@@ -64,12 +53,13 @@ std::string matrix_table(const Matrix& matrix, const Names& names) {
         out += "<td></td>";
         continue;
       }
-      // The square root keeps single mistakes visible next to hundreds of right guesses.
-      const double strength = 0.08 + 0.92 * std::sqrt(share(n, total));
+      // The square root keeps single mistakes visible next to hundreds of right guesses. Colours
+      // stay pale, so that the number can be read on all of them.
+      const double strength = 0.06 + 0.56 * std::sqrt(share(n, total));
       out += fmt::format(
-          "<td class=\"{}{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
-          t == g ? "right" : "wrong", strength > 0.6 ? " strong" : "", strength,
-          names(static_cast<int64_t>(t)), names(static_cast<int64_t>(g)), n, total, n);
+          "<td class=\"{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
+          t == g ? "right" : "wrong", strength, names(static_cast<int64_t>(t)),
+          names(static_cast<int64_t>(g)), n, total, n);
     }
     out += "</tr>\n";
   }
@@ -80,7 +70,7 @@ struct ConfusedPair {
   int64_t count = 0, truth = 0, guess = 0;
 };
 
-std::string pairs_table(const Matrix& matrix, const Names& names) {
+std::string pairs_table(const Matrix& matrix, const ClassLabels& names) {
   std::vector<ConfusedPair> pairs;
   for (size_t t = 0; t < matrix.size(); ++t) {
     for (size_t g = 0; g < matrix.size(); ++g) {
@@ -93,17 +83,18 @@ std::string pairs_table(const Matrix& matrix, const Names& names) {
   if (pairs.size() > kMostPairs) pairs.resize(kMostPairs);
   if (pairs.empty()) return "<p>No mistakes.</p>\n";
   std::string out =
-      "<table class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>count</th>"
+      "<div class=\"scroll\"><table "
+      "class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>count</th>"
       "<th>share of the class</th></tr></thead><tbody>\n";
   for (const ConfusedPair& pair : pairs) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
                        names(pair.truth), names(pair.guess), pair.count,
                        100 * share(pair.count, sum(matrix[static_cast<size_t>(pair.truth)])));
   }
-  return out + "</tbody></table>\n";
+  return out + "</tbody></table></div>\n";
 }
 
-std::string accuracy_bars(const Matrix& matrix, const Names& names) {
+std::string accuracy_bars(const Matrix& matrix, const ClassLabels& names) {
   struct Class {
     int64_t label = 0, right = 0, total = 0;
   };
@@ -133,23 +124,40 @@ std::string accuracy_bars(const Matrix& matrix, const Names& names) {
   return out + "</div>\n";
 }
 
+// Returns the bin that holds the examples of all these bins.
+EvalDetails::Bin joined(std::span<const EvalDetails::Bin> bins) {
+  EvalDetails::Bin all;
+  for (const EvalDetails::Bin& bin : bins) {
+    all.examples += bin.examples;
+    all.confidence += bin.examples * bin.confidence;
+    all.accuracy += bin.examples * bin.accuracy;
+  }
+  if (all.examples > 0) {
+    all.confidence /= all.examples;
+    all.accuracy /= all.examples;
+  }
+  return all;
+}
+
 // For each interval of confidence: a bar for its share of the examples, and their accuracy.
-std::string calibration_bars(const std::vector<EvalDetails::Bin>& bins) {
-  double all = 0;
-  for (const EvalDetails::Bin& bin : bins) all += bin.examples;
+// Neighbours are joined if there are many.
+std::string calibration_bars(std::span<const EvalDetails::Bin> bins) {
+  const double all = joined(bins).examples;
   if (!(all > 0)) return "";
   std::string out =
       "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the guess. A "
       "calibrated model is right in 80 % of the cases to which it gives a probability of 80 %."
       "</p>\n<div class=\"bars\">\n";
   const auto count = static_cast<double>(bins.size());
-  for (size_t b = 0; b < bins.size(); ++b) {
-    const auto low = static_cast<double>(b);
-    const EvalDetails::Bin& bin = bins[b];
+  const size_t each = (bins.size() + kMostBins - 1) / kMostBins;
+  for (size_t low = 0; low < bins.size(); low += each) {
+    const size_t high = std::min(low + each, bins.size());
+    const EvalDetails::Bin bin = joined(bins.subspan(low, high - low));
     out += fmt::format(
         "<span class=\"name\">{:.3g} &#8211; {:.3g}</span><span class=\"track\"><span "
         "class=\"bar\" style=\"width:{:.1f}%\"></span></span><span class=\"value\">{}</span>\n",
-        low / count, (low + 1) / count, 100 * bin.examples / all,
+        static_cast<double>(low) / count, static_cast<double>(high) / count,
+        100 * bin.examples / all,
         bin.examples > 0
             ? fmt::format("{:.1f} % right, {:.1f} % sure <small>{:.6g} examples</small>",
                           100 * bin.accuracy, 100 * bin.confidence, bin.examples)
@@ -158,44 +166,30 @@ std::string calibration_bars(const std::vector<EvalDetails::Bin>& bins) {
   return out + "</div>\n";
 }
 
-std::string wrong_images(const EvalDetails& details, const Names& names) {
-  std::string out;
-  size_t shown = 0;
-  for (const EvalDetails::Wrong& wrong : details.wrong) {
-    const std::string uri = png_data_uri(wrong.pixels, wrong.height, wrong.width, wrong.channels);
-    if (uri.empty()) continue;
-    if (shown++ == kMostWrong) break;
-    out += fmt::format(
-        "<figure><img src=\"{}\" width=\"{}\" height=\"{}\" alt=\"example {}\"><figcaption>{} "
-        "&#8594; <b>{}</b><small>{:.0f} % sure, example {}</small></figcaption></figure>\n",
-        uri, wrong.width, wrong.height, wrong.index, names(wrong.truth), names(wrong.guess),
-        100 * wrong.confidence, wrong.index);
+// Returns the matrix, or the most confused pairs if it would have too many classes or bytes.
+std::string confusion(const Matrix& matrix, const ClassLabels& names, size_t most_bytes) {
+  if (matrix.size() <= kMostMatrixClasses) {
+    const std::string table = matrix_table(matrix, names);
+    if (table.size() <= most_bytes) return "<h3>Confusion matrix</h3>\n" + table;
   }
-  if (out.empty()) return out;
-  return "<h3>Wrongly classified</h3>\n<p class=\"hint\">truth &#8594; guess</p>\n"
-         "<div class=\"gallery\">\n" +
-         out + "</div>\n";
+  return "<h3>Most confused pairs</h3>\n" + pairs_table(matrix, names);
 }
 
 }  // namespace
 
-std::string render_details(const EvalDetails& details) {
-  const Names names(details);
+std::string render_details(const EvalDetails& details, size_t most_bytes) {
+  const ClassLabels names(details);
   const Matrix& matrix = details.confusion;
   std::string out = fmt::format("<section><h2>{} <small>at step {}</small></h2>\n",
-                                escape_html(details.evaluator), human_count(details.step));
+                                escape_html(clipped_bytes(details.evaluator, kLongestName)),
+                                human_count(details.step));
   if (!matrix.empty() && is_square(matrix)) {
-    if (matrix.size() <= kMostMatrixClasses) {
-      out +=
-          "<div class=\"beside\"><div>\n<h3>Confusion matrix</h3>\n" + matrix_table(matrix, names);
-    } else {
-      out += "<div class=\"beside\"><div>\n<h3>Most confused pairs</h3>\n" +
-             pairs_table(matrix, names);
-    }
-    out += "</div><div class=\"wide\">\n" + accuracy_bars(matrix, names) + "</div></div>\n";
+    out += "<div class=\"beside\"><div>\n" + confusion(matrix, names, most_bytes / 2) +
+           "</div><div class=\"wide\">\n" + accuracy_bars(matrix, names) + "</div></div>\n";
   }
   out += calibration_bars(details.calibration);
-  return out + wrong_images(details, names) + "</section>\n";
+  if (out.size() < most_bytes) out += render_mistakes(details, most_bytes - out.size());
+  return out + "</section>\n";
 }
 
 }  // namespace bv

@@ -1,6 +1,7 @@
 // The sections of the report that show an evaluator's details.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "lib/report/eval_details.h"
@@ -9,7 +10,7 @@ namespace bv {
 
 // Returns HTML with the confusion matrix (for many classes: the most confused pairs), the accuracy
 // per class, the calibration and wrongly classified images. Leaves out details that do not fit
-// together.
-std::string render_details(const EvalDetails& details);
+// together. Has about `most_bytes` at most, which should be 40,000 or more.
+std::string render_details(const EvalDetails& details, size_t most_bytes = 700'000);
 
 }  // namespace bv

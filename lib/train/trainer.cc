@@ -113,6 +113,7 @@ void Trainer::open_metrics() {
     options.curve_file = workdir_->learning_curve();
     options.title = workdir_->dir();
     options.config_yaml = resolved_yaml(recipe_.config);
+    options.facts = facts();
     options.steps_per_epoch = std::llround(recipe_.steps_per_epoch());
     options.first_step = resumed_here_ ? first_step_ : 0;
   }

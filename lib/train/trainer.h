@@ -79,6 +79,7 @@ class Trainer {
   void broadcast_sharded_weights();
   void log_parameters() const;
   void write_run_json(const std::string& start) const;
+  Facts facts() const;
   void open_metrics();
   void set_due_rules();
 
@@ -104,6 +105,7 @@ class Trainer {
   // The end (trainer_end.cc).
   Exit stop(int64_t step, Exit code);
   void finish();
+  void report_end(const std::string& how);
 
   Recipe& recipe_;
   Workdir* workdir_;  // null: nothing is written

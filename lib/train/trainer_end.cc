@@ -1,10 +1,12 @@
 // The end of a run: after its last step, after a signal, or because of an error.
 #include <chrono>
+#include <ctime>
 #include <future>
 #include <thread>
 
 #include "lib/report/log.h"
 #include "lib/train/trainer.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -20,6 +22,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
   const Group::Phase phase(group_, "checkpoint");  // until it is saved
   log::clear_progress();
   profile_.finish();
+  report_end(fmt::format("stopped by a signal after step {}", human_count(step)));
   if (workdir_ && step > 0) {
     if (saved_step_ != step) save(step, false);
     if (checkpointer_) checkpointer_->wait();
@@ -43,7 +46,7 @@ void Trainer::finish() {
   log::clear_progress();
   profile_.finish();
   log::note("Done!\n{}", chrono_.note());
-  metrics_->write_report();
+  report_end("all steps done");
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
   if (!workdir_ || !is_rank0()) return;
@@ -56,6 +59,12 @@ void Trainer::finish() {
   } else {
     log::info("Logs/checkpoints are in {}", workdir_->dir());
   }
+}
+
+// Has the report written with the date of the end.
+void Trainer::report_end(const std::string& how) {
+  metrics_->note("Ended", utc_text(std::time(nullptr)) + ", " + how);
+  metrics_->write_report();
 }
 
 void Trainer::flush_rows() {

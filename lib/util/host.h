@@ -1,6 +1,8 @@
-// The machine that this process runs on.
+// The machine that this process runs on: its name, its memory, its clock.
 #pragma once
 
+#include <ctime>
+#include <optional>
 #include <string>
 
 namespace bv {
@@ -8,5 +10,15 @@ namespace bv {
 // Returns the host name for messages and file names, "unknown" if the system does not tell. The
 // name need not resolve to an address.
 std::string host_name();
+
+// Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if the system does not tell.
+std::string cpu_name();
+
+// Returns the most bytes that this process had resident so far, nullopt if the system does not
+// tell.
+std::optional<double> peak_resident_bytes();
+
+// Returns a time such as std::time(nullptr) as "2025-11-21T09:30:01Z".
+std::string utc_text(std::time_t time);
 
 }  // namespace bv

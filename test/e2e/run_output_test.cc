@@ -9,6 +9,7 @@
 #include "lib/ckpt/npz.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
+#include "test/support/browser.h"
 #include "test/support/golden.h"
 #include "test/support/text.h"
 
@@ -96,10 +97,14 @@ TEST_CASE("a run's files") {
     CHECK(contains(config, "# default"));
     const std::string report = read_file(out + "/report.html");
     for (const char* part :
-         {"<svg", "training_loss", "b/prec@1", "dense: 24", "data:image/png;base64,"}) {
+         {"<svg", "training_loss", "b/prec@1", "dense: 24", "data:image/png;base64,",
+          "<dt>Command</dt><dd>", "<dt>Precision</dt><dd>", "LibTorch 2.",
+          "<dt>Training data</dt><dd>", ", all steps done</dd>",
+          "% sure</small><small class=\"file\">test row "}) {
       INFO(part);
       CHECK(contains(report, part));
     }
+    CHECK(bv::test::page_problems({out + "/report.html"}) == "");
     const auto run_json = nlohmann::json::parse(read_file(out + "/run.json"));
     CHECK(run_json.at("restarts") == 0);
     CHECK(run_json.at("start") == "scratch");
