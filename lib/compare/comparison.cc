@@ -156,9 +156,7 @@ Spread spread_of(const std::vector<double>& values) {
 }
 
 bool lower_is_better(const std::string& metric) {
-  const std::string suffix = metric.substr(metric.rfind('/') + 1);  // npos + 1 is 0
-  if (suffix == "ece" || suffix == "mce") return true;              // calibration errors
-  return EvalMetric{metric, "", suffix, 0}.lower_is_better();
+  return metric_direction(metric) == Direction::down;
 }
 
 std::string main_metric(const std::vector<RunRecord>& runs) {

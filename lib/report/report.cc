@@ -74,8 +74,6 @@ std::string config_section(const std::string& yaml) {
 
 }  // namespace
 
-std::string_view page_style() { return kPageStyle; }
-
 std::string render_report(const Report& report) {
   const History empty;
   const History& history = report.history != nullptr ? *report.history : empty;
