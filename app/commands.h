@@ -11,6 +11,5 @@ Exit export_command(const Arguments& arguments);
 Exit predict_command(const Arguments& arguments);
 Exit bench_command(const Arguments& arguments);
 Exit list_command(const std::string& kind);
-void print_version();
 
 }  // namespace bv

@@ -1,5 +1,3 @@
-#include <torch/version.h>
-
 #include <cstdio>
 #include <map>
 
@@ -52,10 +50,6 @@ Exit list_command(const std::string& kind) {
     if (kind == "models") print_variants(name);
   }
   return Exit::ok;
-}
-
-void print_version() {
-  std::printf("bvtrain %s (LibTorch %s, %s)\n", BV_VERSION, TORCH_VERSION, __VERSION__);
 }
 
 }  // namespace bv

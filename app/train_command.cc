@@ -3,6 +3,7 @@
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/launch.h"
+#include "app/version.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/distributed/check_agreement.h"
@@ -75,7 +76,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   check_ranks(group, recipe);
   const bool writes = !arguments.workdir.empty();
   Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, arguments.cleanup}, group);
+                  {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup}, group);
   try {
     if (writes && claim(workdir, trainer, recipe, group)) return Exit::ok;
     if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");

@@ -310,6 +310,7 @@ void Trainer::save(int64_t step, bool keep) {
   const Chrono::State& chrono = chrono_.state();
   snapshot.meta = {
       {"tool_version", options_.tool_version},
+      {"commit", options_.commit},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
       {"ranks", group_.size()},

@@ -216,6 +216,7 @@ void Trainer::write_run_json(const std::string& start) const {
   const nlohmann::json run = {
       {"argv", options_.argv},
       {"version", options_.tool_version},
+      {"commit", options_.commit},
       {"host", host_name()},
       {"pid", getpid()},
       {"started", utc_now()},
