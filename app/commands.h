@@ -12,6 +12,5 @@ Exit predict_command(const Arguments& arguments);
 Exit bench_command(const Arguments& arguments);
 Exit list_command(const Arguments& arguments);
 Exit compare_command(const Arguments& arguments);
-void print_version();
 
 }  // namespace bv

@@ -1,5 +1,3 @@
-#include <torch/version.h>
-
 #include <cstdio>
 #include <map>
 
@@ -95,10 +93,6 @@ Exit list_command(const Arguments& arguments) {
                   human_count(variant.parameters).c_str());
   }
   return Exit::ok;
-}
-
-void print_version() {
-  std::printf("bvtrain %s (LibTorch %s, %s)\n", BV_VERSION, TORCH_VERSION, __VERSION__);
 }
 
 }  // namespace bv

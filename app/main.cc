@@ -10,6 +10,7 @@
 
 #include "app/commands.h"
 #include "app/failure.h"
+#include "app/version.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
 #include "lib/train/signals.h"

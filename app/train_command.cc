@@ -4,6 +4,7 @@
 #include "app/failure.h"
 #include "app/json_output.h"
 #include "app/launch.h"
+#include "app/version.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/distributed/check_agreement.h"
@@ -97,7 +98,9 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   }
   check_ranks(group, recipe);
   Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, arguments.cleanup, arguments.accept_changes}, group);
+                  {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup,
+                   arguments.accept_changes},
+                  group);
   try {
     if (writes && claim(workdir, trainer, checkpoint, recipe, group)) return Exit::ok;
     if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");

@@ -26,9 +26,9 @@ target_include_directories(bv_torch SYSTEM INTERFACE
   ${BVTRAIN_LIBTORCH}/include ${BVTRAIN_LIBTORCH}/include/torch/csrc/api/include)
 target_link_libraries(bv_torch INTERFACE bv::fmt_first
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so ${BVTRAIN_LIBTORCH}/lib/libc10.so)
-target_link_options(bv_torch INTERFACE
-  -Wl,-rpath,${BVTRAIN_LIBTORCH}/lib -Wl,-rpath,${BV_CUDA_LIBRARIES}
-  -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
+target_link_options(bv_torch INTERFACE -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
+# CMake adds the folder of LibTorch to the run path of a build, and takes both away at installation.
+set(CMAKE_BUILD_RPATH ${BV_CUDA_LIBRARIES})
 # at::parallel_for is a template. It runs in parallel only in sources that are compiled with OpenMP.
 target_compile_options(bv_torch INTERFACE -fopenmp)
 target_link_options(bv_torch INTERFACE -fopenmp)

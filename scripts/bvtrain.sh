@@ -2,7 +2,7 @@
 # scripts/bvtrain.sh ARGS...: sets up what is missing, builds, and becomes `bvtrain ARGS...`.
 # scripts/setup.sh lists the environment variables that choose another LibTorch and CUDA.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 source "$root/scripts/setup.sh"
 binary=$root/build/release/bvtrain built=$root/build/built
 

@@ -5,7 +5,7 @@
 #   */10 * * * * /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 #   @reboot      /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 set -uo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 
 workdir=${BVTRAIN_WORKDIR:-}
 for ((i = 1; i <= $#; ++i)); do

@@ -95,7 +95,8 @@ work = sys.argv[1]
 keep = ("torch/lib/", "torch/include/", "nvidia/")
 for wheel in glob.glob(work + "/*.whl"):
     with zipfile.ZipFile(wheel) as archive:
-        names = [n for n in archive.namelist() if n.startswith(keep) and not n.endswith("libtorch_python.so")]
+        names = [n for n in archive.namelist() if (n.startswith(keep) or ".dist-info/licenses/" in n)
+                 and not n.endswith("libtorch_python.so")]
         archive.extractall(work + "/unpacked", names)
 UNPACK
   then

@@ -37,14 +37,24 @@ bool has_cuda_driver() {
   return found;
 }
 
+std::string cuda_plugin_file() {
+  const std::string folder = folder_of_executable();
+  for (const char* there : {"/", "/../lib/bvtrain/"}) {
+    const std::string file = folder + there + kFile;
+    if (::access(file.c_str(), F_OK) == 0) return file;
+  }
+  return "";
+}
+
 void open_cuda(const std::string& where) {
   if (plugin()) return;
   if (!has_cuda_driver()) throw Error(Exit::usage, where, "this host has no NVIDIA driver");
-  const std::string file = folder_of_executable() + "/" + kFile;
-  if (::access(file.c_str(), F_OK) != 0)
-    throw Error(
-        Exit::usage, where,
-        fmt::format("this build has no {}: build it on a host that has nvcc (docs/gpu.md)", kFile));
+  const std::string file = cuda_plugin_file();
+  if (file.empty())
+    throw Error(Exit::usage, where,
+                fmt::format("this build has no {}: install the wheel, or build it on a host that "
+                            "has nvcc (docs/gpu.md)",
+                            kFile));
   // Its libraries are found through the run paths of LibTorch.
   plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!plugin()) {

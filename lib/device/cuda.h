@@ -1,7 +1,7 @@
-// Access to the CUDA plug-in, libbvtrain_cuda.so beside the executable. It contains everything that
-// needs CUDA's headers and libraries (lib/cuda) and is opened at run time only when a CUDA device
-// is asked for. The executable itself links only the CPU part of LibTorch, so a run on CPUs starts
-// in a fifth of a second.
+// Access to the CUDA plug-in, libbvtrain_cuda.so: beside the executable in a build, and in
+// ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and libraries
+// (lib/cuda) and is opened at run time only when a CUDA device is asked for. The executable itself
+// links only the CPU part of LibTorch, so a run on CPUs starts in a fifth of a second.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,6 +13,9 @@ namespace bv {
 
 // Whether this host has NVIDIA's driver. Does not initialise CUDA.
 bool has_cuda_driver();
+
+// Returns the path of the plug-in, "" if this installation has none. Does not open it.
+std::string cuda_plugin_file();
 
 // Opens the plug-in; does nothing the second time. Must be called before anything asks LibTorch
 // whether CUDA is available, because LibTorch remembers the answer. Throws Error(Exit::usage,

@@ -309,6 +309,7 @@ void Trainer::save(int64_t step, bool keep) {
   const Chrono::State& chrono = chrono_.state();
   snapshot.meta = {
       {"tool_version", options_.tool_version},
+      {"commit", options_.commit},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
       // What `auto` meant: predict computes in the same precision on other machines.

@@ -33,7 +33,7 @@ namespace bv {
 
 struct TrainerOptions {
   std::vector<std::string> argv;  // for run.json
-  std::string tool_version;
+  std::string tool_version, commit;
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
 };

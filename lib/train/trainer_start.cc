@@ -254,6 +254,7 @@ void Trainer::write_run_json(const std::string& start) const {
   const nlohmann::json run = {
       {"argv", options_.argv},
       {"version", options_.tool_version},
+      {"commit", options_.commit},
       {"host", host_name()},
       {"pid", getpid()},
       {"started", utc_text(std::time(nullptr))},

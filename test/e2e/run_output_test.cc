@@ -108,6 +108,9 @@ TEST_CASE("a run's files") {
     const auto run_json = nlohmann::json::parse(read_file(out + "/run.json"));
     CHECK(run_json.at("restarts") == 0);
     CHECK(run_json.at("start") == "scratch");
+    const std::string version = run({"--version"}).out;
+    CHECK(contains(version, "bvtrain " + run_json.at("version").get<std::string>() + "\n"));
+    CHECK(contains(version, "\ncommit: " + run_json.at("commit").get<std::string>() + "\n"));
     // The resolved config is a config too: it gives the same run.
     const Finished again = run({"--config", out + "/config.yaml", "--workdir", dir / "again"});
     INFO(again.err);
@@ -189,7 +192,9 @@ TEST_CASE("--list, --version, --explain, --help") {
   const Finished unknown = run({"--list", "modles"});
   CHECK(unknown.code == 2);
   CHECK(contains(unknown.err, "did you mean 'models'?"));
-  CHECK(contains(run({"--version"}).out, "bvtrain "));
+  CHECK_THAT(run({"--version"}).out,
+             Catch::Matches("bvtrain [0-9.]+\ncommit: ([0-9a-f]{12}(-dirty)?|unknown)\n"
+                            "LibTorch: 2\\.11\\.[^\n]*\ncompiler: [^\n]+\nCUDA plug-in: [^\n]+\n"));
   CHECK(contains(run({"--help"}).out, "Exit codes"));
   const Finished explained = run({"--config", source_file("configs/digits_cnn.yaml"), "--explain"});
   INFO(explained.err);

@@ -1,6 +1,7 @@
 // scripts/setup.sh and scripts/bvtrain.sh: which LibTorch they use, what they say is missing, and
 // when they configure and build again. cmake, ninja and nvcc are stand-ins that note their calls.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -130,6 +131,10 @@ TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTo
       "cmake --preset release -U BV_NVCC -D BVTRAIN_LIBTORCH=" + (checkout.dir / "torch\n");
   CHECK(checkout.take_calls() == configured + "ninja bvtrain\n");
   CHECK(run_script(cpu).out == "ran --version\n");
+  CHECK(checkout.take_calls().empty());
+  // Through a symbolic link it is the same checkout.
+  REQUIRE(::symlink("../scripts/bvtrain.sh", (checkout.dir / "bin/bv").c_str()) == 0);
+  CHECK(checkout.bash("bin/bv --version", cpu).out == "ran --version\n");
   CHECK(checkout.take_calls().empty());
 
   // Asked for, but nothing can build it: said, and the CPU half runs.

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# scripts/check_package.sh PACKAGE [SUITE]: installs a package that scripts/package.sh made in a clean
+# system, and uses it there as a user who is not root and has no repository: prints the version,
+# trains on the digits, continues the run, predicts, exports, and trains with two processes. SUITE is
+# bookworm (Debian 12, default) or noble (Ubuntu 24.04), which is for the tarball. Needs root,
+# debootstrap and, for a wheel, PyPI.
+#   BVTRAIN_LIBTORCH=DIR  the LibTorch for bvtrain-without-libtorch; default: the one that setup.sh fetched
+#   BVTRAIN_CHECK_TORCH   what to install before the wheel, such as torch==2.11.0 and options of pip
+set -euo pipefail
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+source "$root/scripts/setup.sh"
+source "$root/scripts/chroot.sh"
+package=${1:-} suite=${2:-bookworm}
+[[ -f $package && $package =~ \.(deb|whl|tar\.gz)$ ]] ||
+  { echo "usage: scripts/check_package.sh FILE.deb|FILE.whl|FILE.tar.gz [bookworm|noble]" >&2; exit 2; }
+name=${package##*/}
+
+# Each of these runs as root in the system after $name was copied there, and may print notes.
+# shellcheck disable=SC2016
+install_deb='
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q >/dev/null
+  apt-get install -q -y --no-install-recommends "/tmp/$1" >/tmp/apt.log 2>&1 || { tail /tmp/apt.log; exit 1; }
+'
+# shellcheck disable=SC2016
+remove_deb='
+  dpkg -r "$(dpkg-deb --field "/tmp/$1" Package)" >/dev/null
+  left=$(find / -xdev -name "*bvtrain*" -not -path "/home/*" -not -path "/tmp/*" -not -path "/var/*" -print)
+  [[ -z $left ]] || { echo "dpkg -r has left: $left"; exit 1; }
+  dpkg -i "/tmp/$1" >/dev/null
+  echo "dpkg -r removes everything; dpkg -i installs it again"
+'
+install_pip='
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q >/dev/null
+  apt-get install -q -y --no-install-recommends python3-venv >/dev/null 2>&1
+'
+# shellcheck disable=SC2016
+use='
+  say() { echo "+ $*"; "$@"; }
+  quiet() { echo "+ $*"; "$@" >log 2>&1 || { tail -n 20 log; exit 1; }; }
+  now() { date +%s%N; }
+  say bvtrain --version
+  for i in 1 2 3 4 5; do from=$(now); bvtrain --version >version; echo $((($(now) - from) / 1000000)); done |
+    sort -n | sed -n "3s/$/ ms for --version, median of 5/p"
+  run=(bvtrain --config "$configs/digits_cnn.yaml" --set total_epochs=null --set ckpt_steps=10)
+  quiet "${run[@]}" --workdir out --set total_steps=20
+  quiet "${run[@]}" --workdir out --set total_steps=40
+  grep -E "\"(version|commit|first_step|restarts)\"" out/run.json
+  grep -q "\"first_step\": 20" out/run.json || { echo "the run did not continue"; exit 1; }
+  quiet bvtrain export --workdir out --format onnx --output digits.onnx
+  quiet bvtrain predict --workdir out --eval test --first 3
+  cat log
+  quiet "${run[@]}" --workdir ranks --set total_steps=20 --devices cpu:2
+  grep -h "rank 1 of 2" log ranks/log/* | head -n 1
+  [[ -s digits.onnx && -e out/DONE && -e ranks/DONE ]]
+'
+
+chroot_make "$suite" >/dev/null
+cp "$package" "$chroot_folder/tmp/"
+chroot_run root 'useradd --create-home tester'
+start=$SECONDS
+case $name in
+  *.deb)
+    if [[ $name == bvtrain-without-libtorch* ]]; then
+      chroot_run root "$install_deb" "$name"
+      chroot_run tester 'bvtrain --version && exit 1; [[ $? == 2 ]]'
+      bv_find_libtorch
+      chroot_mount "$bv_torch/.." opt/packages ro
+      use="export BVTRAIN_LIBTORCH=/opt/packages/torch; $use"
+    else
+      chroot_run root "$install_deb" "$name"
+    fi
+    chroot_run root "$remove_deb" "$name"
+    use="configs=/usr/share/bvtrain/configs; $use" ;;
+  *.whl)
+    chroot_run root "$install_pip"
+    chroot_run tester 'python3 -m venv env; env/bin/pip install -q $2 "/tmp/$1"' "$name" "${BVTRAIN_CHECK_TORCH:-}"
+    use="PATH=\$HOME/env/bin:\$PATH configs=\$HOME/env/share/bvtrain/configs; $use" ;;
+  *.tar.gz)
+    chroot_run tester 'tar xzf "/tmp/$1"; mv bvtrain-* moved' "$name"
+    use="PATH=\$HOME/moved/bin:\$PATH configs=\$HOME/moved/share/bvtrain/configs; $use" ;;
+esac
+echo "installed in $suite in $((SECONDS - start)) s"
+chroot_run tester "$use"
+echo "$name: works in $suite"

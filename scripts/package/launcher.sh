@@ -1,0 +1,61 @@
+#!/bin/sh
+# Becomes bvtrain @BUILD@. This is bin/bvtrain of the wheel and of the Debian package without
+# LibTorch. It looks for LibTorch in $BVTRAIN_LIBTORCH, else beside bvtrain in Python's packages, else
+# it asks the python3 in the same folder. Without LibTorch the dynamic loader would name a library and
+# no remedy. It starts no other process unless it must ask Python or follow a symbolic link.
+fail() {
+  printf 'bvtrain: error: %s\n' "$1" >&2
+  exit 2
+}
+
+self=$0
+[ ! -L "$self" ] || self=$(readlink -f "$self")
+bin=${self%/*}
+
+# A folder can hold the packages of several Pythons. The file @BUILD@ marks the one of this script.
+for folder in "$bin"/../lib*/python3*/*-packages/bvtrain "$bin"/../bvtrain "$bin"/../lib/bvtrain; do
+  [ ! -e "$folder/@BUILD@" ] || break
+done
+[ -e "$folder/@BUILD@" ] || fail "the files of bvtrain @BUILD@ are not found beside $self; install it again"
+
+# Sets `version` to the version of the LibTorch in $1, "" if it does not say.
+read_version() {
+  version= major=
+  if [ -e "$1/version.py" ]; then
+    while read -r name equals value; do
+      [ "$name" != __version__ ] || version=${value#?} version=${version%?}
+    done <"$1/version.py"
+  elif [ -e "$1/build-version" ]; then
+    read -r version <"$1/build-version"
+  elif [ -e "$1/include/torch/headeronly/version.h" ]; then
+    while read -r define name value; do
+      case $name in
+        TORCH_VERSION_MAJOR) major=$value ;;
+        TORCH_VERSION_MINOR) version=$major.$value ;;
+      esac
+    done <"$1/include/torch/headeronly/version.h"
+  fi
+}
+
+beside=$folder/../torch
+torch=${BVTRAIN_LIBTORCH:-$beside}
+[ ! -e "$torch/torch/lib" ] || torch=$torch/torch  # site-packages was given
+if [ -z "$BVTRAIN_LIBTORCH" ] && [ ! -e "$torch/lib/libtorch_cpu.so" ] && [ -x "$bin/python3" ]; then
+  torch=$("$bin/python3" -c 'import importlib.util
+found = importlib.util.find_spec("torch")
+print(found.submodule_search_locations[0] if found else "")')
+fi
+if [ ! -e "$torch/lib/libtorch_cpu.so" ]; then
+  fail "LibTorch @TORCH@ is not found${BVTRAIN_LIBTORCH:+ in BVTRAIN_LIBTORCH=$BVTRAIN_LIBTORCH}; set BVTRAIN_LIBTORCH to the \
+folder of a Python package torch==@TORCH@.*, which this prints: python3 -c 'import torch; print(torch.__path__[0])'"
+fi
+read_version "$torch"
+case $version in
+  @TORCH@ | @TORCH@.*) ;;
+  *) fail "$torch is LibTorch ${version:-of an unknown version}; bvtrain needs @TORCH@" ;;
+esac
+if [ "$torch" != "$beside" ]; then
+  LD_LIBRARY_PATH=$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH
+fi
+exec "$folder/bvtrain" "$@"

@@ -1,0 +1,222 @@
+// What packages are made of: cmake --install, the arguments of scripts/package.sh, the launcher of
+// the packages without LibTorch, and the commit that --version prints.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+Finished bash(const std::string& command, const Environment& environment = {}) {
+  return Process("/bin/bash", {"bash", "-euc", command}, environment).wait();
+}
+
+void write_program(const std::string& file, const std::string& text) {
+  write(file, text);
+  ::chmod(file.c_str(), 0755);
+}
+
+// The folders in which a file looks for libraries, as the dynamic loader reads them.
+std::string run_path(const std::string& file) {
+  const Finished read =
+      bash("readelf -d '" + file + "' | sed -nE 's/.*\\(R(UN)?PATH\\).*\\[(.*)\\]$/\\2/p'");
+  INFO(read.err);
+  REQUIRE(read.code == 0);
+  return read.out;
+}
+
+// ---- the launcher
+
+// The launcher with a stand-in for bvtrain, which prints how it was called.
+struct Launcher {
+  TempFolder dir;
+  std::string bin = dir / "env/bin/bvtrain";
+  std::string packages = dir / "env/lib/python3.11/site-packages";
+
+  Launcher() {
+    std::string text = read_text(source_file("scripts/package/launcher.sh"));
+    for (const auto& [name, value] :
+         {std::pair<std::string, std::string>{"@BUILD@", "0.1.0-abc"}, {"@TORCH@", "2.11"}})
+      for (size_t at; (at = text.find(name)) != std::string::npos;)
+        text.replace(at, name.size(), value);
+    write_program(bin, text);
+    program(packages + "/bvtrain", "0.1.0-abc");
+  }
+  void program(const std::string& folder, const std::string& build) const {
+    write(folder + "/" + build, "");
+    write_program(folder + "/bvtrain",
+                  "#!/bin/sh\necho " + build + " \"$@\" path=$LD_LIBRARY_PATH\n");
+  }
+  void torch(const std::string& folder, const std::string& version) const {
+    write(folder + "/lib/libtorch_cpu.so", "");
+    write(folder + "/version.py", "from typing import Optional\n__version__ = '" + version + "'\n");
+  }
+  Finished run(const std::string& program, const std::string& torch = "") const {
+    return bash("exec env -u LD_LIBRARY_PATH BVTRAIN_LIBTORCH='" + torch + "' '" + program +
+                "' --seed 'a b'");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an installation can be moved and holds no path of the build") {
+  const char* binary = std::getenv("BVTRAIN");
+  REQUIRE(binary);
+  const std::string build = std::filesystem::path(binary).parent_path().string();
+  const TempFolder dir;
+  const Finished install = bash("for part in bvtrain cuda; do cmake --install '" + build +
+                                "' --component $part --prefix " + (dir / "first") + "; done");
+  INFO(install.err);
+  REQUIRE(install.code == 0);
+  std::filesystem::rename(dir / "first", dir / "moved");
+  const std::string installed = dir / "moved/bin/bvtrain";
+  CHECK(run_path(installed) == "$ORIGIN/../lib/bvtrain\n");
+  const std::string plugin = dir / "moved/lib/bvtrain/libbvtrain_cuda.so";
+  CHECK(exists(plugin) == exists(build + "/libbvtrain_cuda.so"));
+  if (exists(plugin)) CHECK(run_path(plugin) == "$ORIGIN\n");
+  CHECK(exists(dir / "moved/share/bvtrain/configs/digits_cnn.yaml"));
+  CHECK(exists(dir / "moved/share/doc/bvtrain/LICENSE"));
+
+  // LibTorch is another component. Here it is that of the build.
+  std::string libraries = run_path(binary);
+  libraries.pop_back();
+  const Finished version =
+      bash("exec '" + installed + "' --version", {{"LD_LIBRARY_PATH", libraries}});
+  INFO(version.err);
+  CHECK(version.code == 0);
+  CHECK(contains(version.out, "\nCUDA plug-in: " +
+                                  (exists(plugin) ? dir / "moved/bin/../lib/bvtrain/" : "none")));
+}
+
+TEST_CASE("package.sh refuses what it cannot pack") {
+  const std::string script = source_file("scripts/package.sh");
+  const auto refused = [&](const std::string& arguments) {
+    const Finished finished = bash("exec '" + script + "' " + arguments);
+    CHECK(finished.code == 2);
+    CHECK(finished.out.empty());
+    return finished.err;
+  };
+  const std::string usage =
+      "usage: scripts/package.sh deb|wheel|tarball [--without-libtorch] [--output DIR]\n";
+  CHECK(refused("") == "scripts/package.sh: error: " + usage);
+  CHECK(refused("rpm") == "scripts/package.sh: error: unknown package 'rpm'; " + usage);
+  CHECK(refused("deb --out x") ==
+        "scripts/package.sh: error: unknown argument '--out'; known: --without-libtorch, --output "
+        "DIR\n");
+  CHECK(refused("wheel --output") == "scripts/package.sh: error: --output needs a folder\n");
+  CHECK(
+      refused("wheel --without-libtorch") ==
+      "scripts/package.sh: error: --without-libtorch is for deb; the wheel never holds LibTorch\n");
+}
+
+TEST_CASE("the launcher finds bvtrain and LibTorch where pip and dpkg put them") {
+  const Launcher launcher;
+  launcher.torch(launcher.packages + "/torch", "2.11.0+cpu");
+  const std::string called = "0.1.0-abc --seed a b path=";
+  CHECK(launcher.run(launcher.bin).out == called + "\n");
+
+  SECTION("through a symbolic link") {
+    launcher.dir.make("other");
+    REQUIRE(::symlink("../env/bin/bvtrain", (launcher.dir / "other/bvtrain").c_str()) == 0);
+    CHECK(launcher.run(launcher.dir / "other/bvtrain").out == called + "\n");
+  }
+  SECTION("a package of another Python is not taken") {
+    launcher.program(launcher.dir / "env/lib/python3.10/site-packages/bvtrain", "0.0.9-old");
+    CHECK(launcher.run(launcher.bin).out == called + "\n");
+  }
+  SECTION("Debian's folder, with LibTorch from Python's packages") {
+    const std::string deb = launcher.dir / "usr/bin/bvtrain";
+    write_program(deb, read_text(launcher.bin));
+    launcher.program(launcher.dir / "usr/lib/bvtrain", "0.1.0-abc");
+    const std::string torch = launcher.packages + "/torch";
+    CHECK(launcher.run(deb, torch).out == called + torch + "/lib\n");
+    CHECK(launcher.run(deb, launcher.packages).out == called + torch + "/lib\n");
+  }
+  SECTION("LibTorch that only Python finds") {
+    std::filesystem::rename(launcher.packages + "/torch", launcher.dir / "system");
+    write_program(launcher.dir / "env/bin/python3",
+                  "#!/bin/sh\necho " + (launcher.dir / "system") + "\n");
+    CHECK(launcher.run(launcher.bin).out == called + (launcher.dir / "system/lib\n"));
+  }
+}
+
+TEST_CASE("the launcher says what is missing before the dynamic loader does") {
+  const Launcher launcher;
+  const std::string remedy =
+      "; set BVTRAIN_LIBTORCH to the folder of a Python package torch==2.11.*, which this prints: "
+      "python3 -c 'import torch; print(torch.__path__[0])'\n";
+  const Finished none = launcher.run(launcher.bin);
+  CHECK(none.code == 2);
+  CHECK(none.err == "bvtrain: error: LibTorch 2.11 is not found" + remedy);
+  CHECK(launcher.run(launcher.bin, "/nowhere").err ==
+        "bvtrain: error: LibTorch 2.11 is not found in BVTRAIN_LIBTORCH=/nowhere" + remedy);
+
+  const std::string torch = launcher.packages + "/torch";
+  launcher.torch(torch, "2.12.0+cpu");
+  const Finished newer = launcher.run(launcher.bin, torch);
+  CHECK(newer.code == 2);
+  CHECK(newer.err == "bvtrain: error: " + torch + " is LibTorch 2.12.0+cpu; bvtrain needs 2.11\n");
+  std::filesystem::remove(torch + "/version.py");
+  CHECK(launcher.run(launcher.bin, torch).err ==
+        "bvtrain: error: " + torch + " is LibTorch of an unknown version; bvtrain needs 2.11\n");
+  // Two other forms of LibTorch tell their version in other files.
+  write(torch + "/build-version", "2.11.0+cu130\n");
+  CHECK(launcher.run(launcher.bin, torch).code == 0);
+  std::filesystem::remove(torch + "/build-version");
+  write(torch + "/include/torch/headeronly/version.h",
+        "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n");
+  CHECK(launcher.run(launcher.bin, torch).code == 0);
+
+  std::filesystem::remove(launcher.packages + "/bvtrain/0.1.0-abc");
+  const Finished lost = launcher.run(launcher.bin, torch);
+  CHECK(lost.code == 2);
+  CHECK(lost.err == "bvtrain: error: the files of bvtrain 0.1.0-abc are not found beside " +
+                        launcher.bin + "; install it again\n");
+}
+
+TEST_CASE("a build looks its commit up, and writes it only if it is another one") {
+  const TempFolder dir;
+  const std::string root = dir / "clone", source = dir / "commit.cc";
+  for (const char* folder : {"cmake", "app", "lib", "models", "docs"})
+    write(root + "/" + folder + "/a.txt", "1");
+  write(root + "/CMakeLists.txt", "");
+  const auto commit_of = [&](const std::string& sources) {
+    const Finished wrote = bash("cmake -D ROOT=" + sources + " -D OUTPUT=" + source + " -P " +
+                                source_file("cmake/write_commit.cmake"));
+    INFO(wrote.err);
+    REQUIRE(wrote.code == 0);
+    const std::string text = read_text(source);
+    const size_t begin = text.find('"', text.find("return")) + 1;
+    return text.substr(begin, text.find('"', begin) - begin);
+  };
+  CHECK(commit_of(root) == "unknown");
+
+  const std::string git = "git -C " + root + " -c user.name=a -c user.email=a@b.c ";
+  const Finished made = bash(git + "init -q; " + git + "add .; " + git + "commit -q -m one; " +
+                             git + "rev-parse HEAD");
+  REQUIRE(made.code == 0);
+  const std::string commit = made.out.substr(0, 12);
+  CHECK(commit_of(root) == commit);
+  const auto before = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  std::filesystem::last_write_time(source, before);
+  CHECK(commit_of(root) == commit);
+  CHECK(std::filesystem::last_write_time(source) == before);
+
+  write(root + "/docs/a.txt", "2");  // the program is not made of it
+  CHECK(commit_of(root) == commit);
+  write(root + "/lib/new.cc", "");
+  CHECK(commit_of(root) == commit + "-dirty");
+  std::filesystem::remove(root + "/lib/new.cc");
+  write(root + "/app/a.txt", "2");
+  CHECK(commit_of(root) == commit + "-dirty");
+  // An export that was unpacked inside somebody's repository is not that repository's commit.
+  write(root + "/export/CMakeLists.txt", "");
+  CHECK(commit_of(root + "/export") == "unknown");
+}
+
+}  // namespace bv::test
