@@ -9,6 +9,12 @@ set(BVTRAIN_LIBTORCH ${BV_CACHE_HOME}/bvtrain/libtorch-2.11.0/torch CACHE PATH
 if(NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "no LibTorch in ${BVTRAIN_LIBTORCH}: run scripts/bvtrain.sh once, it fetches it")
 endif()
+# Messages name files below the sources or below LibTorch, so that a binary does not hold the folders of
+# the machine that built it.
+foreach(folder ${CMAKE_SOURCE_DIR} ${BVTRAIN_LIBTORCH}/include)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${folder}/=>
+                      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fmacro-prefix-map=${folder}/=>)
+endforeach()
 # CUDA's libraries are beside torch/, as the wheels from PyPI install them.
 set(BV_CUDA_LIBRARIES ${BVTRAIN_LIBTORCH}/../nvidia/cu13/lib)
 
@@ -26,9 +32,12 @@ target_include_directories(bv_torch SYSTEM INTERFACE
   ${BVTRAIN_LIBTORCH}/include ${BVTRAIN_LIBTORCH}/include/torch/csrc/api/include)
 target_link_libraries(bv_torch INTERFACE bv::fmt_first
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so ${BVTRAIN_LIBTORCH}/lib/libc10.so)
-target_link_options(bv_torch INTERFACE -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
-# CMake adds the folder of LibTorch to the run path of a build, and takes both away at installation.
-set(CMAKE_BUILD_RPATH ${BV_CUDA_LIBRARIES})
+target_link_options(bv_torch INTERFACE
+  -Wl,-rpath,${BVTRAIN_LIBTORCH}/lib -Wl,-rpath,${BV_CUDA_LIBRARIES}
+  -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
+# CMake's own run path of a build that can be installed ends with a colon, which means the current
+# folder. A bvtrain that is started there would load what anybody put there.
+set(CMAKE_SKIP_RPATH ON)
 # at::parallel_for is a template. It runs in parallel only in sources that are compiled with OpenMP.
 target_compile_options(bv_torch INTERFACE -fopenmp)
 target_link_options(bv_torch INTERFACE -fopenmp)

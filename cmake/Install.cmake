@@ -6,10 +6,17 @@
 #             asked for by --component; scripts/package.sh uses it.
 # The executable looks for libraries in ../lib/bvtrain, so P can be moved.
 set(BV_PRIVATE_LIBRARIES lib/bvtrain)
-set_target_properties(bvtrain PROPERTIES INSTALL_RPATH "$ORIGIN/../${BV_PRIVATE_LIBRARIES}")
 
-install(TARGETS bvtrain DESTINATION bin COMPONENT bvtrain
-        RUNTIME_DEPENDENCY_SET bv_needed)
+# Replaces the run path of the installed file, if it was built, as CMake's own install scripts do.
+function(bv_set_run_path file run_path component)
+  install(CODE "set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\")
+    if(EXISTS \"\${file}\")
+      file(RPATH_SET FILE \"\${file}\" NEW_RPATH \"${run_path}\")
+    endif()" COMPONENT ${component})
+endfunction()
+
+install(TARGETS bvtrain DESTINATION bin COMPONENT bvtrain RUNTIME_DEPENDENCY_SET bv_needed)
+bv_set_run_path(bin/bvtrain "\\$ORIGIN/../${BV_PRIVATE_LIBRARIES}" bvtrain)
 install(DIRECTORY configs DESTINATION share/bvtrain COMPONENT bvtrain)
 install(FILES LICENSE README.md DESTINATION share/doc/bvtrain COMPONENT bvtrain)
 install(DIRECTORY docs DESTINATION share/doc/bvtrain COMPONENT bvtrain)
@@ -27,8 +34,8 @@ bv_install_if_there(completions/_bvtrain share/zsh/vendor-completions _bvtrain)
 bv_install_if_there(completions/bvtrain.fish share/fish/vendor_completions.d bvtrain.fish)
 
 if(TARGET bvtrain_cuda)
-  set_target_properties(bvtrain_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
   install(TARGETS bvtrain_cuda LIBRARY DESTINATION ${BV_PRIVATE_LIBRARIES} COMPONENT cuda OPTIONAL)
+  bv_set_run_path(${BV_PRIVATE_LIBRARIES}/libbvtrain_cuda.so "\\$ORIGIN" cuda)
 endif()
 
 # The folder of LibTorch, and that of CUDA's libraries with links and ".." resolved.

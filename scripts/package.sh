@@ -96,13 +96,16 @@ copy_licences() {
     "Remove $bv_fetched to fetch LibTorch with its licences." >&2
 }
 
-# Fails if a file would look for libraries in a folder of this machine.
+# Fails if a file would look for libraries in a folder of this machine, or if bvtrain names one.
 check_paths() {
-  local file paths
+  local file paths path
   while IFS= read -r file; do
     [[ $(head -c 4 "$file" | tr -d '\0') == $'\x7fELF' ]] || continue
     paths=$(objdump -p "$file" | sed -nE 's/^ *(RUNPATH|RPATH) *//p' | tr : '\n' | grep -v '^\$ORIGIN' || true)
     [[ -z $paths ]] || fail "${file#"$work"/} would look for libraries in $paths"
+    for path in "$root" "$bv_torch"; do
+      ! grep -qaF "$path" "$file" || fail "${file#"$work"/} names the folder $path"
+    done
   done < <(find "$1" -type f)
 }
 

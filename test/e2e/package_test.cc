@@ -85,6 +85,7 @@ TEST_CASE("an installation can be moved and holds no path of the build") {
   // LibTorch is another component. Here it is that of the build.
   std::string libraries = run_path(binary);
   libraries.pop_back();
+  CHECK(!contains(":" + libraries + ":", "::"));  // an empty entry means the current folder
   const Finished version =
       bash("exec '" + installed + "' --version", {{"LD_LIBRARY_PATH", libraries}});
   INFO(version.err);
