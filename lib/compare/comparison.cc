@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "lib/compare/find_runs.h"
+#include "lib/report/metric_direction.h"
 #include "lib/report/report_charts.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
