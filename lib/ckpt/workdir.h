@@ -3,14 +3,14 @@
 //   <workdir>/
 //     .lock                     held by the running process: its process id and host
 //     DONE                      the run has finished: its total steps
-//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh and
-//                               slurm.sbatch, not by bvtrain
+//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh
+//                               and slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
 //     config-until-step-<n>.yaml  the config until step n, where a restart changed it
 //     run.json                  when, where and with what arguments the run was started
 //     result.json               how the last start of the run ended; absent while it runs
 //     metrics.jsonl             all metrics
-//     skipped.jsonl             the examples that skip_errors has left out; absent if there are none
+//     skipped.jsonl             the examples that skip_errors left out; absent if there are none
 //     tb/                       the same metrics for TensorBoard
 //     report.html               a report with curves
 //     learning_curve.svg

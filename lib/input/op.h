@@ -21,9 +21,9 @@ namespace bv {
 // nothing else.
 //
 // Errors: Error(Exit::data) "random_crop: ..." if this one example is at fault; the loader adds
-// which example it is. LabelError (lib/input/label_error.h) if its label is out of range: no
-// skip_errors covers that. Error(Exit::usage) if the op can't work on this kind of data (a missing key,
-// a wrong rank or dtype); the pipeline adds the place of the call in the config.
+// which example it is. LabelError (label_error.h) if its label is out of range, which skip_errors
+// never covers. Error(Exit::usage) if the op can't work on this kind of data (a missing key, a
+// wrong rank or dtype); the pipeline adds the place of the call in the config.
 class Op {
  public:
   using Registry = bv::Registry<Op>;

@@ -69,7 +69,8 @@ void Trainer::measure_skipped() {
 
 void Trainer::log_skipped_in_epoch(int64_t step) const {
   const auto epochs = [this](int64_t steps) {
-    return steps * recipe_.length.batch_size / recipe_.length.data_size;
+    return (position_ + (steps - first_step_) * recipe_.length.batch_size) /
+           recipe_.length.data_size;
   };
   if (epochs(step) > epochs(step - 1) && !skipped_.empty())
     log::info("Epoch {}: {}", epochs(step), skipped_.text());

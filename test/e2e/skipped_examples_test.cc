@@ -14,8 +14,8 @@ namespace bv::test {
 namespace {
 
 // train/: four pictures of a cat, the third of them truncated, four of a dog and no ship. test/: a
-// truncated picture and a good one of each. In order a batch of 3 holds cat/2 at step 1 and ship/ at
-// step 3.
+// truncated picture and a good one of a cat and of a dog. The batches of 3 are in order, so cat/2
+// comes at step 1 and ship/ at step 3.
 struct Pets {
   TempFolder dir;
   bool missing = false;

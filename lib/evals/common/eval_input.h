@@ -29,8 +29,8 @@ class EvalInput {
   ~EvalInput();
 
   // Opens the data and returns its first n examples as a batch, or all of them if there are fewer.
-  // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened, examples
-  // have different shapes or a label out of range, or more fail than skip_errors allows.
+  // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened, if
+  // examples differ in shape or have a label out of range, or if more fail than skip_errors allows.
   Batch probe(int64_t n);
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
