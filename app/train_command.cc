@@ -97,10 +97,10 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
-  Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup,
-                   arguments.accept_changes},
-                  group);
+  Trainer trainer(
+      recipe, writes ? &workdir : nullptr,
+      {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup, arguments.accept_changes},
+      group);
   try {
     if (writes && claim(workdir, trainer, checkpoint, recipe, group)) return Exit::ok;
     if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");

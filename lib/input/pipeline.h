@@ -28,8 +28,8 @@ class Pipeline {
 
   // Returns the pp string, with numbers in place of names such as num_classes.
   const std::string& text() const { return text_; }
-  // Returns the number of classes of the labels that the ops make from `label`; nullopt if they make
-  // none.
+  // Returns the number of classes of the labels that the ops make from `label`; nullopt if they
+  // make none.
   std::optional<int64_t> class_count() const;
   // Returns whether all ops have a batched form.
   bool has_batched() const;

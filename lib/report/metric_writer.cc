@@ -73,7 +73,7 @@ class MetricWriter::Impl {
   void add_note(const std::string& label, const std::string& text) {
     const std::lock_guard lock(mutex_);
     set_fact(notes_, label, text);
-}
+  }
 
   void add_skipped(std::vector<SkippedSummary> summaries) {
     const std::lock_guard lock(mutex_);

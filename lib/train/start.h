@@ -33,8 +33,8 @@ struct ConfigChanges {
   // Returns one line for each change: "lr: 0.001 -> 0.01".
   std::vector<std::string> lines() const;
   void report() const;  // logs them
-  // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the run
-  // has nothing left to do.
+  // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the
+  // run has nothing left to do.
   void require(bool accept, const std::string& workdir, bool finished) const;
 };
 // Compares the recipe's config and data with the metadata of its checkpoint.

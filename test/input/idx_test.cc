@@ -38,7 +38,8 @@ std::string gzip(const std::string& text) {
 }
 
 std::shared_ptr<const Dataset> open_data(const std::string& section) {
-  return from_yaml(section, [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
+  return from_yaml(section,
+                   [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
 }
 
 std::string image_error(const std::string& file) {

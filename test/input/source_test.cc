@@ -59,7 +59,8 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
 }
 
 std::shared_ptr<const Dataset> open_data(const std::string& section, const DataEnv& env = {}) {
-  return from_yaml(section, [&](const Config& config) { return prepare_data(config, env); })(std::nullopt);
+  return from_yaml(section,
+                   [&](const Config& config) { return prepare_data(config, env); })(std::nullopt);
 }
 
 std::string open_error(const std::string& section, const DataEnv& env = {}) {

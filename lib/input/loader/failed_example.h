@@ -19,7 +19,6 @@ struct FailedExample {
 // run that continues knows the name again.
 std::string in_utf8(const std::string& text);
 
-
 // Returns the examples of all ranks, rank after rank, on every rank. All ranks must call this.
 std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedExample>& mine);
 
