@@ -3,8 +3,8 @@
 //   <workdir>/
 //     .lock                     held by the running process: its process id and host
 //     DONE                      the run has finished: its total steps
-//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh and
-//                               slurm.sbatch, not by bvtrain
+//     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh
+//                               and slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
 //     run.json                  when, where and with what arguments the run was started
 //     metrics.jsonl             all metrics

@@ -141,9 +141,9 @@ TEST_CASE("paths of runs: workdirs, folders that hold some, and globs") {
   Lines warnings;
   CHECK(found({"*"}, &warnings).size() == 4);
   REQUIRE(warnings.size() == 2);
-  std::sort(warnings.begin(), warnings.end());  // glob() sorts by the locale
-  CHECK(warnings[0] == dir / "nothing: warning: not a workdir, and it holds none; left out");
-  CHECK(warnings[1] == dir / "notes.txt: warning: not a folder; left out");
+  std::sort(warnings.begin(), warnings.end());
+  CHECK(warnings[0] == dir / "notes.txt: warning: not a folder; left out");
+  CHECK(warnings[1] == dir / "nothing: warning: not a workdir, and it holds none; left out");
   CHECK(error_of([&] { found({"u"}); }) == dir / "u: error: no such folder");
   CHECK(error_of([&] { found({"u*"}); }) == dir / "u*: error: matches no folder");
   CHECK(short_names({"one"}) == Lines{"one"});

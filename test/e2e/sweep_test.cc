@@ -1,5 +1,5 @@
-// scripts/sweep.sh and `bvtrain compare` with the real binary: a sweep whose runs are killed, stopped
-// and diverge, and the comparison of what it leaves.
+// scripts/sweep.sh and `bvtrain compare` with the real binary: a sweep whose runs are killed, are
+// stopped and diverge, and the comparison of what it leaves.
 #include <signal.h>
 
 #include <algorithm>
