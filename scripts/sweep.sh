@@ -205,7 +205,7 @@ while true; do
   done
   [[ ${#pid_point[@]} -gt 0 ]] || break
   ended=
-  wait -n -p ended "${!pid_point[@]}"
+  wait -n -p ended "${!pid_point[@]}" 2>/dev/null # bash would tell of killed runs in its own words
   code=$?
   [[ -z ${ended:-} ]] || end_point "$ended" "$code" # otherwise a signal has come
 done

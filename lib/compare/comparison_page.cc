@@ -18,7 +18,7 @@ namespace {
 
 // The best groups have a colour each. The others share the last colour, which is grey.
 constexpr size_t kColoredGroups = kChartColors - 1;
-constexpr size_t kMostPointsInChart = 20000, kFewestPointsInLine = 40;
+constexpr size_t kMostPointsInChart = 4000, kFewestPointsInLine = 40, kMostPointsInLine = 400;
 constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
 constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
 constexpr size_t kLongestInTable = 60, kLongestInLegend = 20;
@@ -78,7 +78,8 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
   chart.title = metric;
   chart.x_label = "step";
   chart.may_be_log = lower_is_better(metric);
-  const size_t most = std::max(kMostPointsInChart / all.runs.size(), kFewestPointsInLine);
+  const size_t most =
+      std::clamp(kMostPointsInChart / all.runs.size(), kFewestPointsInLine, kMostPointsInLine);
   std::vector<Line> lines;
   for (size_t i = all.groups.size(); i-- > 0;) {
     const RunGroup& group = all.groups[i];
