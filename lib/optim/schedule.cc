@@ -5,6 +5,19 @@
 #include "lib/optim/not_negative.h"
 
 namespace bv {
+namespace {
+
+// Reads the duration `name` in steps; 0 if it is not given. Elsewhere a negative duration counts as
+// not given, but a schedule with one is more likely a mistake.
+double read_part(const Config& config, const std::string& name, const RunLength& length) {
+  for (const char* unit : {"_steps", "_examples", "_epochs", "_percent"}) {
+    const auto value = config.has(name + unit) ? config.maybe<double>(name + unit) : std::nullopt;
+    if (value && *value < 0) check_not_negative(config, name + unit, *value);
+  }
+  return duration_real(config, name, length).value_or(0);
+}
+
+}  // namespace
 
 Schedule::Schedule(const Config& config, const RunLength& length)
     : total_(static_cast<double>(length.total_steps)) {
@@ -16,8 +29,8 @@ Schedule::Schedule(const Config& config, const RunLength& length)
   if (config.get<bool>("scale_with_batchsize", false)) {
     base_ *= static_cast<double>(length.batch_size) / 256.0;
   }
-  warmup_ = duration_real(config, "warmup", length).value_or(0);
-  cooldown_ = duration_real(config, "cooldown", length).value_or(0);
+  warmup_ = read_part(config, "warmup", length);
+  cooldown_ = read_part(config, "cooldown", length);
   if (length.total_steps > 1 && warmup_ >= total_) {
     config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
                                    "the run",

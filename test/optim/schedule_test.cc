@@ -91,7 +91,11 @@ TEST_CASE("schedules that would become negative or infinite are refused") {
         "t.yaml:1:43: error: schedule.power: must not be negative, got -1");
   CHECK(problems("schedule: {decay_type: rsqrt, shift: -20000}") ==
         "t.yaml:1:38: error: schedule.shift: must not be negative, got -20000");
-  CHECK(problems("schedule: {mult: 0}").empty());
+  CHECK(problems("schedule: {warmup_steps: -5}") ==
+        "t.yaml:1:26: error: schedule.warmup_steps: must not be negative, got -5");
+  CHECK(problems("schedule: {decay_type: cosine, cooldown_epochs: -1}") ==
+        "t.yaml:1:49: error: schedule.cooldown_epochs: must not be negative, got -1");
+  CHECK(problems("schedule: {mult: 0, warmup_steps: 0}").empty());
   CHECK(problems("schedule: {decay_type: linear, end: 0, power: 2}").empty());
   CHECK(problems("schedule: {steps: [10, 20], mults: [0.5, 0]}").empty());
 }
