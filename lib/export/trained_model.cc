@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/config/call.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "lib/report/log.h"
@@ -56,7 +57,7 @@ ModelCard card_of(const Config& config) {
   card.num_classes = config.get<int64_t>("num_classes", 0);
   card.loss = config.word("loss", "sigmoid_xent", {"sigmoid_xent", "softmax_xent"});
   if (const auto evaluator = first_evaluator_with_pp(config))
-    card.pp = evaluator->get<std::string>("pp_fn");
+    card.pp = fill_constants(evaluator->get<std::string>("pp_fn"), *evaluator);
   const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});
   if (precision != "auto") card.precision = precision;
   return card;

@@ -134,31 +134,23 @@ TEST_CASE("export: a checkpoint gives its metadata, but not class names of anoth
   Restored checkpoint;
   checkpoint.step = 7;
   checkpoint.folder = "ckpt/step-7";
-  const std::string config = R"({model_name: cnn, num_classes: 2, loss: softmax_xent, evals: {
-      first: {type: save}, second: {pp_fn: "resize(4)"
-}
-, third : {
-pp_fn:
-  "resize(5)"
-}
-}
-})";
-  checkpoint.meta = {{"config", config},
-                     {"precision", "bf16"},
-                     {"image", {4, 5, 3}},
-                     {"class_names", {"a", "b"}}};
-const TrainedModel whole = load_trained_model(checkpoint, false);
-CHECK(whole.card.pp == "resize(4)");
-CHECK(whole.card.precision == "bf16");
-CHECK(whole.card.step == 7);
-CHECK(whole.card.class_names == std::vector<std::string>{"a", "b"});
-CHECK(metadata_of(whole).at("bvtrain.image") == "[4,5,3]");
-checkpoint.meta["class_names"] = {"a", "b", "c"};
-CHECK(load_trained_model(checkpoint, false).card.class_names.empty());
-checkpoint.meta = {{"config", config}};  // of an older version
-const Metadata old = metadata_of(load_trained_model(checkpoint, false));
-CHECK(!old.contains("bvtrain.precision"));
-CHECK(!old.contains("bvtrain.class_names"));
+  const std::string config =
+      "{model_name: cnn, num_classes: 2, loss: softmax_xent, evals: {first: {type: save}, "
+      "second: {pp_fn: resize(4)}, third: {pp_fn: resize(5)}}}";
+  checkpoint.meta = {
+      {"config", config}, {"precision", "bf16"}, {"image", {4, 5, 3}}, {"class_names", {"a", "b"}}};
+  const TrainedModel whole = load_trained_model(checkpoint, false);
+  CHECK(whole.card.pp == "resize(4)");
+  CHECK(whole.card.precision == "bf16");
+  CHECK(whole.card.step == 7);
+  CHECK(whole.card.class_names == std::vector<std::string>{"a", "b"});
+  CHECK(metadata_of(whole).at("bvtrain.image") == "[4,5,3]");
+  checkpoint.meta["class_names"] = {"a", "b", "c"};
+  CHECK(load_trained_model(checkpoint, false).card.class_names.empty());
+  checkpoint.meta = {{"config", config}};  // of an older version
+  const Metadata old = metadata_of(load_trained_model(checkpoint, false));
+  CHECK(!old.contains("bvtrain.precision"));
+  CHECK(!old.contains("bvtrain.class_names"));
 }
 
 TEST_CASE("export: a writer's file is named after its format and model") {
