@@ -8,11 +8,11 @@
 
 namespace bv {
 
-std::string short_list(const std::vector<std::string>& names) {
+std::string short_list(const std::vector<std::string>& names, bool counted) {
   constexpr size_t kShown = 8;
   if (names.size() <= kShown) return join(names, ", ");
-  return fmt::format("{}, ... ({} in all)", join({names.begin(), names.begin() + kShown}, ", "),
-                     names.size());
+  const std::string total = counted ? fmt::format(" ({} in all)", names.size()) : "";
+  return join({names.begin(), names.begin() + kShown}, ", ") + ", ..." + total;
 }
 
 ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to) {

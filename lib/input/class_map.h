@@ -17,9 +17,9 @@ struct ClassNames {
   std::string owner = "the training data";  // for messages
 };
 
-// Returns the first names, joined by commas, and how many more there are: "cat, dog, ... (12 in
-// all)".
-std::string short_list(const std::vector<std::string>& names);
+// Returns the first names, joined by commas: "cat, dog, ...". With `counted`, a list that is cut
+// ends with the number of all names: "cat, dog, ... (12 in all)".
+std::string short_list(const std::vector<std::string>& names, bool counted = true);
 
 class ClassMap {
  public:

@@ -239,7 +239,7 @@ std::string Dataset::missing_classes() const {
                       std::inserter(lost, lost.begin()));
   if (lost.empty()) return "";
   return fmt::format("split '{}' has no example of {} of the {} classes: {}", split_, lost.size(),
-                     expected.size(), short_list(names_of(lost, class_names_)));
+                     expected.size(), short_list(names_of(lost, class_names_), /*counted=*/false));
 }
 
 }  // namespace bv

@@ -30,7 +30,7 @@ TEST_CASE("changed, added and removed keys have one line each") {
       changes("{seed: 1, lr: 0.5, model: {depth: 2}}", "{lr: 0.25, model: {depth: 2, width: 8}}") ==
       Lines{"lr: 0.5 -> 0.25", "model.width: not set -> 8", "seed: 1 -> not set"});
   CHECK(changes("{pp: 'decode|flip_lr', l: [1, 2]}", "{pp: decode, l: [1, 3]}") ==
-        Lines{"pp: \"decode|flip_lr\" -> decode", "l: [1, 2] -> [1, 3]"});
+        Lines{"pp: decode|flip_lr -> decode", "l: [1, 2] -> [1, 3]"});
 }
 
 TEST_CASE("defaults, null and other spellings of a number are no changes") {

@@ -67,7 +67,7 @@ TEST_CASE("a validation folder without one of the classes is scored by name") {
   const Finished trained = run({"--config", photos.config("some"), "--workdir", workdir});
   INFO(trained.err);
   REQUIRE(trained.code == 0);
-  CHECK(metric_rows(workdir).back().at("val/prec@1") == "1.0");
+  CHECK(metric_rows(workdir).back().at("val/prec@1") == "1");
   // The checkpoint has the names and the number that `auto` stands for.
   const Finished predicted = run({"predict", "--workdir", workdir, "--eval", "val"});
   CHECK(contains(predicted.out, "label 2 ship   predicted 2 ship"));
@@ -90,7 +90,7 @@ TEST_CASE("a class that training does not know is an error that lists both sides
   CHECK(contains(skipped.err,
                  "evals.val.data: 6 of 18 examples are left out, because the training "
                  "data has no class plane"));
-  CHECK(metric_rows(workdir).back().at("val/prec@1") == "1.0");
+  CHECK(metric_rows(workdir).back().at("val/prec@1") == "1");
 }
 
 TEST_CASE("num_classes below the number of classes is an error, above it a warning") {

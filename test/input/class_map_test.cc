@@ -101,18 +101,18 @@ TEST_CASE("classes that the run does not have are an error, or are left out") {
   const TempFolder folder;
   write_classes(folder, {"bus", "cat", "ship"}, 2);
   CHECK(error_of([&] { open(folder, kAnimals); }) ==
-        "t.yaml:1:1: error: has examples of bus, but the classes of the training data are cat, "
+        "t.yaml: error: has examples of bus, but the classes of the training data are cat, "
         "dog, ship; `unknown_classes: skip` leaves these examples out");
   Names notes;
   const auto data = open(folder, kAnimals, ", unknown_classes: skip", &notes);
   CHECK(labels_of(*data) == std::vector<int64_t>{0, 0, 2, 2});
   CHECK(data->describe(3) == "ship/1.jpg");
-  CHECK(notes == Names{"t.yaml:1:1: warning: 2 of 6 examples are left out, because the training "
+  CHECK(notes == Names{"t.yaml: warning: 2 of 6 examples are left out, because the training "
                        "data has no class bus"});
   CHECK(error_of([&] {
           open(folder, {{"tree"}, "`train`"}, ", unknown_classes: skip");
         }) ==
-        "t.yaml:1:1: error: has examples of bus, cat, ship, but the classes of `train` are tree: "
+        "t.yaml: error: has examples of bus, cat, ship, but the classes of `train` are tree: "
         "no example is left");
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("labels are compared by number, with a warning, if one side has no nam
   write_classes(folder, {"cat", "ship"}, 1);
   Names notes;
   CHECK(labels_of(*open(folder, ClassNames{}, "", &notes)) == std::vector<int64_t>{0, 1});
-  CHECK(notes == Names{"t.yaml:1:1: warning: has class names, but the training data has none: "
+  CHECK(notes == Names{"t.yaml: warning: has class names, but the training data has none: "
                        "labels are compared by number"});
 }
 
