@@ -159,8 +159,8 @@ TEST_CASE("more class folders than num_classes; images of unequal size that no o
   for (const char* name : {"a", "b", "c"})
     write(bad.dir / (std::string("f/") + name + "/1.jpg"), read_file(jpeg));
   CHECK(bad.line(config) ==
-        "c.yaml:13:7: error: input.pp: c/1.jpg: onehot: 'label' is 2, must be within 0 .. 1 "
-        "(class 'c')\n");
+        "c.yaml:7:14: error: num_classes: 2 is less than the 3 classes of the training data (a, b, "
+        "c); set it to 3 or to auto\n");
   config = replaced(replaced(config, "num_classes: 2", "num_classes: 3"), "onehot(2", "onehot(3");
   config = replaced(config, "|resize(8)", "");
   write(bad.dir / "f/b/1.jpg", read_file(other));

@@ -55,7 +55,7 @@ TEST_CASE("--dry-run says what the run would start from") {
   CHECK(start_of(run.dry({"--set", "resume=" + w})) ==
         "resume " + w + "/ckpt/step-2: the checkpoint of step 2 fits");
   // A workdir with a checkpoint ignores model_init, even if the file is gone.
-  CHECK(start_of(run.dry({"--workdir", w, "--set", "model_init=gone.npz"})) ==
+  CHECK(start_of(run.dry({"--workdir", w, "--set", "model_init=gone.npz", "--accept-changes"})) ==
         w + "/ckpt/step-2: the checkpoint of step 2 fits");
   CHECK(start_of(run.dry({"--workdir", run.dir / "none", "--set", "model_init=" + m})) ==
         "model_init " + m + ": all arrays fit");

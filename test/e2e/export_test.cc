@@ -181,7 +181,8 @@ TEST_CASE("weights that do not fit end the run with one line, and nothing is wri
   CHECK(refused(r.dir / "none.npz") ==
         (r.dir / "none.npz") + ": error: no such weights file or checkpoint\n");
   // A run that has its own checkpoint does not read model_init.
-  CHECK(r.try_train("w", {"--set", "model_init=" + (r.dir / "none.npz"), "--set", "total_steps=3"})
+  CHECK(r.try_train("w", {"--set", "model_init=" + (r.dir / "none.npz"), "--set", "total_steps=3",
+                          "--accept-changes"})
             .code == 0);
 }
 

@@ -129,11 +129,10 @@ TEST_CASE("predict takes an evaluator's data, and refuses what it cannot use") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
       {{"--eval", "tset"},
        "--eval tset: error: unknown evaluator 'tset' (did you mean 'test'?); known: test\n"},
-      {{}, "bvtrain predict: error: give --input FILES, or --eval NAME for an evaluator's data\n"},
+      {{}, "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n"},
       {{"--eval", "test", "--input", "x.png"},
-       "bvtrain predict: error: give --input FILES, or --eval NAME for an evaluator's data\n"},
+       "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n"},
       {{"--eval", "test", "--outputs", "image"}, "--outputs image: error: needs --output F.npz\n"},
-      {{"--eval", "test", "--top", "3"}, "--top 3: error: needs --output F.jsonl\n"},
       {{"--eval", "test", "--first", "0"},
        "bvtrain: error: --first: Value 0 not in range 1 to 1073741824\n"}};
   for (const auto& [args, line] : refused) {
