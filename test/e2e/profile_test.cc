@@ -126,7 +126,8 @@ TEST_CASE("profile: without a group; off without the key; removed by --cleanup")
 
   // A run that resumes after the profiled steps says so.
   write(dir / "c.yaml", replaced(kConfig, "total_steps: 6", "total_steps: 8"));
-  const Finished on = run({"--config", dir / "c.yaml", "--workdir", dir / "off"});
+  const Finished on =
+      run({"--config", dir / "c.yaml", "--workdir", dir / "off", "--accept-changes"});
   REQUIRE(on.code == 0);
   CHECK(on.err.find("profile: the run starts after step 3; nothing is recorded") !=
         std::string::npos);

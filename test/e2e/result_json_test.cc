@@ -170,11 +170,11 @@ TEST_CASE("result.json of a run that diverged, and of one whose disk is full") {
   INFO(result.dump(2));
   CHECK(result.at("status") == "diverged");
   CHECK(result.at("exit_code") == 4);
-  CHECK(contains(result.at("reason"), "train: error: "));
+  CHECK(contains(result.at("reason"), "[train] "));
   CHECK(contains(result.at("reason"), "became nan or inf somewhere within steps ["));
   CHECK(contains(diverged.err, result.at("reason").get<std::string>() + "\n"));
   CHECK(result.at("step") < 12);
-  CHECK(result.at("final").at("training_loss").at("step") == result.at("step"));
+  CHECK(result.at("final").empty() == (result.at("step") == 0));  // the row of NaN is not written
 
   const std::string other = f.dir / "full";
   rlimit before{}, limit{};

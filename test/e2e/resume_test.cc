@@ -200,7 +200,7 @@ TEST_CASE("a finished run ends at once with exit 0; with more total_steps it con
   CHECK(again.err.find("finished already, at step 20") != std::string::npos);
   CHECK(repeatable_rows(f.dir / "whole") == whole.rows);
   auto more = f.args("whole");
-  more.insert(more.end(), {"--set", "total_steps=24"});
+  more.insert(more.end(), {"--set", "total_steps=24", "--accept-changes"});
   const Finished raised = run(more);
   INFO(raised.err);
   CHECK(raised.code == 0);

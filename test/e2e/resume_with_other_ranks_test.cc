@@ -31,10 +31,11 @@ struct Fixture {
   Fixture() { write(dir / "c.yaml", kConfig); }
   // By default each process has one compute thread.
   Finished train(int ranks, int steps, const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> args = {"--config",  dir / "c.yaml",
-                                     "--workdir", dir / "w",
-                                     "--devices", fmt::format("cpu:{}", ranks),
-                                     "--set",     fmt::format("total_steps={}", steps)};
+    std::vector<std::string> args = {"--config",        dir / "c.yaml",
+                                     "--workdir",       dir / "w",
+                                     "--devices",       fmt::format("cpu:{}", ranks),
+                                     "--set",           fmt::format("total_steps={}", steps),
+                                     "--accept-changes"};
     for (const std::string& set : sets) args.insert(args.end(), {"--set", set});
     Finished finished = run(args, {{"OMP_NUM_THREADS", "1"}});
     INFO(finished.err);

@@ -68,7 +68,7 @@ struct Fixture {
                                 const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config",    config,      "--workdir",
                                     dir / workdir, "--devices", "cpu:" + std::to_string(ranks),
-                                    "--set",       strategy};
+                                    "--set",       strategy,    "--accept-changes"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

@@ -84,7 +84,7 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
 TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
   Job job;
   job.dir.write("c.yaml", "seed: 0\n");
-  job.arguments = "--config c.yaml --out out --grid lr 0.1 '[2, 3]' --grid seed 0 1 --set wd=0";
+  job.arguments = "--config c.yaml --out runs --grid lr 0.1 '[2, 3]' --grid seed 0 1 --set wd=0";
   const std::string root = "BVTRAIN_ROOT=" + source_file(".");
   const auto task = [&](int number) {
     return root + " SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=" + std::to_string(number);
@@ -92,7 +92,7 @@ TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
   CHECK(job.end("", 0, task(2)) == 0);
   CHECK(job.read("srun-args")
             .ends_with(" /bin/true --config c.yaml --set wd=0 --set lr=0.1 --set seed=1 --workdir "
-                       "out/lr=0.1,seed=1\n"));
+                       "runs/lr=0.1,seed=1\n"));
 
   // The name is that which sweep.sh gives.
   CHECK(job.end("", 75, task(3)) == 75);
@@ -103,7 +103,7 @@ TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
   REQUIRE(std::system(print.c_str()) == 0);
   const std::string line = read_text(printed);
   const std::string workdir = line.substr(line.rfind(' ') + 1);
-  CHECK(workdir.starts_with("out/lr=_2__3_,seed=0-"));
+  CHECK(workdir.starts_with("runs/lr=_2__3_,seed=0-"));
   CHECK(job.read("srun-args").ends_with(" --workdir " + workdir));
   CHECK_FALSE(exists(job.dir / workdir.substr(0, workdir.size() - 1) + "/FAILED"));
 
