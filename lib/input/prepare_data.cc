@@ -42,7 +42,7 @@ bool registered(const std::string& name) {
     message +=
         fmt::format(" ('{}' is TFDS's name: its files are read by 'name: {}')", name, tfds->second);
   }
-  throw Error(Exit::usage, place.text(), message);
+  throw Error(Exit::usage, place, message);
 }
 
 // Returns a source of generated data whose splits are large enough for every absolute bound of the
@@ -72,6 +72,8 @@ std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
   const auto name = data.get("name", "digits");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
+  // A malformed split is reported together with problems of the source.
+  attempt(data, [&] { parse_split(split, split_place); });
   std::shared_ptr<const Source> source;
   if (registered(name)) {
     source = Source::Registry::make(name, data, data.place("name"), env.source);
@@ -89,7 +91,7 @@ std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
     data.mark_read();
     unknown_source(name, data.place("name"));
   }
-  parse_split(split, split_place);  // reports a malformed split before files are opened
+  parse_split(split, split_place);  // throws again: no file is opened with a malformed split
   return [=] { return std::make_shared<const Dataset>(source, split, split_place); };
 }
 

@@ -104,7 +104,8 @@ std::vector<int> read_schedules(const Config& config, const std::vector<std::str
     config.fail("schedule", "no pattern matches " + join(uncovered, ", ") +
                                 "; add an entry ['.*', {...}], or ['.*', null] to freeze the rest");
   }
-  if (std::all_of(found.begin(), found.end(), [](int i) { return i == kFrozen; })) {
+  if (!names.empty() &&
+      std::all_of(found.begin(), found.end(), [](int i) { return i == kFrozen; })) {
     config.fail("schedule", "every parameter is frozen: nothing would be trained");
   }
   return found;
@@ -129,14 +130,14 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
                         const RunLength& length) {
   using Pairs = std::vector<std::pair<std::string, double>>;
   ParamGroups result;
-  const auto lr = config.get<double>("lr");
-  result.lr = static_cast<float>(lr);
+  attempt(config, [&] { result.lr = static_cast<float>(config.get<double>("lr")); });
   const Multipliers lr_mults = read_lr_mults(config, names);
   const auto wd = config.get<double>("wd", 0.0);
   const bool given = config.has("wd_mults");
   const Multipliers wd_mults(config, "wd_mults",
                              config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
-  const std::vector<int> schedule = read_schedules(config, names, length, result.schedules);
+  std::vector<int> schedule(names.size(), 0);
+  attempt(config, [&] { schedule = read_schedules(config, names, length, result.schedules); });
 
   for (size_t i = 0; i < names.size(); ++i) {
     if (schedule[i] == kFrozen) {

@@ -13,9 +13,9 @@ Schedule::Schedule(const Config& config, const RunLength& length)
   if (config.get<bool>("scale_with_batchsize", false)) {
     base_ *= static_cast<double>(length.batch_size) / 256.0;
   }
-  warmup_ = duration_real(config, "warmup", length).value_or(0);
-  cooldown_ = duration_real(config, "cooldown", length).value_or(0);
-  if (length.total_steps > 1 && warmup_ >= total_) {
+  attempt(config, [&] { warmup_ = duration_real(config, "warmup", length).value_or(0); });
+  attempt(config, [&] { cooldown_ = duration_real(config, "cooldown", length).value_or(0); });
+  if (!length.made_up && length.total_steps > 1 && warmup_ >= total_) {
     config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
                                    "the run",
                                    warmup_, length.total_steps));

@@ -87,7 +87,7 @@ Pipeline read_pp(const Config& config, const std::optional<Restored>& checkpoint
     if (auto pp = evaluator_pp(trained)) return *pp;
   }
   if (auto pp = evaluator_pp(config)) return *pp;
-  throw Error(Exit::usage, config.place().text(),
+  throw Error(Exit::usage, config.place(),
               "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
 }
 

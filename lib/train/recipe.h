@@ -81,6 +81,8 @@ struct Recipe {
  private:
   void read_run();
   void read_input(bool synthetic);
+  void read_loader(const Config& input);
+  void check_labels(const Config& input, bool has_classes);
   void read_length();
   void read_model(bool meta);
   void read_task();
@@ -91,7 +93,7 @@ struct Recipe {
                          const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   DataEnv data_env_;
-  Example first_;  // the first training example, preprocessed
+  Example first_;  // the first training example, preprocessed; empty if something is wrong with it
   ModelEnv env_;
   std::optional<double> head_bias_;
   StepConfig step_config_;  // moved into `step` at the end

@@ -118,7 +118,7 @@ TEST_CASE("unknown ops and arguments are refused with the op's signature") {
   };
   CHECK(line("value_rang(-1, 1)")
             .starts_with("c.yaml:13:62: error: unknown op 'value_rang' (did you mean "
-                         "'value_range'?); known: archive.randaug, central_crop, "));
+                         "'value_range'?); known: value_range, "));
   const std::string op =
       "; the op is value_range(vmin=-1, vmax=1, in_min=0, in_max=255, clip_values=False, key=None, "
       "inkey=None, outkey=None)\n";

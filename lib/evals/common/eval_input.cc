@@ -22,16 +22,17 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.seed = env.seed;
   options.shuffle = false;
   options.evaluation = true;
-  if (options.batch_size < 1) config.fail("batch_size", "must be positive");
   options.rank = env.group->rank();
   options.ranks = env.group->size();
-  if (options.batch_size % options.ranks != 0) {
-    config.fail(config.has("batch_size") ? "batch_size" : "",
-                fmt::format("Batch size ({}) must be divisible by device number ({})",
-                            options.batch_size, options.ranks));
+  if (options.batch_size < 1) {
+    config.problem("batch_size", "must be positive");
+  } else if (options.batch_size % options.ranks != 0) {
+    config.problem(config.has("batch_size") ? "batch_size" : "",
+                   fmt::format("Batch size ({}) must be divisible by device number ({})",
+                               options.batch_size, options.ranks));
   }
-  if (options.prefetch < 0) config.fail("prefetch", "must not be negative");
-  if (options.threads < 1) config.fail("threads", "must be positive");
+  if (options.prefetch < 0) config.problem("prefetch", "must not be negative");
+  if (options.threads < 1) config.problem("threads", "must be positive");
   for (const char* key : {"cache", "cache_final", "cache_raw"})
     config.superseded(key, "evaluators keep their threads and buffers between passes");
   config.superseded("warmup", "evaluators need no warm-up");
@@ -47,7 +48,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
     : pp_(std::move(pp)), options_(options) {
   DataEnv own = env;
   own.source.keep_broken = options_.error_budget > 0;
-  open_ = prepare_data(data, own);
+  attempt(data, [&] { open_ = prepare_data(data, own); });
 }
 
 EvalInput::EvalInput(EvalInput&&) noexcept = default;
@@ -55,6 +56,7 @@ EvalInput::EvalInput(EvalInput&&) noexcept = default;
 EvalInput::~EvalInput() = default;
 
 const Dataset& EvalInput::data() {
+  check(open_ != nullptr, "evaluation data that could not be prepared were asked for");
   if (!data_) data_ = open_();
   return *data_;
 }
