@@ -48,15 +48,17 @@ class YamlFault {
 
   std::vector<Error> explain() const {
     if (const auto marker = merge_conflict()) return {*marker};
-    const size_t tab = source_.line(line_.number).find_first_not_of(' ');
-    if (tab != kNowhere && source_.line(line_.number)[tab] == '\t') {
-      return {source_.error(source_.begin_of_line(line_.number) + tab,
+    const bool of_structure = why_.empty() || why_ == YAML::ErrorMsg::MAP_VALUE ||
+                              why_ == YAML::ErrorMsg::END_OF_MAP ||
+                              why_ == YAML::ErrorMsg::END_OF_SEQ;
+    if (!of_structure) return plain();
+    const std::string_view text = source_.line(line_.number);
+    const size_t indent = text.find_first_not_of(' ');
+    if (indent != kNowhere && text[indent] == '\t') {
+      return {source_.error(source_.begin_of_line(line_.number) + indent,
                             "a tab in the indentation: indent with spaces, not tabs")};
     }
-    if (why_ == YAML::ErrorMsg::MAP_VALUE) return explain_colon();
-    if (why_ == YAML::ErrorMsg::END_OF_MAP || why_ == YAML::ErrorMsg::END_OF_SEQ || why_.empty())
-      return explain_line();
-    return {source_.error(where_, explain_character())};
+    return why_ == YAML::ErrorMsg::MAP_VALUE ? explain_colon() : explain_line();
   }
 
  private:
