@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "lib/config/familiar_words.h"
 #include "lib/config/load_config.h"
 #include "lib/util/text.h"
 
@@ -69,14 +70,26 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                           const std::vector<std::string>& args) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
-  for (const std::string& arg : args) {
-    const std::string name = arg.substr(0, arg.find('='));
-    if (!name.starts_with("--") || name == "--") continue;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const size_t equals = args[i].find('=');
+    const std::string name = args[i].substr(0, equals);
+    if (!name.starts_with("--") || name == "--" || knows(app, name)) continue;
+    const bool apart = equals == std::string::npos && i + 1 < args.size() && args[i + 1][0] != '-';
+    const std::string value = apart                         ? args[i + 1]
+                              : equals == std::string::npos ? "VALUE"
+                                                            : args[i].substr(equals + 1);
+    std::string dashes = name;
+    std::replace(dashes.begin(), dashes.end(), '_', '-');
+    if (knows(app, dashes))
+      return fmt::format("unknown option '{}' (did you mean '{}'?)", name, dashes);
+    const FamiliarWord familiar = familiar_flag(name);
+    if (!familiar.ours.empty())
+      return fmt::format("unknown option '{}': write --set {}={}", name, familiar.ours, value);
+    if (!familiar.advice.empty())
+      return fmt::format("unknown option '{}': {}", name, familiar.advice);
     const std::string near = nearest(name, known);
-    if (!knows(app, name)) {
-      return fmt::format("unknown option '{}'{}; see --help", name,
-                         near.empty() ? "" : " (did you mean '" + near + "'?)");
-    }
+    return fmt::format("unknown option '{}'{}; see --help", name,
+                       near.empty() ? "" : " (did you mean '" + near + "'?)");
   }
   return error.what();
 }

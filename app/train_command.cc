@@ -181,8 +181,13 @@ Exit train_command(const Arguments& arguments) {
     return Exit::ok;
   }
   // On the meta device: --explain allocates no parameters.
-  const Recipe recipe(config, arguments.synthetic, /*meta=*/true, Group::single(),
-                      planned_device(arguments));
+  try {
+    const Recipe recipe(config, arguments.synthetic, /*meta=*/true, Group::single(),
+                        planned_device(arguments));
+  } catch (const Error&) {
+    std::fputs(explain(config).c_str(), stdout);  // the messages refer to this table
+    throw;
+  }
   for (const std::string& line : warnings(config)) log::warn("{}", line);
   std::fputs(explain(config).c_str(), stdout);
   return Exit::ok;

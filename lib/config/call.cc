@@ -75,7 +75,7 @@ class Parser {
     const std::string label = span_.label.empty() ? "" : span_.label + ": ";
     const std::string position =
         span_.exact ? "" : fmt::format(" (at character {} of it)", where + 1);
-    throw Error(Exit::usage, span_.at(where).text(), fmt::format("{}{}{}", label, why, position));
+    throw Error(Exit::usage, span_.at(where), fmt::format("{}{}{}", label, why, position));
   }
 
   char peek() const { return at_ < end_ ? span_.text[at_] : '\0'; }
@@ -293,10 +293,10 @@ class Parser {
 std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Document>& document,
                              const std::string& path) {
   if (span.text.size() > kLargestText) {
-    throw Error(Exit::usage, span.place.text(), fmt::format("longer than {} bytes", kLargestText));
+    throw Error(Exit::usage, span.place, fmt::format("longer than {} bytes", kLargestText));
   }
   std::vector<Call> calls;
-  std::vector<std::string> problems;
+  std::vector<Error> problems;
   for (size_t begin = 0; begin <= span.text.size();) {
     const size_t end = std::min(span.text.find('|', begin), span.text.size());
     if (span.text.substr(begin, end - begin).find_first_not_of(kBlank) != std::string_view::npos) {
@@ -307,12 +307,12 @@ std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Documen
             {name, Config(node, document, fmt::format("{}[{}]: {}", path, calls.size(), name)),
              place});
       } catch (const Error& error) {
-        problems.emplace_back(error.what());
+        problems.push_back(error);
       }
     }
     begin = end + 1;
   }
-  throw_lines(problems);
+  throw_sorted(problems);
   return calls;
 }
 
@@ -321,6 +321,13 @@ std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Documen
 std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key) {
   const std::string path = join_path(owner.path_, key);
   const auto node = owner.find(key);
+  const auto& entries = owner.node_->map;
+  if (std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')') &&
+      std::any_of(entries.begin(), entries.end(), [&](const Node::Entry& entry) {
+        return is_rest_of_value(*owner.node_, entry);
+      })) {
+    owner.fail(key, "the ',' ends this value: within brackets {...}, put it in quotes");
+  }
   TextSpan span{text, owner.place(key), false, shown_path(path)};
   if (node != nullptr && node->shift >= 0 && node->text == text && node->place.line > 0) {
     span.exact = true;
@@ -329,7 +336,7 @@ std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::s
   try {
     return parse_span(span, owner.document_, path);
   } catch (const Error& error) {
-    owner.throw_line(error.what());
+    owner.give_up(error);
   }
 }
 

@@ -32,12 +32,7 @@ const std::shared_ptr<Node>& nothing() {
 
 }  // namespace
 
-// ---- Place, Node
-
-std::string Place::text() const {
-  const std::string name = printable(file, std::string::npos);
-  return line > 0 ? fmt::format("{}:{}:{}", name, line, column) : name;
-}
+// ---- Node
 
 const Node::Entry* Node::entry(std::string_view key) const {
   for (const Entry& e : map) {
@@ -79,14 +74,14 @@ std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> f
   return absent(value) ? nullptr : value;
 }
 
-std::string Config::line(const Place& place, std::string_view key, std::string_view suffix,
-                         std::string_view why) const {
+Error Config::error_at(const Place& place, std::string_view key, std::string_view suffix,
+                       std::string_view why) const {
   const bool argument = node_->is_call && !key.empty();
   const std::string path =
       argument ? fmt::format("{}: {}", shown_path(path_), key) : shown_path(join_path(path_, key));
   const std::string name = printable(path + std::string(suffix), std::string::npos);
-  return Error(Exit::usage, place.text(), name.empty() ? why : fmt::format("{}: {}", name, why))
-      .what();
+  return Error(Exit::usage, place,
+               name.empty() ? std::string(why) : fmt::format("{}: {}", name, why));
 }
 
 // If the mapping has an unread key with a similar name, that key is reported in place of the
@@ -96,20 +91,18 @@ void Config::missing(std::string_view key, std::string_view type) const {
     if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {
       continue;
     }
-    document_->incomplete.insert(path_);
-    const std::string why = unread_line(entry, {std::string(key)});
     document_->report(path_, entry.key);
-    document_->record(why);
-    throw Error::lines(Exit::usage, why);
+    give_up(error_of_unread(entry, {std::string(key)}));
   }
-  const std::string why = fmt::format("missing: {} is required", type);
-  throw_line(line(node_->place, key, "", why));
+  const Error error = error_at(node_->place, key, "", fmt::format("missing: {} is required", type));
+  document_->missing.emplace(error.what(), join_path(path_, key));
+  give_up(error);
 }
 
-void Config::throw_line(const std::string& text) const {
+void Config::give_up(const Error& error) const {
   document_->incomplete.insert(path_);
-  document_->record(text);
-  throw Error::lines(Exit::usage, text);
+  document_->record(error);
+  throw error;
 }
 
 template <class T>
@@ -118,7 +111,7 @@ T Config::get(std::string_view key, Caller caller) const {
   if (value == nullptr) missing(key, expected<T>());
   T out{};
   if (const auto bad = convert(*value, out)) {
-    throw_line(line(bad->node->place, key, bad->suffix, bad->why));
+    give_up(error_at(bad->node->place, key, bad->suffix, bad->why));
   }
   return out;
 }
@@ -128,7 +121,7 @@ std::optional<T> Config::convert_or_record(const Node& value, std::string_view k
   T out{};
   const auto bad = convert(value, out);
   if (!bad) return out;
-  document_->record(line(bad->node->place, key, bad->suffix, bad->why));
+  document_->record(error_at(bad->node->place, key, bad->suffix, bad->why));
   return std::nullopt;
 }
 
@@ -245,8 +238,9 @@ Config Config::section(std::string_view key, std::source_location where) const {
   const std::string path = join_path(path_, key);
   if (value != nullptr && value->kind == Node::Kind::map) return Config(value, document_, path);
   if (value != nullptr) {
-    document_->record(
-        line(value->place, key, "", fmt::format("expected a mapping, got {}", describe(*value))));
+    document_->record(error_at(
+        value->place, key, "",
+        fmt::format("expected a mapping, got {}{}", describe(*value), mapping_hint(*value))));
   }
   return Config(make_map(place(key)), document_, path);
 }
@@ -265,8 +259,8 @@ std::vector<Config> Config::sections(std::string_view key, std::source_location 
     if (item->kind == Node::Kind::map) {
       all.emplace_back(item, document_, join_path(path_, key) + suffix);
     } else {
-      document_->record(line(item->place, key, suffix,
-                             fmt::format("expected a mapping, got {}", describe(*item))));
+      document_->record(error_at(item->place, key, suffix,
+                                 fmt::format("expected a mapping, got {}", describe(*item))));
     }
   }
   return all;
@@ -312,18 +306,18 @@ Place Config::place(std::string_view key) const {
 // ---- problems
 
 // In a pp call the op is named once: "resize_small: size must be positive, got -3".
-std::string Config::problem_line(std::string_view key, std::string_view why) const {
-  if (!node_->is_call) return line(place(key), key, "", why);
+Error Config::error_of_key(std::string_view key, std::string_view why) const {
+  if (!node_->is_call) return error_at(place(key), key, "", why);
   const bool named = key.empty() || why.starts_with(key);
-  return line(place(key), "", "", named ? std::string(why) : fmt::format("{} {}", key, why));
+  return error_at(place(key), "", "", named ? std::string(why) : fmt::format("{} {}", key, why));
 }
 
 void Config::fail(std::string_view key, std::string_view why) const {
-  throw_line(problem_line(key, why));
+  give_up(error_of_key(key, why));
 }
 
 void Config::problem(std::string_view key, std::string_view why) const {
-  document_->record(problem_line(key, why));
+  document_->record(error_of_key(key, why));
 }
 
 void Config::warn(std::string_view key, std::string_view why) const {
@@ -353,7 +347,16 @@ std::string Config::json() const { return to_json(*node_); }
 
 // ---- the whole document
 
-void throw_problems(const Config& config) { throw_lines(config.document_->problems); }
+void throw_problems(const Config& config) {
+  const Document& document = *config.document_;
+  std::vector<Error> problems = document.problems;
+  std::erase_if(problems, [&](const Error& problem) {
+    const auto missing = document.missing.find(problem.what());
+    return missing != document.missing.end() && document.recommended.contains(missing->second);
+  });
+  throw_sorted(problems, document.left_out);
+}
+
 size_t problem_count(const Config& config) { return config.document_->problems.size(); }
 std::vector<std::string> warnings(const Config& config) { return config.document_->warnings; }
 
@@ -363,7 +366,7 @@ bool attempt(const Config& config, const std::function<void()>& build) {
     return true;
   } catch (const Error& error) {
     if (error.code() != Exit::usage) throw;
-    config.document_->record(error.what());
+    config.document_->record(error);
     config.document_->incomplete.insert(config.path_);
     return false;
   }
@@ -375,14 +378,6 @@ std::string resolved_yaml(const Config& config) {
   const Document& document = *config.document_;
   const auto root = document.root != nullptr ? document.root : config.node_;
   return to_yaml(*effective(document, root, ""), true);
-}
-
-std::string unknown_name_message(std::string_view kind, std::string_view name,
-                                 const std::vector<std::string>& known) {
-  const std::string near = nearest(name, known);
-  return fmt::format("unknown {} '{}'{}; known: {}", kind, printable(name),
-                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                     join(known, ", "));
 }
 
 }  // namespace bv

@@ -31,8 +31,8 @@
 #include <variant>
 #include <vector>
 
-#include "lib/config/place.h"
 #include "lib/util/error.h"
+#include "lib/util/place.h"
 
 namespace bv {
 
@@ -194,15 +194,15 @@ class Config {
                              std::source_location where) const;
   template <class T>
   std::optional<T> convert_or_record(const Node& value, std::string_view key) const;
-  // Returns the line of a problem with the value at `place`; `suffix` is its path below `key`.
-  std::string line(const Place& place, std::string_view key, std::string_view suffix,
-                   std::string_view why) const;
-  std::string problem_line(std::string_view key, std::string_view why) const;
-  std::string unread_line(const NodeEntry& entry, const std::vector<std::string>& known) const;
+  // Returns the problem of the value at `place`; `suffix` is its path below `key`.
+  Error error_at(const Place& place, std::string_view key, std::string_view suffix,
+                 std::string_view why) const;
+  Error error_of_key(std::string_view key, std::string_view why) const;
+  Error error_of_unread(const NodeEntry& entry, const std::vector<std::string>& known) const;
   static void done_below(const std::shared_ptr<Node>& node,
                          const std::shared_ptr<Document>& document, const std::string& path);
   [[noreturn]] void missing(std::string_view key, std::string_view type) const;
-  [[noreturn]] void throw_line(const std::string& text) const;
+  [[noreturn]] void give_up(const Error& error) const;
 
   std::shared_ptr<Node> node_;
   std::shared_ptr<Document> document_;

@@ -1,8 +1,6 @@
 #include "lib/config/document.h"
 
 #include <algorithm>
-#include <charconv>
-#include <tuple>
 
 #include "lib/util/text.h"
 
@@ -11,44 +9,31 @@ namespace {
 
 constexpr size_t kMostProblems = 20;
 
-// What separates place and message in the lines that are collected. A line may come from any
-// exception, so its text is all there is.
-constexpr std::string_view kErrorMark = ": error: ";
-
-// Returns the place of a problem for sorting: {"vit.yaml", 12, 7} for "vit.yaml:12:7: error: ...".
-std::tuple<std::string, int, int> sort_key(const std::string& line) {
-  std::string_view where = std::string_view(line).substr(0, line.find(kErrorMark));
-  int numbers[2] = {0, 0};
-  for (int& number : numbers) {  // the column first, then the line
-    const size_t colon = where.rfind(':');
-    if (colon == std::string_view::npos) break;
-    const std::string_view digits = where.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error != std::errc() || end != digits.data() + digits.size()) break;
-    where = where.substr(0, colon);
-  }
-  return {std::string(where), numbers[1], numbers[0]};
-}
-
 std::string pad(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-void add_unique(std::vector<std::string>& lines, std::string line) {
-  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+// Compares texts, because two objects may have found the same problem.
+void add_unique(std::vector<Error>& problems, const Error& problem) {
+  const std::string_view text = problem.what();
+  if (std::none_of(problems.begin(), problems.end(),
+                   [&](const Error& known) { return known.what() == text; }))
+    problems.push_back(problem);
 }
 
 }  // namespace
 
 // ---- Document
 
-void Document::record(std::string_view lines) {
-  for (std::string& line : split(lines, '\n')) {
-    if (!line.empty()) add_unique(problems, std::move(line));
-  }
+void Document::record(const Error& error) {
+  const size_t before = problems.size();
+  for (const Error& problem : error.problems()) add_unique(problems, problem);
+  if (problems.size() > before) left_out += error.left_out();
 }
 
-void Document::record_warning(const std::string& line) { add_unique(warnings, line); }
+void Document::record_warning(const std::string& line) {
+  if (std::find(warnings.begin(), warnings.end(), line) == warnings.end()) warnings.push_back(line);
+}
 
 void Document::read(Read read) {
   const std::string mapping = read.mapping;
@@ -108,23 +93,20 @@ bool Document::report(const std::string& mapping, const std::string& key) {
 
 // ---- problems
 
-void throw_lines(const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  std::vector<std::string> sorted;
-  for (const std::string& line : lines) add_unique(sorted, line);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const std::string& a, const std::string& b) {
-    return sort_key(a) < sort_key(b);
-  });
-  if (sorted.size() > kMostProblems) {
-    const size_t more = sorted.size() - kMostProblems;
-    sorted.resize(kMostProblems);
-    sorted.push_back(fmt::format("... and {} more", more));
+void throw_sorted(const std::vector<Error>& problems, size_t left_out) {
+  if (problems.empty()) return;
+  std::vector<Error> sorted;
+  for (const Error& several : problems) {
+    for (const Error& problem : several.problems()) add_unique(sorted, problem);
   }
-  // A single problem keeps its place and its message apart.
-  const size_t mark = sorted[0].find(kErrorMark);
-  if (sorted.size() == 1 && mark != std::string::npos && sorted[0].find('\n') == std::string::npos)
-    throw Error(Exit::usage, sorted[0].substr(0, mark), sorted[0].substr(mark + kErrorMark.size()));
-  throw Error::lines(Exit::usage, join(sorted, "\n"));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Error& a, const Error& b) { return a.place() < b.place(); });
+  if (sorted.size() == 1 && left_out == 0) throw sorted[0];
+  if (sorted.size() > kMostProblems) {
+    left_out += sorted.size() - kMostProblems;
+    sorted.erase(sorted.begin() + kMostProblems, sorted.end());
+  }
+  throw Error::all(Exit::usage, std::move(sorted), left_out);
 }
 
 // ---- explain and the resolved config

@@ -29,8 +29,8 @@ class Document {
     std::string meaning = {};  // given to Config::explain_as(); empty: nothing was
   };
 
-  // Adds problems: one or several lines, of which those already recorded are not added again.
-  void record(std::string_view lines);
+  // Adds one or several problems, except those that are recorded already.
+  void record(const Error& error);
   void record_warning(const std::string& line);
   // Remembers a read; a second read of the same key is merged with the first.
   void read(Read read);
@@ -49,10 +49,17 @@ class Document {
   bool report(const std::string& mapping, const std::string& key);
 
   std::shared_ptr<Node> root;
-  std::vector<std::string> problems, warnings;  // lines
-  std::vector<Read> reads;                      // in order
-  std::set<std::string> incomplete;             // mappings whose reader gave up
-  std::set<std::string> ignored;                // paths given to Config::mark_read()
+  std::vector<Error> problems;  // each with its place
+  size_t left_out = 0;          // further problems, of which nobody kept the text
+  // For each problem that is a missing key: its text and the path of the key.
+  std::map<std::string, std::string> missing;
+  // The paths that the messages about unknown keys say to write. If one of them is missing, that is
+  // no problem of its own.
+  std::set<std::string> recommended;
+  std::vector<std::string> warnings;  // lines
+  std::vector<Read> reads;            // in order
+  std::set<std::string> incomplete;   // mappings whose reader gave up
+  std::set<std::string> ignored;      // paths given to Config::mark_read()
 
  private:
   std::map<std::string, std::map<std::string, size_t, std::less<>>> index_;  // into reads
@@ -71,6 +78,10 @@ std::string explain_lines(const Document& document);
 // method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
 std::string call_signature(const Document& document, const std::string& path, bool complete);
 
+// Returns whether `entry` is the rest of an unquoted value of `mapping` that a ',' has cut: to YAML,
+// {pp: resize(8, 8)} has the keys "pp" and "8)".
+bool is_rest_of_value(const Node& mapping, const Node::Entry& entry);
+
 // Returns the path of `key` in the mapping at `path`.
 std::string join_path(std::string_view path, std::string_view key);
 // Returns the path of an item of the list at `path`. The mapping of a pair [pattern, mapping] has
@@ -78,8 +89,8 @@ std::string join_path(std::string_view path, std::string_view key);
 std::string item_path(const Node& list, const std::string& path, size_t index);
 // Returns a path as messages show it: for a pp call, only the name of the op.
 std::string shown_path(std::string_view path);
-// Throws the lines as one Error(Exit::usage), sorted by place, without duplicates and at most 20;
+// Throws the problems as one Error(Exit::usage), sorted by place, without duplicates and at most 20;
 // does nothing if there are none.
-void throw_lines(const std::vector<std::string>& lines);
+void throw_sorted(const std::vector<Error>& problems, size_t left_out = 0);
 
 }  // namespace bv

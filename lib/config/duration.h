@@ -20,6 +20,9 @@ struct RunLength {
   int64_t batch_size = 0;
   int64_t data_size = 0;  // examples of an epoch
   int64_t total_steps = 0;
+  // A number above stands in for one that is missing or wrong in the config, so that the other keys
+  // can be read. Comparisons between durations then mean nothing.
+  bool made_up = false;
 };
 
 // Rounds as big_vision's `steps` does: 0 for 0, otherwise half to even and at least 1.

@@ -14,7 +14,10 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "lib/config/document.h"
 #include "lib/config/node.h"
+#include "lib/config/source_text.h"
+#include "lib/config/yaml_fault.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -23,55 +26,6 @@ namespace {
 constexpr size_t kDeepest = 64;            // nested lists and mappings
 constexpr size_t kMostValues = 1'000'000;  // aliases expanded
 constexpr size_t kMostKeys = 10'000;       // of one mapping
-
-// A text split into lines. Turns the marks of yaml-cpp (line and byte, counted from 0) into places.
-class SourceText {
- public:
-  SourceText(std::string_view text, std::string name, bool on_command_line)
-      : text_(text), name_(std::move(name)), on_command_line_(on_command_line) {
-    lines_.push_back(0);
-    for (size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == '\n') lines_.push_back(i + 1);
-    }
-  }
-
-  size_t offset(int line, int column) const {
-    if (line < 0 || static_cast<size_t>(line) >= lines_.size()) return text_.size();
-    return std::min(text_.size(), lines_[line] + static_cast<size_t>(std::max(0, column)));
-  }
-  Place at(size_t offset) const {
-    if (on_command_line_) return {name_, 0, 0};
-    const auto line = std::upper_bound(lines_.begin(), lines_.end(), offset) - lines_.begin() - 1;
-    // Places are mostly asked for in order. Counting on from the last one keeps the time linear in
-    // the length of a line.
-    const size_t begin = lines_[line];
-    const bool onward = last_offset_ >= begin && last_offset_ <= offset;
-    int column = onward ? last_column_ : 1;
-    for (size_t i = onward ? last_offset_ : begin; i < offset; ++i) {
-      if ((text_[i] & 0xC0) != 0x80) ++column;  // characters, not bytes
-    }
-    last_offset_ = offset;
-    last_column_ = column;
-    return {name_, static_cast<int>(line) + 1, column};
-  }
-  std::string_view text() const { return text_; }
-  bool tab_before(size_t offset) const {
-    const size_t begin = text_.substr(0, offset).rfind('\n') + 1;  // npos + 1 = 0
-    const size_t end = text_.find_first_not_of(" \t", begin);
-    return text_.substr(begin, end - begin).find('\t') != std::string_view::npos;
-  }
-  Error error(size_t offset, std::string_view why) const {
-    return Error(Exit::usage, at(offset).text(), why);
-  }
-
- private:
-  std::string_view text_;
-  std::string name_;
-  bool on_command_line_;
-  std::vector<size_t> lines_;  // offset of the first byte of each
-  mutable size_t last_offset_ = 0;
-  mutable int last_column_ = 1;
-};
 
 // Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns "", or why it cannot be
 // done.
@@ -129,16 +83,13 @@ bool is_null_text(const std::string& text) { return text.empty() || text == "nul
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(const SourceText& source, bool substitute, std::vector<std::string>& problems)
+  Builder(const SourceText& source, bool substitute, std::vector<Error>& problems)
       : source_(source), substitute_(substitute), problems_(problems) {}
 
   std::shared_ptr<Node> root() const { return root_; }
 
-  // For a bracket that is never closed, yaml-cpp gives no place: it is the innermost open one.
-  [[noreturn]] void throw_unclosed(size_t where) const {
-    const Place place = open_.empty() ? source_.at(where) : open_.back().value.node->place;
-    throw Error(Exit::usage, place.text(), "not valid YAML: a bracket that is never closed");
-  }
+  // Returns where the innermost open list or mapping begins, or else `where`.
+  size_t innermost(size_t where) const { return open_.empty() ? where : open_.back().begin; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (!started_) {
@@ -146,9 +97,9 @@ class Builder : public YAML::EventHandler {
       return;
     }
     const size_t where = source_.offset(mark.line, mark.column);
-    throw source_.error(where, source_.text().substr(0, where + 3).ends_with("---")
-                                   ? "a second document ('---'): a config has one"
-                                   : "not valid YAML: unexpected text after the end");
+    if (source_.text().substr(0, where + 3).ends_with("---"))
+      throw source_.error(where, "a second document ('---'): a config has one");
+    throw Error::all(Exit::usage, explain_yaml_fault(source_, where, ""));
   }
   void OnDocumentEnd() override {}
 
@@ -183,6 +134,7 @@ class Builder : public YAML::EventHandler {
     node->text = value;
     const std::string_view rest = source_.text().substr(where);
     if (rest.starts_with(value)) node->shift = 0;
+    node->folded = node->style == Node::Style::plain && !rest.starts_with(value);
     if (node->style == Node::Style::quoted) {
       if (!quote_closes(rest)) throw source_.error(where, "a quote that is never closed");
       node->shift = rest.substr(1).starts_with(value) ? 1 : -1;
@@ -217,6 +169,7 @@ class Builder : public YAML::EventHandler {
   };
   struct Open {
     Value value;
+    size_t begin = 0;  // its offset
     YAML::anchor_t anchor = 0;
     std::optional<Node::Entry> entry;                            // a key without its value so far
     bool merges = false;                                         // that key is '<<'
@@ -229,7 +182,7 @@ class Builder : public YAML::EventHandler {
            !open_.back().entry;
   }
   void problem(size_t where, std::string_view why) {
-    problems_.emplace_back(source_.error(where, why).what());
+    problems_.push_back(source_.error(where, why));
   }
   void refuse_tag(size_t where, const std::string& tag) {
     if (tag == "" || tag == "?" || (tag == "!" && !source_.text().substr(where).starts_with("!"))) {
@@ -269,6 +222,7 @@ class Builder : public YAML::EventHandler {
     open.value.node = std::make_shared<Node>();
     open.value.node->kind = kind;
     open.value.node->place = source_.at(where);
+    open.begin = where;
     open.anchor = anchor;
     open_.push_back(std::move(open));
   }
@@ -307,22 +261,20 @@ class Builder : public YAML::EventHandler {
 
   void take_key(Open& open, const Node& key) {
     if (key.kind != Node::Kind::scalar || key.text.empty()) {
-      problems_.emplace_back(
-          Error(Exit::usage, key.place.text(), "a key must be a plain name").what());
+      problems_.emplace_back(Exit::usage, key.place, "a key must be a plain name");
       open.entry = Node::Entry{"", key.place, nullptr};
       return;
     }
     const auto [first, inserted] = open.seen.emplace(key.text, key.place);
     if (!inserted) {
       problems_.emplace_back(
-          Error(Exit::usage, key.place.text(),
-                fmt::format("duplicate key '{}' (first at {})", printable(key.text),
-                            first->second.line > 0 ? fmt::format("line {}", first->second.line)
-                                                   : "the same place"))
-              .what());
+          Exit::usage, key.place,
+          fmt::format("duplicate key '{}' (first at {})", printable(key.text),
+                      first->second.line > 0 ? fmt::format("line {}", first->second.line)
+                                             : "the same place"));
     }
     if (open.seen.size() > kMostKeys) {
-      throw Error(Exit::usage, key.place.text(),
+      throw Error(Exit::usage, key.place,
                   fmt::format("more than {} keys in one mapping", kMostKeys));
     }
     open.entry = Node::Entry{key.text, key.place, nullptr};
@@ -339,10 +291,8 @@ class Builder : public YAML::EventHandler {
       for (const auto& from : all) {
         if (from->kind != Node::Kind::map) {
           problems_.emplace_back(
-              Error(Exit::usage, place.text(),
-                    fmt::format("'<<' takes a mapping or a list of mappings, got {}",
-                                describe(*from)))
-                  .what());
+              Exit::usage, place,
+              fmt::format("'<<' takes a mapping or a list of mappings, got {}", describe(*from)));
           continue;
         }
         for (const Node::Entry& entry : from->map) {
@@ -354,7 +304,7 @@ class Builder : public YAML::EventHandler {
 
   const SourceText& source_;
   const bool substitute_;
-  std::vector<std::string>& problems_;
+  std::vector<Error>& problems_;
   bool started_ = false;
   size_t count_ = 0;
   std::shared_ptr<Node> root_;
@@ -366,7 +316,7 @@ class Builder : public YAML::EventHandler {
 void check_bytes(const SourceText& source, const std::string& name) {
   const std::string_view text = source.text();
   if (text.size() > kLargestFile) {
-    throw Error(Exit::usage, Place{name}.text(), fmt::format("larger than {} bytes", kLargestFile));
+    throw Error(Exit::usage, Place{name}, fmt::format("larger than {} bytes", kLargestFile));
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw source.error(nul, "a NUL byte");
@@ -383,7 +333,7 @@ void check_bytes(const SourceText& source, const std::string& name) {
 }  // namespace
 
 std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
-                                 bool on_command_line, std::vector<std::string>& problems) {
+                                 bool on_command_line, std::vector<Error>& problems) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   const SourceText source(text, name, on_command_line);
   check_bytes(source, name);
@@ -398,13 +348,11 @@ std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
                        fmt::format("nested more than {} levels deep", kDeepest));
   } catch (const YAML::Exception& error) {
     const size_t where = source.offset(error.mark.line, error.mark.column);
-    if (error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
-        error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) {
-      builder.throw_unclosed(where);
-    }
-    throw source.error(where, source.tab_before(where)
-                                  ? "a tab in the indentation: use spaces"
-                                  : fmt::format("not valid YAML: {}", printable(error.msg)));
+    const bool in_brackets = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
+                             error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+    // For these yaml-cpp gives no place.
+    if (in_brackets) throw explain_open_bracket(source, builder.innermost(where));
+    throw Error::all(Exit::usage, explain_yaml_fault(source, where, error.msg));
   }
   return builder.root();
 }

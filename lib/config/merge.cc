@@ -109,19 +109,16 @@ void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
     throw Error(Exit::usage, name, "the config is empty");
   }
   if (root->kind != Node::Kind::map) {
-    const bool no_blank =
-        root->kind == Node::Kind::scalar && root->text.find(':') != std::string::npos;
-    throw Error(Exit::usage, root->place.text(),
+    throw Error(Exit::usage, root->place,
                 fmt::format("expected a mapping ('key: value' lines) at the top level, got {}{}",
-                            describe(*root), no_blank ? " (a space must follow the ':')" : ""));
+                            describe(*root), mapping_hint(*root)));
   }
 }
 
 // Returns the tree of `text` laid over the file that it includes. `files` are the files that are
 // being included, from the outermost one.
 std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
-                                std::vector<std::string>& files,
-                                std::vector<std::string>& problems) {
+                                std::vector<std::string>& files, std::vector<Error>& problems) {
   auto root = parse_yaml(text, name, false, problems);
   check_root(root, name);
   const Node::Entry* entry = root->entry("include");
@@ -130,7 +127,7 @@ std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
   std::erase_if(root->map, [](const Node::Entry& e) { return e.key == "include"; });
   if (include->kind == Node::Kind::null) return root;
   const auto wrong = [&](std::string_view why) {
-    return Error(Exit::usage, include->place.text(), fmt::format("include: {}", why));
+    return Error(Exit::usage, include->place, fmt::format("include: {}", why));
   };
   if (include->kind != Node::Kind::scalar) {
     throw wrong(fmt::format("expected a file name, got {}", describe(*include)));
@@ -178,7 +175,7 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
 }
 
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
-                     std::vector<std::string>& problems) {
+                     std::vector<Error>& problems) {
   std::vector<std::vector<std::string>> paths;
   for (const Override& override : overrides) {
     try {
@@ -192,9 +189,9 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
       root = set_value(root, parts, 0, value);
       paths.push_back(parts);
     } catch (const NoSuchPath& error) {
-      problems.emplace_back(Error(Exit::usage, Place{override.origin}.text(), error.why).what());
+      problems.emplace_back(Exit::usage, Place{override.origin}, error.why);
     } catch (const Error& error) {
-      problems.emplace_back(error.what());
+      problems.push_back(error);
     }
   }
   for (const auto& parts : paths) {
@@ -206,15 +203,15 @@ Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<Override>& overrides) {
   std::vector<std::string> files = {std::filesystem::path(name).lexically_normal().string()};
   auto document = std::make_shared<Document>();
-  std::vector<std::string> problems;
+  std::vector<Error> problems;
   try {
     document->root = load_tree(text, name, files, problems);
     document->root->place = {name, 0, 0};
     apply_overrides(document->root, overrides, problems);
   } catch (const Error& error) {
-    problems.emplace_back(error.what());
+    problems.push_back(error);
   }
-  throw_lines(problems);
+  throw_sorted(problems);
   return Config(document->root, document, "");
 }
 

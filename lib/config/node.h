@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "lib/config/load_config.h"
-#include "lib/config/place.h"
+#include "lib/util/place.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 
@@ -40,6 +41,7 @@ struct Node {
   // If the file holds `text` letter for letter: how many columns behind `place` it begins (1 after
   // a quote). -1 if it does not, for example after an escape or an environment variable.
   int shift = -1;
+  bool folded = false;  // an unquoted text of several lines, which YAML joins by blanks
   std::vector<std::shared_ptr<Node>> list;  // the items of a list
   std::vector<Entry> map;                   // the entries of a mapping; a call's keyword arguments
   bool is_call = false;
@@ -67,10 +69,11 @@ const char* expected();  // the type in words: "a number"
 template <class T>
 std::shared_ptr<Node> to_node(const T& value);
 bool is_number(std::string_view text);
+// Returns what to say about a node that should be a mapping: " (a space must follow the ':')". May
+// be empty.
+std::string mapping_hint(const Node& node);
 // Returns "'fast'", "a list" or "null": one line, whatever the node holds.
 std::string describe(const Node& node);
-// Escapes control characters and cuts long texts, so that the text fits in a message.
-std::string printable(std::string_view text, size_t longest = 80);
 
 // ---- Text forms (emit.cc)
 
@@ -83,13 +86,13 @@ std::string origin(const Place& place);
 // ---- Loading (load.cc, merge.cc)
 
 // Returns the root of a YAML text; null for an empty text. Problems that leave the rest readable
-// are appended to `problems` as lines; others are thrown. With `on_command_line`, all places are
+// are appended to `problems`; others are thrown. With `on_command_line`, all places are
 // just `name`, and environment variables are not substituted.
 std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
-                                 bool on_command_line, std::vector<std::string>& problems);
+                                 bool on_command_line, std::vector<Error>& problems);
 // Returns `over` laid on `base`, as described at load_config().
 std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::shared_ptr<Node>& over);
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
-                     std::vector<std::string>& problems);
+                     std::vector<Error>& problems);
 
 }  // namespace bv

@@ -10,9 +10,9 @@ std::vector<std::pair<std::string, std::optional<Config>>> Config::pattern_secti
   const auto value = read(key, nullptr, /*section=*/true, where);
   if (value == nullptr) return all;
   if (value->kind != Node::Kind::list) {
-    throw_line(
-        line(value->place, key, "",
-             fmt::format("expected a list of [pattern, mapping], got {}", describe(*value))));
+    give_up(
+        error_at(value->place, key, "",
+                 fmt::format("expected a list of [pattern, mapping], got {}", describe(*value))));
   }
   for (size_t i = 0; i < value->list.size(); ++i) {
     const Node& item = *value->list[i];
@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, std::optional<Config>>> Config::pattern_secti
                          item.list[0]->kind == Node::Kind::scalar;
     const auto kind = is_pair ? item.list[1]->kind : Node::Kind::scalar;
     if (kind != Node::Kind::map && kind != Node::Kind::null) {
-      throw_line(line(
+      give_up(error_at(
           item.place, key, suffix,
           fmt::format("expected [pattern, mapping] or [pattern, null], got {}", describe(item))));
     }

@@ -38,10 +38,10 @@ class Registry {
     }
     const auto found = table().find(name);
     if (found == table().end()) {
-      throw Error(Exit::usage, name_place.text(), unknown_name_message(T::kKind, name, names()));
+      throw Error(Exit::usage, name_place, unknown_name_message(T::kKind, name, names()));
     }
     auto made = found->second(config, env...);
-    config.done();
+    config.done(/*although_incomplete=*/true);  // the constructor came to its end
     return made;
   }
 

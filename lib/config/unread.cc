@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "lib/config/document.h"
+#include "lib/config/familiar_words.h"
 #include "lib/config/node.h"
+#include "lib/config/suggest.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -23,7 +25,53 @@ std::string literal(const Node& node) {
   return node.text == "false" ? "False" : node.text;
 }
 
+// Returns the mapping in which this run has read `key`, other than the one at `path`. The arguments
+// of ops are left out, and so are keys so short that they mean something else there.
+std::optional<std::string> read_elsewhere(const Document& document, const std::string& path,
+                                          const std::string& key) {
+  const auto evaluator = [](const std::string& mapping) { return mapping.starts_with("evals."); };
+  if (key.size() < 3) return std::nullopt;
+  for (const Document::Read& read : document.reads) {
+    const bool call = read.mapping.find(": ") != std::string::npos;
+    const bool other_evaluator = evaluator(path) && evaluator(read.mapping);
+    if (read.key == key && read.mapping != path && !call && !other_evaluator) return read.mapping;
+  }
+  return std::nullopt;
+}
+
+// Says what may be wrong with a key that stands without a value: "lr:0.1" is one to YAML, and so is
+// "lr 0.1".
+std::string without_value(const Node::Entry& entry) {
+  if (entry.value->kind != Node::Kind::null) return "";
+  const size_t end = entry.key.find_first_of(":= ");
+  if (end == 0 || end == std::string::npos) return "";
+  const size_t value = entry.key.find_first_not_of(":= ", end);
+  const std::string name = printable(entry.key.substr(0, end));
+  if (value == std::string::npos) return "";
+  return fmt::format(
+      "{}: write '{}: {}'",
+      entry.key[end] == ':' ? "a space is missing after the ':'" : "a ':' is missing", name,
+      printable(entry.key.substr(value)));
+}
+
 }  // namespace
+
+bool is_rest_of_value(const Node& mapping, const Node::Entry& entry) {
+  const auto without_value = [](const Node::Entry& other) {
+    return other.value->kind == Node::Kind::null;
+  };
+  const auto opens = [](const Node::Entry& other) {
+    const std::string& text = other.value->text;
+    return other.value->kind == Node::Kind::scalar && other.value->style == Node::Style::plain &&
+           std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')');
+  };
+  const auto closes = [&](const Node::Entry& other) {
+    return without_value(other) && other.key.find(')') != std::string::npos;
+  };
+  const auto& entries = mapping.map;
+  return without_value(entry) && std::any_of(entries.begin(), entries.end(), opens) &&
+         std::any_of(entries.begin(), entries.end(), closes);
+}
 
 std::string call_signature(const Document& document, const std::string& path, bool complete) {
   std::string arguments;
@@ -46,23 +94,35 @@ std::string call_signature(const Document& document, const std::string& path, bo
   return fmt::format("{}({})", shown_path(path), arguments);
 }
 
-std::string Config::unread_line(const Node::Entry& entry,
-                                const std::vector<std::string>& known) const {
+Error Config::error_of_unread(const Node::Entry& entry,
+                              const std::vector<std::string>& known) const {
   const std::string near = nearest(entry.key, known);
   const std::string meant = near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
   if (node_->is_call) {
     const bool complete = !document_->incomplete.contains(path_);
-    return line(entry.place, "", "",
-                fmt::format("unknown argument '{}'{}; the op is {}", printable(entry.key), meant,
-                            call_signature(*document_, path_, complete)));
+    return error_at(entry.place, "", "",
+                    fmt::format("unknown argument '{}'{}; the op is {}", printable(entry.key),
+                                meant, call_signature(*document_, path_, complete)));
   }
-  const std::string hint = !near.empty()   ? meant
-                           : known.empty() ? "; none is known here"
-                                           : fmt::format("; known here: {}", join(known, ", "));
-  return Error(Exit::usage, entry.place.text(),
-               fmt::format("unknown key '{}'{}", printable(shown_path(join_path(path_, entry.key))),
-                           hint))
-      .what();
+  const auto unknown = [&](std::string_view hint) {
+    return Error(Exit::usage, entry.place,
+                 fmt::format("unknown key '{}'{}",
+                             printable(shown_path(join_path(path_, entry.key))), hint));
+  };
+  if (const std::string why = without_value(entry); !why.empty()) return unknown("; " + why);
+  const FamiliarWord familiar = familiar_key(path_, entry.key);
+  document_->recommended.insert(familiar.ours);
+  if (!familiar.advice.empty()) return unknown(": " + familiar.advice);
+  std::optional<std::string> mapping = well_known_mapping(path_, entry.key);
+  if (!mapping) mapping = read_elsewhere(*document_, path_, entry.key);
+  if (mapping) {
+    document_->recommended.insert(join_path(*mapping, entry.key));
+    return unknown(mapping->empty() ? ": it belongs at the top level"
+                                    : fmt::format(": it belongs below '{}'", *mapping));
+  }
+  if (!near.empty()) return unknown(meant);
+  if (known.empty()) return unknown("; none is known here");
+  return unknown("; known here: " + short_list(entry.key, known, "bvtrain --explain lists all"));
 }
 
 // Calls done() on the sections that were handed out below a key.
@@ -75,25 +135,32 @@ void Config::done_below(const std::shared_ptr<Node>& node,
 }
 
 void Config::done(bool although_incomplete) const {
-  if (document_->incomplete.contains(path_) && !although_incomplete) return;
+  // If the reader of this mapping gave up, it might have read more keys, but no familiar words.
+  const bool only_familiar = document_->incomplete.contains(path_) && !although_incomplete;
   if (document_->ignored.contains(path_)) return;
   for (const Node::Entry& entry : node_->map) {
     const bool known_null =
         entry.value->kind == Node::Kind::null && document_->was_asked(path_, entry.key);
+    if (is_rest_of_value(*node_, entry)) continue;  // the value itself is reported
     if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;
     if (!document_->was_read(path_, entry.key)) {
+      if (only_familiar && familiar_key(path_, entry.key).advice.empty()) continue;
       std::vector<std::string> known = document_->known(path_);
       // A component that asked has() for a key and then did not read it knows the key, but does not
       // use it here. It must not be suggested.
       std::erase(known, entry.key);
-      if (document_->report(path_, entry.key)) document_->record(unread_line(entry, known));
+      if (document_->report(path_, entry.key)) document_->record(error_of_unread(entry, known));
     } else if (document_->is_section(path_, entry.key)) {
+      // The reader gave up before it read this section.
+      const bool left = document_->incomplete.contains(path_) &&
+                        document_->known(join_path(path_, entry.key)).empty();
+      if (left && entry.value->kind == Node::Kind::map) continue;
       done_below(entry.value, document_, join_path(path_, entry.key));
     }
   }
-  if (node_->is_call && positional_left() > 0) {
+  if (node_->is_call && positional_left() > 0 && !only_familiar) {
     const size_t given = node_->positional.size();
-    document_->record(line(
+    document_->record(error_at(
         node_->positional[node_->taken]->place, "", "",
         fmt::format("too many positional arguments: {} given, {} can be used; the op is {}", given,
                     node_->taken, call_signature(*document_, path_, /*complete=*/true))));

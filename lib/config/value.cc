@@ -1,5 +1,6 @@
 // Converts nodes to typed values and back: which spellings are numbers and booleans, and what to
 // say about the others.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <variant>
@@ -69,7 +70,11 @@ std::string number_hint(const Node& node) {
 }
 
 std::optional<Wrong> wrong(const Node& node, std::string_view expected, std::string_view hint) {
-  return Wrong{&node, "", fmt::format("expected {}, got {}{}", expected, describe(node), hint)};
+  const std::string_view folded =
+      node.folded ? " (it goes on in the next line, which is indented deeper)" : "";
+  return Wrong{&node, "",
+               fmt::format("expected {}, got {}{}", expected, describe(node),
+                           folded.empty() ? hint : folded)};
 }
 
 // Returns whether the whole of `text` is a number in the range of T.
@@ -100,22 +105,6 @@ bool is_number(std::string_view text) {
   return (has_number_form(text) && !has_leading_zero(text)) || is_infinity(text);
 }
 
-std::string printable(std::string_view text, size_t longest) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (out.size() >= longest && (c & 0xC0) != 0x80) return out + "...";
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", c);
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 std::string describe(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:
@@ -133,6 +122,21 @@ std::string describe(const Node& node) {
   const bool tricky = node.style == Node::Style::quoted &&
                       (is_number(node.text) || node.text == "true" || node.text == "false");
   return fmt::format("{}'{}'", tricky ? "the string " : "", printable(node.text));
+}
+
+std::string mapping_hint(const Node& node) {
+  if (node.kind == Node::Kind::list) {
+    const bool of_mappings =
+        !node.list.empty() && std::all_of(node.list.begin(), node.list.end(), [](const auto& item) {
+          return item->kind == Node::Kind::map;
+        });
+    return of_mappings ? " (remove the '- ' before its keys)" : "";
+  }
+  if (node.kind != Node::Kind::scalar || node.style == Node::Style::quoted) return "";
+  if (node.text.find(" = ") != std::string::npos) return " (write 'key: value', not 'key = value')";
+  const size_t colon = node.text.find(':');
+  const bool key = colon != std::string::npos && node.text.find_first_of("/\\(") > colon;
+  return key ? " (a space must follow the ':')" : "";
 }
 
 // ---- names of types

@@ -137,11 +137,15 @@ class Classification : public Evaluator {
  public:
   Classification(const Config& config, const EvalEnv& env)
       : name_(env.name),
-        loss_(Loss::Registry::make(config.get<std::string>("loss_name"), Config(),
-                                   config.place("loss_name"))),
         label_key_(config.get("label_key", "labels")),
         num_classes_(env.data.source.num_classes),
-        input_(config, env) {}
+        input_(config, env) {
+    // An unknown loss is reported together with the problems of other keys.
+    attempt(config, [&] {
+      loss_ = Loss::Registry::make(config.get<std::string>("loss_name"), Config(),
+                                   config.place("loss_name"));
+    });
+  }
 
   Batch probe(int64_t n) override {
     Batch batch = input_.probe(n);
@@ -230,7 +234,7 @@ class Classification : public Evaluator {
   }
 
   const std::string name_;
-  const std::unique_ptr<Loss> loss_;
+  std::unique_ptr<Loss> loss_;
   const std::string label_key_;
   const int64_t num_classes_;  // of the model; 0 if not known
   EvalInput input_;

@@ -10,7 +10,8 @@ namespace bv {
 // SourceEnv::keep_broken they are no error.
 class BrokenFiles : public Error {
  public:
-  explicit BrokenFiles(std::string_view lines) : Error(Error::lines(Exit::usage, lines)) {}
+  explicit BrokenFiles(std::vector<Error> problems, size_t left_out = 0)
+      : Error(Error::all(Exit::usage, std::move(problems), left_out)) {}
 };
 
 }  // namespace bv

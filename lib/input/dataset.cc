@@ -41,7 +41,7 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
   for (const SplitTerm& term : terms) {
     const auto found = std::find(known.begin(), known.end(), term.base);
     if (found == known.end()) {
-      throw Error(Exit::usage, split_place.text(), unknown_name_message("split", term.base, known));
+      throw Error(Exit::usage, split_place, unknown_name_message("split", term.base, known));
     }
     Piece piece;
     piece.split = static_cast<size_t>(found - known.begin());

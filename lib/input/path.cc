@@ -29,12 +29,12 @@ std::string require_path(const Config& config, std::string_view key) {
 void FolderKey::check_exists() const {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    throw Error(Exit::usage, place.text(),
+    throw Error(Exit::usage, place,
                 errno == ENOENT ? fmt::format("no such folder: '{}'", path)
                                 : fmt::format("'{}': {}", path, std::strerror(errno)));
   }
   if (!S_ISDIR(info.st_mode)) {
-    throw Error(Exit::usage, place.text(), fmt::format("not a folder: '{}'", path));
+    throw Error(Exit::usage, place, fmt::format("not a folder: '{}'", path));
   }
 }
 

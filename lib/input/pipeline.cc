@@ -16,7 +16,7 @@ void at_place(const Place& place, const Body& body) {
   } catch (const Error& error) {
     if (error.code() != Exit::usage) throw;
     // An error that names a file of its own keeps that name.
-    throw Error(Exit::usage, place.text(), error.where().empty() ? error.message() : error.what());
+    throw Error(Exit::usage, place, error.where().empty() ? error.message() : error.what());
   }
 }
 

@@ -44,7 +44,7 @@ bool registered(const std::string& name) {
     message +=
         fmt::format(" ('{}' is TFDS's name: its files are read by 'name: {}')", name, tfds->second);
   }
-  throw Error(Exit::usage, place.text(), message);
+  throw Error(Exit::usage, place, message);
 }
 
 // Returns a source of generated data whose splits are large enough for every absolute bound of the
@@ -90,6 +90,8 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
   const bool skip = data.word("unknown_classes", "error", {"error", "skip"}) == "skip";
+  // A malformed split is reported together with problems of the source.
+  attempt(data, [&] { parse_split(split, split_place); });
   std::shared_ptr<const Source> source;
   if (registered(name)) {
     source = Source::Registry::make(name, data, data.place("name"), env.source);
@@ -107,7 +109,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
     data.mark_read();
     unknown_source(name, data.place("name"));
   }
-  parse_split(split, split_place);  // reports a malformed split before files are opened
+  parse_split(split, split_place);  // throws again: no file is opened with a malformed split
   return [=, section = env.skip_section](const std::optional<ClassNames>& classes) {
     try {
       auto dataset = std::make_shared<Dataset>(source, split, split_place);
@@ -115,9 +117,10 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
       return dataset;
     } catch (const BrokenFiles& error) {
       if (section.empty()) throw;
-      const bool one_line = error.message().find('\n') == std::string::npos;
-      throw Error::lines(Exit::usage, fmt::format("{}{}{}", error.message(), one_line ? ' ' : '\n',
-                                                  skip_hint(section)));
+      std::vector<Error> problems = error.problems();
+      Error& last = problems.back();
+      last = Error(Exit::usage, last.where(), last.message() + " " + skip_hint(section));
+      throw Error::all(Exit::usage, std::move(problems), error.left_out());
     }
   };
 }

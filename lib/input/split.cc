@@ -10,7 +10,7 @@ namespace bv {
 namespace {
 
 [[noreturn]] void bad(const std::string& expression, const Place& place, std::string_view why) {
-  throw Error(Exit::usage, place.text(),
+  throw Error(Exit::usage, place,
               fmt::format("bad split '{}': {}; examples: train, train[:99%], train[51200:], a+b",
                           expression, why));
 }
@@ -73,7 +73,7 @@ std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place) cons
     // Not std::abs: -2^63 has no positive counterpart.
     if (index > n || index < -n) {
       throw Error(
-          Exit::usage, place.text(),
+          Exit::usage, place,
           fmt::format("split '{}': {} is outside the {} examples of '{}'", text, index, n, base));
     }
     return index < 0 ? n + index : index;
@@ -81,7 +81,7 @@ std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place) cons
   const int64_t first = absolute(begin, 0);
   const int64_t last = absolute(end, n);
   if (first >= last) {
-    throw Error(Exit::usage, place.text(),
+    throw Error(Exit::usage, place,
                 fmt::format("split '{}' is empty: '{}' has {} examples", text, base, n));
   }
   return {first, last};

@@ -105,7 +105,8 @@ std::vector<int> read_schedules(const Config& config, const std::vector<std::str
     config.fail("schedule", "no pattern matches " + join(uncovered, ", ") +
                                 "; add an entry ['.*', {...}], or ['.*', null] to freeze the rest");
   }
-  if (std::all_of(found.begin(), found.end(), [](int i) { return i == kFrozen; })) {
+  if (!names.empty() &&
+      std::all_of(found.begin(), found.end(), [](int i) { return i == kFrozen; })) {
     config.fail("schedule", "every parameter is frozen: nothing would be trained");
   }
   return found;
@@ -130,9 +131,11 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
                         const RunLength& length) {
   using Pairs = std::vector<std::pair<std::string, double>>;
   ParamGroups result;
-  const auto lr = config.get<double>("lr");
-  check_not_negative(config, "lr", lr);
-  result.lr = static_cast<float>(lr);
+  attempt(config, [&] {
+    const auto lr = config.get<double>("lr");
+    check_not_negative(config, "lr", lr);
+    result.lr = static_cast<float>(lr);
+  });
   const Multipliers lr_mults = read_lr_mults(config, names);
   const auto wd = config.get<double>("wd", 0.0);
   check_not_negative(config, "wd", wd);
@@ -141,7 +144,8 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
                              config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
   for (const auto& [pattern, mult] : wd_mults.pairs())
     check_not_negative(config, "wd_mults", mult, fmt::format("the multiplier of '{}'", pattern));
-  const std::vector<int> schedule = read_schedules(config, names, length, result.schedules);
+  std::vector<int> schedule(names.size(), 0);
+  attempt(config, [&] { schedule = read_schedules(config, names, length, result.schedules); });
 
   for (size_t i = 0; i < names.size(); ++i) {
     if (schedule[i] == kFrozen) {

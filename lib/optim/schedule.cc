@@ -29,9 +29,9 @@ Schedule::Schedule(const Config& config, const RunLength& length)
   if (config.get<bool>("scale_with_batchsize", false)) {
     base_ *= static_cast<double>(length.batch_size) / 256.0;
   }
-  warmup_ = read_part(config, "warmup", length);
-  cooldown_ = read_part(config, "cooldown", length);
-  if (length.total_steps > 1 && warmup_ >= total_) {
+  attempt(config, [&] { warmup_ = read_part(config, "warmup", length); });
+  attempt(config, [&] { cooldown_ = read_part(config, "cooldown", length); });
+  if (!length.made_up && length.total_steps > 1 && warmup_ >= total_) {
     config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
                                    "the run",
                                    warmup_, length.total_steps));

@@ -46,7 +46,7 @@ class Schedule {
   float operator()(int64_t step) const;
 
  private:
-  double base_, warmup_, cooldown_;
+  double base_, warmup_ = 0, cooldown_ = 0;
   double total_;
   std::shared_ptr<const Decay> decay_;
 };

@@ -55,7 +55,7 @@ constexpr std::pair<const char*, const char*> kOthers[] = {
 std::unique_ptr<Loss> make_loss(const TaskEnv& env) {
   for (const auto& [name, why] : kOthers) {
     if (env.loss_name == name)
-      throw Error(Exit::usage, env.loss_place.text(), fmt::format("loss '{}': {}", name, why));
+      throw Error(Exit::usage, env.loss_place, fmt::format("loss '{}': {}", name, why));
   }
   return Loss::Registry::make(env.loss_name, Config(), env.loss_place);
 }

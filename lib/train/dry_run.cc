@@ -48,7 +48,7 @@ void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_
   const auto labels = batch.find(labels_key);
   if (labels != batch.end() && labels->second.dim() == 2 &&
       labels->second.sizes() != logits.sizes()) {
-    throw Error(Exit::usage, shapes.config.place("model_name").text(),
+    throw Error(Exit::usage, shapes.config.place("model_name"),
                 fmt::format("the model gives {} but '{}' is {}", shape_text(logits.sizes()),
                             labels_key, shape_text(labels->second.sizes())));
   }

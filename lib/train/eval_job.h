@@ -21,6 +21,7 @@ struct EvalJob {
   bool ema = false;         // evaluates the averaged weights
   std::optional<Due> due;   // log_steps, log_seconds, ...; absent: runs only before the first step
   std::unique_ptr<Evaluator> evaluator;
+  bool sound = true;  // no problem was found while it was read
 };
 
 // What the run gives to all its evaluators.
@@ -29,9 +30,10 @@ struct EvalDefaults {
   int threads = 1;
   uint64_t seed = 0;
   DataEnv data;
-  Group* group = &Group::single();       // as in EvalEnv
-  bool has_ema = false;                  // the run keeps averaged weights
-  std::vector<std::string> predictions;  // the prediction functions of the task
+  Group* group = &Group::single();  // as in EvalEnv
+  bool has_ema = false;             // the run keeps averaged weights
+  // The prediction functions of the task; empty if there is no task.
+  std::vector<std::string> predictions;
 };
 
 // Returns all entries of `evals` in alphabetical order, in which they also run. Opens no data.

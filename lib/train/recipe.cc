@@ -4,9 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <set>
 
+#include "lib/config/familiar_words.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
@@ -50,6 +53,32 @@ void read_example(const Config& config, std::string_view pp_key,
   }
 }
 
+// Returns whether the config gives the duration `name` in the words of another trainer, or in the
+// wrong place. Those keys are reported.
+bool given_wrongly(const Config& config, const std::string& name) {
+  const std::vector<std::string> keys = config.keys(), below = config.section("input").keys();
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const std::string& key) {
+                       return familiar_key("", key).ours.starts_with(name + "_");
+                     }) ||
+         std::any_of(below.begin(), below.end(),
+                     [&](const std::string& key) { return key.starts_with(name + "_"); });
+}
+
+// Checks what a model needs of an example.
+void check_image(const Config& input, const Example& example) {
+  const auto image = example.find("image");
+  if (image == example.end())
+    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(example)));
+  if (image->second.dim() != 3) {
+    input.fail("pp", image->second.dim() == 1
+                         ? "gives an encoded image; start it with 'decode'"
+                         : "gives an 'image' that is not (height, width, channels)");
+  }
+  if (image->second.scalar_type() != at::kFloat)
+    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+}
+
 // Takes the place of a model that could not be built, so that the optimizer's keys are still
 // checked.
 class NoModel : public Model {
@@ -87,26 +116,17 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
       device(device),
       classes_(std::move(classes)) {
   // Each part is built in its own attempt(), so that a user sees all problems together. A part that
-  // needs a failed one is left out; its keys are marked as read, so that they are not reported as
-  // unknown.
+  // fails is replaced by a stand-in where another one needs it. Problems that only the stand-in has
+  // must not be reported.
   attempt(config, [&] { read_run(); });
-  const bool has_data = attempt(config, [&] { read_input(synthetic); });
-  if (!has_data) mark_read(kInputKeys);
+  attempt(config, [&] { read_input(synthetic); });
   read_length();
-  const bool has_task = attempt(config, [&] { read_task(); });
-  const bool has_model = has_data && attempt(config, [&] { read_model(meta); });
-  if (!has_model) mark_read(kModelKeys);
-  if (!has_model) mark_read(kInitKeys);
-  if (has_model && has_task)
-    attempt(config, [&] { read_optimizer(); });
-  else
-    attempt(config, [&] { read_step(config, NoModel(), length, ranks.count); });
+  attempt(config, [&] { read_task(); });
+  attempt(config, [&] { read_model(meta); });
+  attempt(config, [&] { read_optimizer(); });
   mark_read(kStepKeys);  // a failed key may have kept the others from being read
-  if (has_task)
-    attempt(config, [&] { read_evaluators(); });
-  else
-    mark_read(kEvalKeys);
-  if (problem_count(config) == 0) attempt(config, [&] { probe_shapes(); });
+  attempt(config, [&] { read_evaluators(); });
+  probe_shapes();
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
   if (meta) return;
@@ -136,64 +156,90 @@ void Recipe::read_run() {
 
 void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
-  read_num_classes();
+  bool has_classes = read_num_classes();
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
+  attempt(config, [&] { read_loader(input); });
+  const size_t problems = problem_count(config);
+  pp = std::make_shared<Pipeline>(input, "pp");
+  const bool has_pp = problem_count(config) == problems;
+  DataEnv env = data_env_;
+  env.source.keep_broken = loader.error_budget > 0;
+  env.skip_section = loader.section;
+  env.source.min_split_size = length.batch_size;
+  OpenDataset open;
+  attempt(config, [&] { open = prepare_data(input.section("data"), env); });
+  input.done(/*although_incomplete=*/true);
+
+  if (!open) return;
+  data = open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
+  if (classes_.names.empty()) classes_.names = data->class_names();
+  data_env_.classes = classes_;
+  has_classes = attempt(config, [&] { count_classes(input); }) && has_classes;
+  length.data_size = data->size();
+  if (length.batch_size > length.data_size) {
+    input.problem("batch_size", fmt::format("{} is more than the {} training examples",
+                                            length.batch_size, length.data_size));
+  }
+  if (const std::string warning = data->missing_classes(); !warning.empty())
+    input.warn("data", warning);
+  for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
+  if (!has_pp) return;
+  read_example(input, "pp", [&] {
+    Example first = compute_first_example(*data, *pp, seed, loader.error_budget);
+    check_more_examples(*data, *pp, seed, first, loader.error_budget);
+    check_image(input, first);
+    first_ = std::move(first);
+    check_labels(input, has_classes);
+  });
+}
+
+// Reads how batches are made.
+void Recipe::read_loader(const Config& input) {
   loader.threads = positive(input, "threads", usable_cores());
   loader.prefetch = positive(input, "prefetch", 2);
   loader.seed = seed;
   loader.pinned = !device.is_cpu();
   loader.shuffle = input.get<bool>("shuffle", true);
-  loader.error_budget = read_error_budget(input);
+  attempt(config, [&] { loader.error_budget = read_error_budget(input); });
   input.superseded("shuffle_buffer_size",
                    "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
   input.superseded("cache_raw", "the system's page cache serves repeated reads");
   input.superseded("num_parallel_calls", "input.threads");
-  length.batch_size = input.get<int64_t>("batch_size");
-  if (length.batch_size < 1)
-    input.fail("batch_size", fmt::format("must be positive, got {}", length.batch_size));
-  loader.batch_size = length.batch_size;
   loader.rank = group.rank();
   loader.ranks = group.size();
-  if (length.batch_size % loader.ranks != 0) {
+  const auto batch_size = input.get<int64_t>("batch_size");
+  if (batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", batch_size));
+  if (batch_size % loader.ranks != 0) {
     input.fail("batch_size", fmt::format("Batch size ({}) must be divisible by device number ({})",
-                                         length.batch_size, loader.ranks));
+                                         batch_size, loader.ranks));
   }
-  pp = std::make_shared<Pipeline>(input, "pp");
-  DataEnv env = data_env_;
-  env.source.keep_broken = loader.error_budget > 0;
-  env.skip_section = loader.section;
-  env.source.min_split_size = length.batch_size;
-  const auto open = prepare_data(input.section("data"), env);
-  input.done();
-  throw_problems(config);  // do not read the data if an op is broken
-
-  data = open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
-  if (classes_.names.empty()) classes_.names = data->class_names();
-  data_env_.classes = classes_;
-  count_classes(input);
-  length.data_size = data->size();
-  if (length.batch_size > length.data_size) {
-    input.fail("batch_size", fmt::format("{} is more than the {} training examples",
-                                         length.batch_size, length.data_size));
-  }
-  if (const std::string warning = data->missing_classes(); !warning.empty())
-    input.warn("data", warning);
-  for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
-  read_example(input, "pp", [&] {
-    first_ = compute_first_example(*data, *pp, seed, loader.error_budget);
-    check_more_examples(*data, *pp, seed, first_, loader.error_budget);
-  });
+  length.batch_size = loader.batch_size = batch_size;
 }
 
-void Recipe::read_num_classes() {
-  attempt(config, [&] {
+void Recipe::check_labels(const Config& input, bool has_classes) {
+  const auto labels = first_.find("labels");
+  if (labels == first_.end() || labels->second.dim() != 1) return;
+  const int64_t classes = labels->second.size(0);
+  if (!has_classes) data_env_.source.num_classes = num_classes = classes;  // for the other parts
+  if (classes == num_classes) return;
+  data_env_.source.num_classes = 0;  // evaluators must not say the same again
+  input.fail("pp", fmt::format("gives 'labels' of {} classes but num_classes is {}", classes,
+                               num_classes));
+}
+
+// Returns whether num_classes is good so far.
+bool Recipe::read_num_classes() {
+  const bool read = attempt(config, [&] {
     if (config.is_text("num_classes", kAuto))
       config.get<std::string>("num_classes");  // count_classes() replaces it
     else
       num_classes = config.get<int64_t>("num_classes");
   });
-  if (num_classes < 0) config.problem("num_classes", "must not be negative");
+  if (num_classes >= 0) return read;
+  config.problem("num_classes", "must not be negative");
+  num_classes = 0;
+  return false;
 }
 
 // Compares num_classes with the classes of the training data, or takes their number for `auto`.
@@ -230,55 +276,52 @@ void Recipe::count_classes(const Config& input) {
 }
 
 void Recipe::read_length() {
-  // Without data, the lengths in epochs are checked with a made-up size. No run follows.
-  if (length.batch_size == 0) length.batch_size = 1;
+  length.made_up = length.batch_size == 0 || length.data_size == 0;
+  if (length.batch_size == 0) length.batch_size = loader.ranks;
   if (length.data_size == 0) length.data_size = length.batch_size;
   attempt(config, [&] {
     const size_t problems = problem_count(config);
     const auto total = duration_steps(config, "total", length);
+    length.made_up |= !total;
     length.total_steps = total.value_or(1);
-    if (!total && problem_count(config) == problems) {
+    if (!total && problem_count(config) == problems && !given_wrongly(config, "total")) {
       config.fail(
           "",
           "the length of training is missing: give total_steps, total_epochs or total_examples");
     }
   });
   attempt(config, [&] {
+    const size_t problems = problem_count(config);
     log_training = duration_every(config, "log_training", length);
-    if (!log_training)
+    if (!log_training && problem_count(config) == problems &&
+        !given_wrongly(config, "log_training"))
       config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
   });
   // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
-  attempt(config, [&] { profile = read_profile(config, length.total_steps); });
+  attempt(config, [&] {
+    constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+    profile = read_profile(config, length.made_up ? kUnknown : length.total_steps);
+  });
 }
 
 void Recipe::read_model(bool meta) {
-  const auto image = first_.find("image");
-  const Config input = config.section("input");
-  if (image == first_.end())
-    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(first_)));
-  if (image->second.dim() != 3) {
-    input.fail("pp", image->second.dim() == 1
-                         ? "gives an encoded image; start it with 'decode'"
-                         : "gives an 'image' that is not (height, width, channels)");
-  }
-  if (image->second.scalar_type() != at::kFloat)
-    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
-  const auto labels = first_.find("labels");
-  if (labels != first_.end() && labels->second.dim() == 1 &&
-      labels->second.size(0) != num_classes) {
-    input.fail("pp", fmt::format("gives 'labels' of {} classes but num_classes is {}",
-                                 labels->second.size(0), num_classes));
-  }
-  model_name = config.get<std::string>("model_name");
-  env_ = {num_classes, image->second.size(0), image->second.size(1), image->second.size(2)};
+  const bool named = attempt(config, [&] { model_name = config.get<std::string>("model_name"); });
   head_bias_ = config.maybe<double>("init_head_bias");
+  const Config keys = config.section("model");
+  if (!named) return;
+  const auto image = first_.find("image");
+  const bool known = image != first_.end();
+  // Without an example, the keys of the model are checked with images that patches of most sizes
+  // divide. On the meta device they take no memory.
+  constexpr int64_t kSide = 10080;
+  env_ = known ? ModelEnv{num_classes, image->second.size(0), image->second.size(1),
+                          image->second.size(2)}
+               : ModelEnv{std::max<int64_t>(num_classes, 1), kSide, kSide, 3};
   std::optional<MetaDevice> on_meta;
-  if (meta) on_meta.emplace();
-  model =
-      Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env_);
+  if (meta || !known) on_meta.emplace();
+  model = Model::Registry::make(model_name, keys, config.place("model_name"), env_);
 }
 
 void Recipe::read_task() {
@@ -325,9 +368,16 @@ int64_t gathers_of(const std::vector<std::string>& units, const std::string& nam
 }  // namespace
 
 void Recipe::read_optimizer() {
-  StepConfig options = read_step(config, *model, length, ranks.count);
-  options.grad_accum_steps = grad_accum_steps =
-      read_grad_accum_steps(config, *model, length.batch_size, ranks);
+  const NoModel no_model;
+  const Model& known_model = model ? *model : static_cast<const Model&>(no_model);
+  StepConfig options;
+  const bool good =
+      attempt(config, [&] { options = read_step(config, known_model, length, ranks.count); });
+  if (loader.batch_size > 0) {
+    options.grad_accum_steps = grad_accum_steps =
+        read_grad_accum_steps(config, known_model, length.batch_size, ranks);
+  }
+  if (!good || !model) return;
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<double>(parameters[i].second.numel());
@@ -353,7 +403,10 @@ void Recipe::read_optimizer() {
 void Recipe::read_evaluators() {
   EvalDefaults defaults;
   defaults.batch_size = config.get<int64_t>("batch_size_eval", length.batch_size);
-  if (defaults.batch_size < 1) config.fail("batch_size_eval", "must be positive");
+  if (defaults.batch_size < 1) {
+    config.problem("batch_size_eval", "must be positive");
+    defaults.batch_size = length.batch_size;
+  }
   defaults.threads = loader.threads;
   defaults.seed = seed;
   defaults.data = data_env_;
@@ -380,10 +433,17 @@ void Recipe::check_activations(const Config& keys, const EvalJob& job, const Bat
 // Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
 // examples and passes one through the model on the meta device.
 void Recipe::probe_shapes() {
-  const ShapeCheck shapes(config, model_name, env_, precision);
   const Config input = config.section("input"), section = config.section("evals");
-  attempt(config, [&] { shapes.training(*task, first_, input.place("pp")); });
+  std::optional<ShapeCheck> shapes;  // absent if the sizes of the model are not known
+  const bool known =
+      model && task && !first_.empty() && data_env_.source.num_classes == num_classes;
+  const bool fits = known && attempt(config, [&] {
+                      shapes.emplace(config, model_name, env_, precision);
+                      shapes->training(*task, first_, input.place("pp"));
+                    });
+  if (!fits) shapes.reset();
   for (EvalJob& job : evals) {
+    if (!job.sound) continue;
     attempt(config, [&] {
       const Config keys = section.section(job.name);
       Batch batch;
@@ -391,8 +451,9 @@ void Recipe::probe_shapes() {
       if (batch.empty()) return;  // this evaluator needs no predictions
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
-      shapes.prediction(*task, job.pred, batch, keys.place("pp_fn"));
-      check_activations(keys, job, batch, shapes);
+      if (!shapes) return;
+      shapes->prediction(*task, job.pred, batch, keys.place("pp_fn"));
+      check_activations(keys, job, batch, *shapes);
     });
   }
 }

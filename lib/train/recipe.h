@@ -84,8 +84,10 @@ struct Recipe {
  private:
   void read_run();
   void read_input(bool synthetic);
-  void read_num_classes();
+  bool read_num_classes();
   void count_classes(const Config& input);
+  void read_loader(const Config& input);
+  void check_labels(const Config& input, bool has_classes);
   void read_length();
   void read_model(bool meta);
   void read_task();
@@ -97,7 +99,7 @@ struct Recipe {
   void mark_read(std::initializer_list<std::string_view> keys) const;
   ClassNames classes_;  // what the labels of all data sets are numbered by
   DataEnv data_env_;
-  Example first_;  // the first training example, preprocessed
+  Example first_;  // the first training example, preprocessed; empty if something is wrong with it
   ModelEnv env_;
   std::optional<double> head_bias_;
   StepConfig step_config_;  // moved into `step` at the end

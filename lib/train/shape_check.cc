@@ -15,8 +15,7 @@ void at_place(const Place& place, const std::function<void()>& body) {
     body();
   } catch (const Error& error) {
     if (error.code() != Exit::usage || !error.needs_place()) throw;
-    throw Error(Exit::usage, place.text(),
-                error.component().empty() ? error.message() : error.what());
+    throw Error(Exit::usage, place, error.component().empty() ? error.message() : error.what());
   }
 }
 
@@ -57,7 +56,7 @@ void ShapeCheck::prediction(const Task& task, const std::string& pred, const Bat
                             const Place& place) const {
   const at::NoGradGuard no_grad;
   const at::Tensor& image = batch.at("image");
-  const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place.text(), why); };
+  const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place, why); };
   if (image.dim() != 4) fail("gives an 'image' that is not (height, width, channels)");
   if (image.scalar_type() != at::kFloat) fail("gives an 8-bit 'image'; add value_range(-1, 1)");
   const auto wrong_size = [&] {

@@ -58,6 +58,7 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
       levels.push_back(sharding.level(name, 4 * value.numel(), slots));
     } catch (const Error& error) {
       if (problem.empty()) problem = error.what();
+      levels.push_back(ShardLevel::replicated);
     }
   }
   if (!problem.empty()) config.problem("sharding_strategy", problem);

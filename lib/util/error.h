@@ -13,6 +13,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "lib/util/place.h"
 
 namespace bv {
 
@@ -36,12 +39,13 @@ enum class Exit : int {
 // add to them.
 class Error : public std::runtime_error {
  public:
-  // A problem at `where`: "vit.yaml:12:7", "vit.yaml" or "f.npz @ offset 312". Leave `where` empty
-  // if no place is known: what() is then "error: <message>".
+  // A problem at a place in a config.
+  Error(Exit code, const Place& place, std::string_view message)
+      : Error(code, place.text(), place, message) {}
+  // A problem at `where`: "f.npz @ offset 312" or "images/cat". Leave `where` empty if no place is
+  // known: what() is then "error: <message>".
   Error(Exit code, std::string_view where, std::string_view message)
-      : Error(code, Parts{.where = std::string(where), .message = std::string(message)},
-              where.empty() ? fmt::format("error: {}", message)
-                            : fmt::format("{}: error: {}", where, message)) {}
+      : Error(code, where, Place{std::string(where)}, message) {}
 
   // A problem in a part of the program at run time: what() is "[<component>] <message>".
   static Error in(std::string_view component, Exit code, std::string_view message) {
@@ -52,28 +56,43 @@ class Error : public std::runtime_error {
   static Error bare(Exit code, std::string_view message) {
     return Error(code, Parts{.message = std::string(message)}, std::string(message));
   }
-  // One or several complete lines, each with its place: what() is `text`.
-  static Error lines(Exit code, std::string_view text) {
-    return Error(code, Parts{.message = std::string(text), .complete = true}, std::string(text));
-  }
+  // Several problems, and how many more there were: what() is a line for each, and then "... and 3
+  // more".
+  static Error all(Exit code, std::vector<Error> problems, size_t left_out = 0);
 
   Exit code() const { return code_; }
   const std::string& where() const { return parts_->where; }          // empty if no place is known
+  const Place& place() const { return parts_->place; }                // the same, for sorting
   const std::string& component() const { return parts_->component; }  // empty unless made by in()
-  // The text without the place and the component; for lines(), the whole text.
+  // The text without the place and the component; for all(), the whole text.
   const std::string& message() const { return parts_->message; }
-  // Whether a caller should add a place: `where` is empty and the text was not made by lines().
-  bool needs_place() const { return parts_->where.empty() && !parts_->complete; }
+  // Whether a caller should add a place: `where` is empty and this was not made by all().
+  bool needs_place() const { return parts_->where.empty() && parts_->problems.empty(); }
+  // The problems that were given to all(); otherwise just this one.
+  std::vector<Error> problems() const {
+    return parts_->problems.empty() ? std::vector<Error>{*this} : parts_->problems;
+  }
+  size_t left_out() const { return parts_->left_out; }  // of all()
 
  private:
   struct Parts {
-    std::string where = {}, component = {}, message = {};
-    bool complete = false;
+    std::string where = {};
+    Place place = {};
+    std::string component = {}, message = {};
+    std::vector<Error> problems = {};
+    size_t left_out = 0;
   };
   Error(Exit code, Parts parts, const std::string& text)
       : std::runtime_error(text),
         code_(code),
         parts_(std::make_shared<const Parts>(std::move(parts))) {}
+  Error(Exit code, std::string_view where, Place place, std::string_view message)
+      : Error(code,
+              Parts{.where = std::string(where),
+                    .place = std::move(place),
+                    .message = std::string(message)},
+              where.empty() ? fmt::format("error: {}", message)
+                            : fmt::format("{}: error: {}", where, message)) {}
 
   Exit code_;
   std::shared_ptr<const Parts> parts_;  // shared, so that copying an exception cannot throw

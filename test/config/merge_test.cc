@@ -127,7 +127,7 @@ TEST_CASE("command lines that do not fit the config") {
   CHECK(line("l.x", "2") == "--set l.x=2: error: l is a list of 2, which has no item 'x'");
   CHECK(line("a..b", "2") ==
         "--set a..b=2: error: a key is written as 'a.b.c', without empty parts");
-  CHECK(line("a", "[1") == "--set a=[1: error: not valid YAML: a bracket that is never closed");
+  CHECK(line("a", "[1") == "--set a=[1: error: a bracket that is never closed");
   CHECK(line("a", "{k: 1, k: 2}") ==
         "--set a={k: 1, k: 2}: error: duplicate key 'k' (first at the same place)");
   const Config c = with("model: {width: 1}\n", {{"modle.width", "3"}});

@@ -118,7 +118,7 @@ TEST_CASE("unknown ops and arguments are refused with the op's signature") {
   };
   CHECK(line("value_rang(-1, 1)")
             .starts_with("c.yaml:13:62: error: unknown op 'value_rang' (did you mean "
-                         "'value_range'?); known: archive.randaug, central_crop, "));
+                         "'value_range'?); known: value_range, "));
   const std::string op =
       "; the op is value_range(vmin=-1, vmax=1, in_min=0, in_max=255, clip_values=False, key=None, "
       "inkey=None, outkey=None)\n";
@@ -133,6 +133,48 @@ TEST_CASE("unknown ops and arguments are refused with the op's signature") {
   CHECK(line("resize(siz=8)|value_range(-1, 1)") ==
         "c.yaml:13:69: error: resize: unknown argument 'siz' (did you mean 'size'?); the op is "
         "resize(size, ...)\n");
+}
+
+TEST_CASE("flags of other trainers lead to ours") {
+  const auto line = [](const std::vector<std::string>& args) {
+    const Finished finished = run(args);
+    CHECK(finished.code == 2);
+    return finished.err;
+  };
+  CHECK(line({"--epochs", "5"}) ==
+        "bvtrain: error: unknown option '--epochs': write --set total_epochs=5\n");
+  CHECK(line({"--batch-size=8", "--lr", "0.1"}) ==
+        "bvtrain: error: unknown option '--batch-size': write --set input.batch_size=8\n");
+  CHECK(line({"--lr"}) == "bvtrain: error: unknown option '--lr': write --set lr=VALUE\n");
+  CHECK(line({"--output_dir", "out"}) ==
+        "bvtrain: error: unknown option '--output_dir': the folder of a run is '--workdir DIR'\n");
+  CHECK(line({"--jaxline_mode=train"}) ==
+        "bvtrain: error: unknown option '--jaxline_mode': one run trains and evaluates; 'bvtrain "
+        "predict' applies a checkpoint to data\n");
+  CHECK(line({"--dry_run"}) ==
+        "bvtrain: error: unknown option '--dry_run' (did you mean '--dry-run'?)\n");
+}
+
+TEST_CASE("all problems of a file come at once, and with --explain beside what was read") {
+  Bad bad;
+  const std::string config =
+      "epochs: 5\nnum_classes: 10\nlog_training_steps: 2\ninput:\n  data: {name: digits}\n"
+      "  batch_size: 8\n  pp: value_rang(-1, 1)\nmodel_name: cnn\nmodel: {widths: [8], dens: 4}\n"
+      "optax_name: scale_by_adam\nlr: fast\n";
+  const std::string lines =
+      "c.yaml:1:1: error: unknown key 'epochs': the length of training is 'total_epochs' here\n"
+      "c.yaml:7:7: error: unknown op 'value_rang' (did you mean 'value_range'?); known: "
+      "value_range, ";
+  const std::string rest =
+      "c.yaml:9:23: error: unknown key 'model.dens' (did you mean 'dense'?)\n"
+      "c.yaml:11:5: error: lr: expected a number, got 'fast'\n";
+  const std::string told = bad.line(config);
+  INFO(told);
+  CHECK(told.starts_with(lines));
+  CHECK(told.ends_with(rest));
+  const Finished explained = bad.refuse(config, {"--explain"});
+  CHECK(bad.here(explained.err) == told);
+  CHECK(explained.out.find("\ninput.batch_size ") != std::string::npos);
 }
 
 }  // namespace bv::test

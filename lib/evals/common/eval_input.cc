@@ -25,16 +25,17 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.seed = env.seed;
   options.shuffle = false;
   options.evaluation = true;
-  if (options.batch_size < 1) config.fail("batch_size", "must be positive");
   options.rank = env.group->rank();
   options.ranks = env.group->size();
-  if (options.batch_size % options.ranks != 0) {
-    config.fail(config.has("batch_size") ? "batch_size" : "",
-                fmt::format("Batch size ({}) must be divisible by device number ({})",
-                            options.batch_size, options.ranks));
+  if (options.batch_size < 1) {
+    config.problem("batch_size", "must be positive");
+  } else if (options.batch_size % options.ranks != 0) {
+    config.problem(config.has("batch_size") ? "batch_size" : "",
+                   fmt::format("Batch size ({}) must be divisible by device number ({})",
+                               options.batch_size, options.ranks));
   }
-  if (options.prefetch < 0) config.fail("prefetch", "must not be negative");
-  if (options.threads < 1) config.fail("threads", "must be positive");
+  if (options.prefetch < 0) config.problem("prefetch", "must not be negative");
+  if (options.threads < 1) config.problem("threads", "must be positive");
   for (const char* key : {"cache", "cache_final", "cache_raw"})
     config.superseded(key, "evaluators keep their threads and buffers between passes");
   config.superseded("warmup", "evaluators need no warm-up");
@@ -54,12 +55,14 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
   DataEnv own = env;
   own.source.keep_broken = options_.error_budget > 0;
   own.skip_section = options_.section;
-  // The section is kept for the warnings, which come when the data is opened.
-  open_ = [data, pp = pp_, open = prepare_data(data, own)](const auto& classes) {
-    auto opened = open(classes);
-    for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
-    return opened;
-  };
+  attempt(data, [&] {
+    // The section is kept for the warnings, which come when the data is opened.
+    open_ = [data, pp = pp_, open = prepare_data(data, own)](const auto& classes) {
+      auto opened = open(classes);
+      for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
+      return opened;
+    };
+  });
 }
 
 EvalInput::EvalInput(EvalInput&&) noexcept = default;
@@ -67,6 +70,7 @@ EvalInput::EvalInput(EvalInput&&) noexcept = default;
 EvalInput::~EvalInput() = default;
 
 const Dataset& EvalInput::data() {
+  check(open_ != nullptr, "evaluation data that could not be prepared were asked for");
   if (!data_) data_ = open_(classes_);
   return *data_;
 }

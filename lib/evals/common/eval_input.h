@@ -13,13 +13,14 @@
 namespace bv {
 
 // Reads the keys that all evaluators with data share: batch_size (default: env.batch_size),
-// prefetch (1), threads (env.threads) and skip_errors. Throws Error(Exit::usage).
+// prefetch (1), threads (env.threads) and skip_errors. Records problems with the config.
 LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
 
 // Opens no file before its first use.
 class EvalInput {
  public:
-  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader().
+  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader(). Records
+  // problems with the config, also those of the source: other members must not be called then.
   EvalInput(const Config& config, const EvalEnv& env);
   // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
   // the list of skipped examples ("evals.<name>.<part>").

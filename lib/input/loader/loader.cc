@@ -432,9 +432,11 @@ int64_t read_error_budget(const Config& config) {
   if (config.is_bool("skip_errors"))
     return config.get<bool>("skip_errors") ? std::numeric_limits<int64_t>::max() : 0;
   const auto budget = config.get<int64_t>("skip_errors", 0);
-  if (budget < 0)
-    config.fail("skip_errors", "the number of failing examples to tolerate must not be negative");
-  return budget;
+  if (budget < 0) {
+    config.problem("skip_errors",
+                   "the number of failing examples to tolerate must not be negative");
+  }
+  return std::max<int64_t>(budget, 0);
 }
 
 }  // namespace bv

@@ -53,7 +53,7 @@ struct LoaderOptions {
 };
 
 // Reads the key `skip_errors`: the number of failing examples to tolerate, or true for any number
-// (and false for none). Throws Error(Exit::usage).
+// (and false for none). Records problems with the config.
 int64_t read_error_budget(const Config& config);
 
 // Used by one thread, the consumer.

@@ -110,12 +110,12 @@ class Cifar : public ArraySource {
     }
     if (found.size() > 1) {
       throw Error(
-          Exit::usage, dir_.place.text(),
+          Exit::usage, dir_.place,
           fmt::format("'{}' holds CIFAR-10 and CIFAR-100: add 'classes: 10' or 'classes: 100'",
                       dir_.path));
     }
     if (found.empty()) {
-      throw Error(Exit::usage, dir_.place.text(),
+      throw Error(Exit::usage, dir_.place,
                   fmt::format("no binary CIFAR{} in '{}': expected {}",
                               classes_ ? fmt::format("-{}", classes_) : "", dir_.path,
                               classes_ == 0 ? "data_batch_1.bin (CIFAR-10) or train.bin (CIFAR-100)"

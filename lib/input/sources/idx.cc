@@ -43,7 +43,7 @@ class Idx : public ArraySource {
       if (!find(split, "images-idx3-ubyte").empty()) found.push_back(split);
     }
     if (found.empty()) {
-      throw Error(Exit::usage, dir_.place.text(),
+      throw Error(Exit::usage, dir_.place,
                   fmt::format("no IDX files in '{}': expected train-images-idx3-ubyte[.gz] and "
                               "train-labels-idx1-ubyte[.gz], or the same with t10k-",
                               dir_.path));
@@ -69,7 +69,7 @@ class Idx : public ArraySource {
       images = find(name, "images-idx3-ubyte");
       labels = find(name, "labels-idx1-ubyte");
       if (labels.empty()) {
-        throw Error(Exit::usage, dir_.place.text(),
+        throw Error(Exit::usage, dir_.place,
                     fmt::format("no labels for '{}' in '{}': expected {}-labels-idx1-ubyte[.gz]",
                                 images, dir_.path, name == "test" ? "t10k" : "train"));
       }

@@ -134,7 +134,7 @@ class ImageFolder : public Source {
     std::set<std::string> all;
     for (const Split& split : layout.splits) all.insert(split.classes.begin(), split.classes.end());
     if (all.empty()) {
-      throw Error(Exit::usage, dir.place.text(),
+      throw Error(Exit::usage, dir.place,
                   fmt::format("no class folders in '{}': expected <class>/*.jpg or "
                               "<split>/<class>/*.jpg",
                               dir.path));

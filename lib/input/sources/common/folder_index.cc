@@ -72,8 +72,8 @@ Kind kind_of(const std::string& name) {
 }
 
 struct ClassFiles {
-  std::vector<std::string> files;     // including the broken ones
-  std::vector<std::string> problems;  // complete error lines
+  std::vector<std::string> files;  // including the broken ones
+  std::vector<Error> problems;
   size_t more_problems = 0;
   FileNotes notes;
 };
@@ -99,13 +99,13 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
     found.files.push_back(std::move(entry.name));
     if (problem.empty()) continue;
     if (found.problems.size() < kMaxProblems) {
-      found.problems.push_back(fmt::format("{}: error: {}", file, problem));
+      found.problems.emplace_back(Exit::usage, file, problem);
     } else {
       ++found.more_problems;
     }
   }
   if (found.files.empty()) {
-    found.problems.push_back(fmt::format("{}: error: class '{}' has no images", path, name));
+    found.problems.emplace_back(Exit::usage, path, fmt::format("class '{}' has no images", name));
   }
   return found;
 }
@@ -148,21 +148,18 @@ FileNotes sum_of_notes(const std::vector<ClassFiles>& found) {
 }
 
 void throw_if_broken(const std::vector<ClassFiles>& found) {
-  std::string text;
-  size_t shown = 0, more = 0;
+  std::vector<Error> shown;
+  size_t more = 0;
   for (const ClassFiles& files : found) {
     more += files.more_problems;
-    for (const std::string& problem : files.problems) {
-      if (shown == kMaxProblems) {
+    for (const Error& problem : files.problems) {
+      if (shown.size() == kMaxProblems)
         ++more;
-        continue;
-      }
-      text += (shown++ ? "\n" : "") + problem;
+      else
+        shown.push_back(problem);
     }
   }
-  if (shown == 0) return;
-  if (more > 0) text += fmt::format("\n... and {} more", more);
-  throw BrokenFiles(text);
+  if (!shown.empty()) throw BrokenFiles(std::move(shown), more);
 }
 
 int64_t modified(const std::string& folder) {

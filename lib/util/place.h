@@ -1,6 +1,7 @@
 // A place in a config file or on the command line, for messages.
 #pragma once
 
+#include <compare>
 #include <string>
 
 namespace bv {
@@ -11,6 +12,7 @@ struct Place {
   int column = 0;    // counted from 1, in characters
   // Returns "vit.yaml:12:7", "vit.yaml" or "--set lr=x", with control characters escaped.
   std::string text() const;
+  auto operator<=>(const Place&) const = default;  // the order in which problems are shown
 };
 
 }  // namespace bv

@@ -1,0 +1,31 @@
+// Words that a person may know from other trainers, and what takes their place here. They are looked
+// up when a key, a name or a flag is unknown, so that the message can say what to write.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+// What to say about an unknown word. Both parts may be empty.
+struct FamiliarWord {
+  std::string ours;    // the key or name to write instead: a path such as "input.batch_size"
+  std::string advice;  // a sentence that says it: "the length of training is 'total_epochs'"
+};
+
+// Returns what takes the place of `key` in the mapping at `path` ("", "input", "evals.val").
+FamiliarWord familiar_key(std::string_view path, std::string_view key);
+// The same for a flag of the command line: "--output_dir", or "--epochs", which is a key here.
+FamiliarWord familiar_flag(std::string_view flag);
+// The same for the name of a plug-in of a kind ("loss", "model"), if `known` has what takes its
+// place.
+FamiliarWord familiar_name(std::string_view kind, std::string_view name,
+                           const std::vector<std::string>& known);
+
+// Returns the mapping of a well-known key: "" for the top level, "input", "evals.NAME". Returns
+// nullopt if the key is not well known, or stands in the mapping at `path` already.
+std::optional<std::string> well_known_mapping(std::string_view path, std::string_view key);
+
+}  // namespace bv

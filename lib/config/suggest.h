@@ -1,0 +1,15 @@
+// Private to lib/config: what a message says about a key or a name that is unknown.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+// Returns the names in a list that a person can read: all of them if they are few or short.
+// Otherwise the few that are most like `name`, then "... (<where all are listed>)".
+std::string short_list(std::string_view name, const std::vector<std::string>& known,
+                       std::string_view all_are_listed_by);
+
+}  // namespace bv

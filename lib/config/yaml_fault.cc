@@ -1,0 +1,270 @@
+#include "lib/config/yaml_fault.h"
+
+#include <yaml-cpp/exceptions.h>
+
+#include <cctype>
+#include <optional>
+#include <string>
+
+#include "lib/util/printable.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kNowhere = std::string_view::npos;
+
+// A line of block YAML, as far as it can be told without its context.
+struct YamlLine {
+  size_t number = 0;        // counted from 0
+  size_t begin = 0;         // offset of the first character that is not blank
+  size_t column = 0;        // of that character, counted from 1
+  std::string_view text;    // from there on, without "- " and without a comment
+  bool is_item = false;     // there was a "- "
+  size_t colon = kNowhere;  // in `text`: behind the key
+  bool has_key() const { return colon != kNowhere; }
+  bool has_value() const { return text.find_first_not_of(' ', colon + 1) != kNowhere; }
+  std::string key() const { return printable(text.substr(0, colon)); }
+};
+
+// Returns the position of the ':' behind a key at the start of `text`.
+size_t colon_of(std::string_view text) {
+  size_t from = 0;
+  if (!text.empty() && (text[0] == '\'' || text[0] == '"')) {
+    from = text.find(text[0], 1);
+    if (from == kNowhere) return kNowhere;
+    ++from;
+  }
+  const size_t colon =
+      std::min(text.find(": ", from), text.ends_with(':') ? text.size() - 1 : kNowhere);
+  if (colon == kNowhere || (from > 0 && colon != from)) return kNowhere;
+  return from == 0 && text.substr(0, colon).find_first_of("[]{}\"'#,") != kNowhere ? kNowhere
+                                                                                   : colon;
+}
+
+class YamlFault {
+ public:
+  YamlFault(const SourceText& source, size_t where, std::string_view why)
+      : source_(source), where_(where), why_(why), line_(read(source.line_of(where))) {}
+
+  std::vector<Error> explain() const {
+    if (const auto marker = merge_conflict()) return {*marker};
+    const bool of_structure = why_.empty() || why_ == YAML::ErrorMsg::MAP_VALUE ||
+                              why_ == YAML::ErrorMsg::END_OF_MAP ||
+                              why_ == YAML::ErrorMsg::END_OF_SEQ;
+    if (!of_structure) return plain();
+    const std::string_view text = source_.line(line_.number);
+    const size_t indent = text.find_first_not_of(' ');
+    if (indent != kNowhere && text[indent] == '\t') {
+      return {source_.error(source_.begin_of_line(line_.number) + indent,
+                            "a tab in the indentation: indent with spaces, not tabs")};
+    }
+    return why_ == YAML::ErrorMsg::MAP_VALUE ? explain_colon() : explain_line();
+  }
+
+ private:
+  YamlLine read(size_t number) const {
+    YamlLine line;
+    line.number = number;
+    const std::string_view text = source_.line(number);
+    size_t first = text.find_first_not_of(" \t");
+    while (first != kNowhere && text.substr(first).starts_with("- ")) {
+      line.is_item = true;
+      first = text.find_first_not_of(' ', first + 2);
+    }
+    if (first == kNowhere || text[first] == '#') return line;
+    line.begin = source_.begin_of_line(number) + first;
+    line.column = first + 1;
+    line.text = text.substr(first);
+    if (const size_t comment = line.text.find(" #"); comment != kNowhere)
+      line.text = line.text.substr(0, comment);
+    while (line.text.ends_with(' ')) line.text.remove_suffix(1);
+    line.colon = colon_of(line.text);
+    return line;
+  }
+
+  // Returns the nearest line above `line` that is neither empty nor a comment.
+  std::optional<YamlLine> above(const YamlLine& line) const {
+    for (size_t number = line.number; number-- > 0;) {
+      const YamlLine other = read(number);
+      if (!other.text.empty()) return other;
+    }
+    return std::nullopt;
+  }
+  // Returns the nearest line above `line` that has a key.
+  std::optional<YamlLine> key_above(const YamlLine& line) const {
+    auto other = above(line);
+    while (other && !other->has_key()) other = above(*other);
+    return other;
+  }
+
+  std::optional<Error> merge_conflict() const {
+    for (size_t number = 0; number < source_.lines(); ++number) {
+      const std::string_view text = source_.line(number);
+      if (text.starts_with("<<<<<<< ") || text.starts_with(">>>>>>> "))
+        return source_.error(source_.begin_of_line(number), "the mark of a merge conflict");
+    }
+    return std::nullopt;
+  }
+
+  // yaml-cpp met a ':' that can be behind no key.
+  std::vector<Error> explain_colon() const {
+    if (line_.has_key() && line_.begin + line_.colon < where_)
+      return {source_.error(where_, "a second ': ' in this line: put the value in quotes")};
+    const auto before = above(line_);
+    if (!before || !line_.has_key()) return plain();
+    if (before->has_key()) return line_.column > before->column ? deeper(*before) : plain();
+    const auto owner = key_above(*before);
+    const bool goes_on = owner && owner->has_value() && before->column > owner->column;
+    return goes_on ? deeper(*owner) : without_colon(*before);
+  }
+
+  // yaml-cpp met a line, or the rest of one, that does not belong to the block before it.
+  std::vector<Error> explain_line() const {
+    if (where_ > line_.begin) return behind_value();
+    const auto before = key_above(line_);
+    if (!before) return plain();
+    if (line_.is_item) {
+      return {source_.error(where_, before->column == line_.column || before->has_value()
+                                        ? "a list item among the keys of a mapping: remove the '- '"
+                                        : "a list item ('- ') that is aligned with no other")};
+    }
+    if (!line_.has_key()) return without_colon(line_);
+    if (line_.column > before->column) return deeper(*before);
+    return shallower(*before);
+  }
+
+  std::vector<Error> behind_value() const {
+    const std::string_view text = source_.text().substr(0, where_);
+    const size_t last = text.find_last_not_of(" \t");
+    const char end = last == kNowhere ? '\0' : text[last];
+    if (end == '\'')
+      return {source_.error(
+          where_, "text behind the closing quote: a quote inside single quotes is written ''")};
+    if (end == '"')
+      return {source_.error(
+          where_, "text behind the closing quote: a quote inside double quotes is written \\\"")};
+    if (end == ']' || end == '}')
+      return {source_.error(
+          where_,
+          fmt::format("text behind the closing '{}': put the value in quotes if it is one text",
+                      end))};
+    return plain();
+  }
+
+  std::vector<Error> deeper(const YamlLine& other) const {
+    return {source_.error(line_.begin,
+                          fmt::format("'{}' is indented deeper than '{}' (line {}), which has a "
+                                      "value already: begin it in column {}",
+                                      line_.key(), other.key(), other.number + 1, other.column))};
+  }
+
+  std::vector<Error> shallower(YamlLine other) const {
+    YamlLine inner = other;
+    for (auto next = std::optional(other); next; next = key_above(other)) {
+      other = *next;
+      if (other.column == line_.column) return plain();
+      if (other.column < line_.column) break;
+      if (other.column < inner.column) inner = other;
+    }
+    const auto place = [](const YamlLine& line) {
+      return fmt::format("'{}' (line {}) begins in column {}", line.key(), line.number + 1,
+                         line.column);
+    };
+    std::string text =
+        fmt::format("'{}' is aligned with no key above it: {}", line_.key(), place(inner));
+    if (other.column < line_.column) text += ", " + place(other);
+    return {source_.error(line_.begin, text)};
+  }
+
+  // Returns a problem for `last` and for each line directly above it that has the same fault.
+  std::vector<Error> without_colon(const YamlLine& last) const {
+    std::vector<Error> problems;
+    for (auto line = std::optional(last);
+         line && !line->has_key() && line->column == last.column && !line->is_item;
+         line = above(*line)) {
+      problems.push_back(source_.error(line->begin, colon_hint(line->text)));
+    }
+    return problems.empty() ? plain() : problems;
+  }
+
+  static std::string colon_hint(std::string_view text) {
+    size_t end = 0;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 ||
+                                 text[end] == '_' || text[end] == '.' || text[end] == '-'))
+      ++end;
+    const std::string name = printable(text.substr(0, end));
+    if (end == 0) return "expected 'key: value'";
+    if (end == text.size()) return fmt::format("a ':' is missing behind '{}'", name);
+    const size_t value = text.find_first_not_of(" :=", end);
+    const std::string write =
+        value == kNowhere ? ""
+                          : fmt::format(": write '{}: {}'", name, printable(text.substr(value)));
+    return (text[end] == ':' ? "a space is missing after the ':'" : "a ':' is missing") + write;
+  }
+
+  // For faults that depend on a single character.
+  std::string explain_character() const {
+    const std::string_view rest = source_.text().substr(where_);
+    const std::string word = printable(rest.substr(0, rest.find_first_of(" ,:]}\r\n")), 40);
+    if (why_ == YAML::ErrorMsg::UNKNOWN_TOKEN)
+      return fmt::format("a value cannot begin with '{}': put it in quotes",
+                         printable(rest.substr(0, 1)));
+    if (why_ == YAML::ErrorMsg::CHAR_IN_BLOCK)
+      return "text behind a '|' or '>' that begins a text of several lines: put the value in "
+             "quotes";
+    if (why_ == YAML::ErrorMsg::UNKNOWN_ANCHOR)
+      return fmt::format(
+          "'{}' refers to '&{}', which is not defined: put it in quotes if it is a text", word,
+          word.substr(1));
+    if (why_.starts_with(YAML::ErrorMsg::INVALID_ESCAPE) || why_ == YAML::ErrorMsg::INVALID_HEX)
+      return "a '\\' in double quotes begins an escape: write '\\\\', or use single quotes";
+    if (why_ == YAML::ErrorMsg::EOF_IN_SCALAR) return "a quote that is never closed";
+    if (why_ == YAML::ErrorMsg::FLOW_END)
+      return fmt::format("a '{}' that closes no bracket", printable(rest.substr(0, 1)));
+    return fmt::format("not valid YAML: {}",
+                       why_.empty() ? "unexpected text after the end" : printable(why_));
+  }
+
+  std::vector<Error> plain() const { return {source_.error(where_, explain_character())}; }
+
+  const SourceText& source_;
+  const size_t where_;
+  const std::string_view why_;
+  const YamlLine line_;
+};
+
+}  // namespace
+
+std::vector<Error> explain_yaml_fault(const SourceText& source, size_t where,
+                                      std::string_view why) {
+  return YamlFault(source, where, why).explain();
+}
+
+Error explain_open_bracket(const SourceText& source, size_t open) {
+  int depth = 0;
+  char quote = '\0', before = '\0';
+  bool comment = false;
+  const std::string_view text = source.text().substr(open);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    comment = c == '\n' ? false : comment || (quote == '\0' && c == '#' && before == ' ');
+    before = c;
+    if (comment) continue;
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if ((c == ']' || c == '}') && --depth == 0) {
+      const bool variable = text.substr(0, i).find("${") != kNowhere;
+      return source.error(
+          open, variable ? "within brackets, a value with '${...}' must be in quotes"
+                         : "the entries in these brackets must be 'key: value' or values, with ',' "
+                           "between them");
+    }
+  }
+  return source.error(open, "a bracket that is never closed");
+}
+
+}  // namespace bv

@@ -1,0 +1,20 @@
+// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp names a place
+// at which it could not go on, which is often behind the fault.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lib/config/source_text.h"
+
+namespace bv {
+
+// Returns what is wrong with a text that yaml-cpp refused at the offset `where` with the message
+// `why`: at least one problem.
+std::vector<Error> explain_yaml_fault(const SourceText& source, size_t where, std::string_view why);
+
+// The same for a list or mapping in brackets that begins at `open` and that yaml-cpp could not read
+// to its end.
+Error explain_open_bracket(const SourceText& source, size_t open);
+
+}  // namespace bv
