@@ -69,7 +69,7 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
 
 std::function<std::shared_ptr<const Dataset>()> prepare_data(const Config& data,
                                                              const DataEnv& env) {
-  const auto name = data.get("name", "digits");
+  const auto name = data.get<std::string>("name");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
   // A malformed split is reported together with problems of the source.

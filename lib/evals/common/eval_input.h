@@ -18,8 +18,8 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
 // Opens no file before its first use.
 class EvalInput {
  public:
-  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader(). Records
-  // problems with the config, also those of the source: other members must not be called then.
+  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader().
+  // Records problems with the config, also those of the source: see prepared().
   EvalInput(const Config& config, const EvalEnv& env);
   // For evaluators with several inputs: `data` is the section of this one.
   EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp, const LoaderOptions& options,
@@ -32,6 +32,8 @@ class EvalInput {
   // examples have different shapes, Error(Exit::data) if more examples fail than skip_errors
   // allows.
   Batch probe(int64_t n);
+  // Returns whether the data can be opened: its keys are right.
+  bool prepared() const { return open_ != nullptr; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
