@@ -78,8 +78,8 @@ std::string explain_lines(const Document& document);
 // method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
 std::string call_signature(const Document& document, const std::string& path, bool complete);
 
-// Returns whether `entry` is the rest of an unquoted value of `mapping` that a ',' has cut: to YAML,
-// {pp: resize(8, 8)} has the keys "pp" and "8)".
+// Returns whether `entry` is the rest of an unquoted value of `mapping` that a ',' has cut: to
+// YAML, {pp: resize(8, 8)} has the keys "pp" and "8)".
 bool is_rest_of_value(const Node& mapping, const Node::Entry& entry);
 
 // Returns the path of `key` in the mapping at `path`.
@@ -89,8 +89,8 @@ std::string join_path(std::string_view path, std::string_view key);
 std::string item_path(const Node& list, const std::string& path, size_t index);
 // Returns a path as messages show it: for a pp call, only the name of the op.
 std::string shown_path(std::string_view path);
-// Throws the problems as one Error(Exit::usage), sorted by place, without duplicates and at most 20;
-// does nothing if there are none.
+// Throws the problems as one Error(Exit::usage), sorted by place, without duplicates and at most
+// 20; does nothing if there are none.
 void throw_sorted(const std::vector<Error>& problems, size_t left_out = 0);
 
 }  // namespace bv

@@ -64,7 +64,7 @@ top | metrics metric | evals | evaluators measure: 'evals: {val: {type: classifi
     'val/prec@1' and 'val/loss'
 top | train_split split | input.data.split | write 'input: {data: {split: ...}}'
 top | pp pp_train preprocessing preprocess augmentations augmentation transforms transform augment aug
-    data_augmentation | input.pp | preprocessing is one string here, 'input.pp': \"flip_lr|...\"
+    data_augmentation | input.pp | preprocessing is one string here, 'input.pp': "flip_lr|..."
 top | randaug randaugment auto_augment rand_augment | input.pp | this is an op of 'input.pp' here:
     "...|randaug(2, 10)|..."
 top | image_size img_size input_size resolution crop_size image_shape input_shape | input.pp | the size of
@@ -91,7 +91,7 @@ input | pin_memory persistent_workers prefetch_factor | input.prefetch | the loa
 data | path root dir folder data_path | - | the folder of a data set is 'data_dir' here, and the file of an npz is 'fname'
 data | train subset | - | the part of a data set is 'split' here, e.g. 'train[:99%]'
 data | type | - | the source is 'name' here
-data | batch_size | - | 'batch_size' stands beside 'data', not below it
+data | batch_size | input.batch_size | 'batch_size' stands beside 'data', not below it
 
 # model and loss
 top | arch architecture network net backbone model_type | model_name | the architecture is 'model_name' here,

@@ -1,5 +1,5 @@
-// Words that a person may know from other trainers, and what takes their place here. They are looked
-// up when a key, a name or a flag is unknown, so that the message can say what to write.
+// Words that a person may know from other trainers, and what takes their place here. They are
+// looked up when a key, a name or a flag is unknown, so that the message can say what to write.
 #pragma once
 
 #include <optional>

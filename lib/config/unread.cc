@@ -130,7 +130,10 @@ void Config::done_below(const std::shared_ptr<Node>& node,
                         const std::shared_ptr<Document>& document, const std::string& path) {
   if (node->kind == Node::Kind::map) Config(node, document, path).done();
   for (size_t i = 0; i < node->list.size(); ++i) {
-    done_below(node->list[i], document, item_path(*node, path, i));
+    const std::string item = item_path(*node, path, i);
+    const bool handed_out = !document->known(item).empty();
+    if (handed_out || node->list[i]->kind == Node::Kind::list)
+      done_below(node->list[i], document, item);
   }
 }
 

@@ -48,9 +48,10 @@ class YamlFault {
 
   std::vector<Error> explain() const {
     if (const auto marker = merge_conflict()) return {*marker};
+    const bool of_tab = why_ == YAML::ErrorMsg::TAB_IN_INDENTATION;
     const bool of_structure = why_.empty() || why_ == YAML::ErrorMsg::MAP_VALUE ||
                               why_ == YAML::ErrorMsg::END_OF_MAP ||
-                              why_ == YAML::ErrorMsg::END_OF_SEQ;
+                              why_ == YAML::ErrorMsg::END_OF_SEQ || of_tab;
     if (!of_structure) return plain();
     const std::string_view text = source_.line(line_.number);
     const size_t indent = text.find_first_not_of(' ');
@@ -58,6 +59,7 @@ class YamlFault {
       return {source_.error(source_.begin_of_line(line_.number) + indent,
                             "a tab in the indentation: indent with spaces, not tabs")};
     }
+    if (of_tab) return plain();
     return why_ == YAML::ErrorMsg::MAP_VALUE ? explain_colon() : explain_line();
   }
 

@@ -62,7 +62,6 @@ class Knn : public Evaluator {
     if (ks_.empty() || *std::min_element(ks_.begin(), ks_.end()) < 1)
       config.problem("k", "must be positive");
     if (!(temperature_ > 0)) config.problem("temperature", "must be positive");
-    if (!config.has("train")) config.problem("train", "missing: {name, split, ...} is required");
   }
 
   Batch probe(int64_t n) override {

@@ -86,7 +86,7 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
 }  // namespace
 
 OpenDataset prepare_data(const Config& data, const DataEnv& env) {
-  const auto name = data.get("name", "digits");
+  const auto name = data.get<std::string>("name");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
   const bool skip = data.word("unknown_classes", "error", {"error", "skip"}) == "skip";

@@ -18,6 +18,15 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   return env;
 }
 
+// Checks the data of an evaluator with which something else is wrong, so that it is not probed.
+void check_data(const Config& config, const EvalEnv& env) {
+  if (!config.has("data")) return;
+  attempt(config, [&] {
+    EvalInput input(config, env);
+    if (input.prepared()) input.data();
+  });
+}
+
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
                   const RunLength& length) {
   EvalJob job;
@@ -40,6 +49,9 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
       job.due.emplace(*every, length.total_steps, /*last=*/true, /*first=*/false);
   });
   const std::string type = config.get("type", name.c_str());
+  const std::vector<std::string> types = Evaluator::Registry::names();
+  if (!config.has("type") && std::find(types.begin(), types.end(), type) == types.end())
+    config.fail("", "has no 'type', such as classification");
   job.evaluator = Evaluator::Registry::make(
       type, config, config.place(config.has("type") ? "type" : ""), eval_env(name, defaults));
   return job;
@@ -56,10 +68,9 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
     const size_t problems = problem_count(evals);
     const bool built =
         attempt(config, [&] { jobs.push_back(read_eval(name, config, defaults, length)); });
-    if (built) jobs.back().sound = problem_count(evals) == problems;
-    // The keys that most evaluators share are checked although this one could not be built.
-    if (!built && config.has("data"))
-      attempt(config, [&] { EvalInput(config, eval_env(name, defaults)); });
+    if (problem_count(evals) == problems) continue;
+    if (built) jobs.back().sound = false;
+    check_data(config, eval_env(name, defaults));
   }
   std::sort(jobs.begin(), jobs.end(),
             [](const EvalJob& a, const EvalJob& b) { return a.name < b.name; });

@@ -36,8 +36,8 @@ struct EvalDefaults {
   std::vector<std::string> predictions;
 };
 
-// Returns all entries of `evals` in alphabetical order, in which they also run. Opens no data.
-// Records problems with the config.
+// Returns all entries of `evals` in alphabetical order, in which they also run. Records
+// problems with the config. Opens no data but that of evaluators with problems.
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length);
 

@@ -53,16 +53,18 @@ void read_example(const Config& config, std::string_view pp_key,
   }
 }
 
-// Returns whether the config gives the duration `name` in the words of another trainer, or in the
-// wrong place. Those keys are reported.
-bool given_wrongly(const Config& config, const std::string& name) {
+// Returns whether the config gives the key `path`, or one that begins like it, in the words of
+// another trainer or in the wrong place. done() reports the wrong key, so the right one is not
+// missing.
+bool given_wrongly(const Config& config, std::string_view path) {
   const std::vector<std::string> keys = config.keys(), below = config.section("input").keys();
   return std::any_of(keys.begin(), keys.end(),
                      [&](const std::string& key) {
-                       return familiar_key("", key).ours.starts_with(name + "_");
+                       return familiar_key("", key).ours.starts_with(path);
                      }) ||
-         std::any_of(below.begin(), below.end(),
-                     [&](const std::string& key) { return key.starts_with(name + "_"); });
+         std::any_of(below.begin(), below.end(), [&](const std::string& key) {
+           return key.starts_with(path) || familiar_key("input", key).ours.starts_with(path);
+         });
 }
 
 // Checks what a model needs of an example.
@@ -159,10 +161,14 @@ void Recipe::read_input(bool synthetic) {
   bool has_classes = read_num_classes();
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
+  loader.rank = group.rank();
+  loader.ranks = group.size();
+  if (config.has("input") && !config.is_map("input")) return;  // section() has recorded it
   attempt(config, [&] { read_loader(input); });
   const size_t problems = problem_count(config);
   pp = std::make_shared<Pipeline>(input, "pp");
-  const bool has_pp = problem_count(config) == problems;
+  const bool misnamed = !input.has("pp") && given_wrongly(config, "input.pp");
+  const bool has_pp = !misnamed && problem_count(config) == problems;
   DataEnv env = data_env_;
   env.source.keep_broken = loader.error_budget > 0;
   env.skip_section = loader.section;
@@ -206,8 +212,6 @@ void Recipe::read_loader(const Config& input) {
                    "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
   input.superseded("cache_raw", "the system's page cache serves repeated reads");
   input.superseded("num_parallel_calls", "input.threads");
-  loader.rank = group.rank();
-  loader.ranks = group.size();
   const auto batch_size = input.get<int64_t>("batch_size");
   if (batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", batch_size));
   if (batch_size % loader.ranks != 0) {
@@ -284,7 +288,7 @@ void Recipe::read_length() {
     const auto total = duration_steps(config, "total", length);
     length.made_up |= !total;
     length.total_steps = total.value_or(1);
-    if (!total && problem_count(config) == problems && !given_wrongly(config, "total")) {
+    if (!total && problem_count(config) == problems && !given_wrongly(config, "total_")) {
       config.fail(
           "",
           "the length of training is missing: give total_steps, total_epochs or total_examples");
@@ -294,7 +298,7 @@ void Recipe::read_length() {
     const size_t problems = problem_count(config);
     log_training = duration_every(config, "log_training", length);
     if (!log_training && problem_count(config) == problems &&
-        !given_wrongly(config, "log_training"))
+        !given_wrongly(config, "log_training_"))
       config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
   });
   // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
@@ -435,13 +439,10 @@ void Recipe::check_activations(const Config& keys, const EvalJob& job, const Bat
 void Recipe::probe_shapes() {
   const Config input = config.section("input"), section = config.section("evals");
   std::optional<ShapeCheck> shapes;  // absent if the sizes of the model are not known
-  const bool known =
-      model && task && !first_.empty() && data_env_.source.num_classes == num_classes;
-  const bool fits = known && attempt(config, [&] {
-                      shapes.emplace(config, model_name, env_, precision);
-                      shapes->training(*task, first_, input.place("pp"));
-                    });
-  if (!fits) shapes.reset();
+  if (model && task && !first_.empty() && data_env_.source.num_classes == num_classes) {
+    shapes.emplace(config, model_name, env_, precision);
+    attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
+  }
   for (EvalJob& job : evals) {
     if (!job.sound) continue;
     attempt(config, [&] {

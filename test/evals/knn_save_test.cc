@@ -46,7 +46,7 @@ TEST_CASE("knn: majority and similarity differ where they should") {
       refusal("knn", fmt::format("{{train: {0}, data: {0}, k: 0}}", source(folder / "train.npz"))),
       Catch::Contains("k: must be positive"));
   CHECK_THAT(refusal("knn", fmt::format("{{data: {}}}", source(folder / "train.npz"))),
-             Catch::Contains("train: missing: {name, split, ...} is required"));
+             Catch::Contains("train.name: missing: a string is required"));
   CHECK_THAT(refusal("knn", fmt::format("{{train: {0}, data: {0}, vote: majority, temperature: 1}}",
                                         source(folder / "train.npz"))),
              Catch::Contains("unknown key 'temperature'"));

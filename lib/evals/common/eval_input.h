@@ -19,8 +19,8 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
 // Opens no file before its first use.
 class EvalInput {
  public:
-  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader(). Records
-  // problems with the config, also those of the source: other members must not be called then.
+  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader().
+  // Records problems with the config, also those of the source: see prepared().
   EvalInput(const Config& config, const EvalEnv& env);
   // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
   // the list of skipped examples ("evals.<name>.<part>").
@@ -33,6 +33,8 @@ class EvalInput {
   // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened, if
   // examples differ in shape or have a label out of range, or if more fail than skip_errors allows.
   Batch probe(int64_t n);
+  // Returns whether the data can be opened: its keys are right.
+  bool prepared() const { return open_ != nullptr; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
