@@ -207,7 +207,16 @@ while true; do
   ended=
   wait -n -p ended "${!pid_point[@]}" 2>/dev/null # bash would tell of killed runs in its own words
   code=$?
-  [[ -z ${ended:-} ]] || end_point "$ended" "$code" # otherwise a signal has come
+  if [[ -n ${ended:-} ]]; then
+    end_point "$ended" "$code"
+    continue
+  fi
+  # A signal has come; or a run had ended before the call, which wait -n of bash 5.2 does not see.
+  for pid in "${!pid_point[@]}"; do
+    kill -0 "$pid" 2>/dev/null && continue
+    wait "$pid" 2>/dev/null
+    end_point "$pid" "$?"
+  done
 done
 
 # ---- The summary

@@ -212,7 +212,7 @@ uint64_t Dataset::fingerprint() const {
   for (const std::string& name : class_names_) text += "\n" + name;
   uint64_t hash = hash64(text);
   for_each_label([&](int64_t, int64_t label) {
-    const std::array<uint64_t, 2> next = {hash, static_cast<uint64_t>(label)};
+    const std::array<uint64_t, 2> next = {hash, static_cast<uint64_t>(classes_(label))};
     hash = hash64({reinterpret_cast<const char*>(next.data()), sizeof(next)});
   });
   return hash;

@@ -8,6 +8,7 @@
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/pattern.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -54,16 +55,44 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
 nlohmann::json data_summary(const Recipe& recipe) {
   nlohmann::json evals = nlohmann::json::object();
   for (const EvalJob& job : recipe.evals) evals[job.name] = job.evaluator->examples();
-  return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())}, {"evals", evals}};
+  return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())},
+          {"examples", recipe.data->size()},
+          {"evals", evals}};
 }
+
+namespace {
+
+// Returns how the examples of the training data and of evaluators have changed, whatever the config
+// says: somebody may have added files.
+std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now) {
+  const auto count = [](const nlohmann::json& examples) {
+    return human_count(examples.get<int64_t>()) + " examples";
+  };
+  std::vector<ConfigChange> changes;
+  if (before.at("input") != now.at("input")) {
+    const bool equal = before.at("examples") == now.at("examples");
+    changes.push_back({"input.data", count(before.at("examples")),
+                       count(now.at("examples")) + (equal ? " with other labels" : "")});
+  }
+  for (const auto& [name, examples] : now.at("evals").items()) {
+    if (before.at("evals").value(name, examples) != examples)
+      changes.push_back(
+          {"evals." + name + ".data", count(before.at("evals").at(name)), count(examples)});
+  }
+  return changes;
+}
+
+}  // namespace
 
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   ConfigChanges changes;
   const auto text = checkpoint.meta.value("config", std::string("{}"));
   const Config before = parse_config(text, checkpoint.folder);
   if (before.keys().empty()) return changes;  // a checkpoint of another program
-  const bool same_data =
-      checkpoint.meta.contains("data") && checkpoint.meta.at("data") == data_summary(recipe);
+  std::vector<ConfigChange> data;
+  const bool knows_data = checkpoint.meta.contains("data");  // not in older checkpoints
+  if (knows_data) data = data_changes(checkpoint.meta.at("data"), data_summary(recipe));
+  const bool same_data = knows_data && data.empty();
   std::vector<Pattern> harmless;
   for (const std::string_view pattern : kHarmlessKeys) harmless.emplace_back(std::string(pattern));
   if (same_data) harmless.emplace_back(std::string(kDataPaths));
@@ -82,6 +111,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   // `auto` may mean something else on this machine.
   if (!named && precision != recipe.precision_choice.name())
     all.push_back({"precision", precision, recipe.precision_choice.name()});
+  all.insert(all.end(), data.begin(), data.end());
   for (ConfigChange& change : all) {
     const bool is_harmless =
         std::any_of(harmless.begin(), harmless.end(),

@@ -116,14 +116,21 @@ TEST_CASE("a resumed run keeps the class numbers of its checkpoint") {
   const std::string config = photos.config("some"), workdir = photos.dir / "out";
   REQUIRE(run({"--config", config, "--workdir", workdir}).code == 0);
   photos.add("all", "apple", 3);
-  const std::vector<std::string> more = {"--config", config,           "--workdir",       workdir,
-                                         "--set",    "total_steps=40", "--accept-changes"};
+  std::vector<std::string> more = {"--config", config,           "--workdir",       workdir,
+                                   "--set",    "total_steps=40", "--accept-changes"};
   const Finished refused = run(more);
   CHECK(refused.code == 2);
   CHECK(contains(refused.err,
                  "input.data: has examples of apple, but the classes of the checkpoint " + workdir +
                      "/ckpt/step-30 are cat, dog, ship;"));
   std::filesystem::remove_all(photos.dir / "all/apple");
+  // More photos change the training, even if the config is the same.
+  photos.add("all", "dog", 14);
+  more.pop_back();
+  const Finished larger = run(more);
+  CHECK(larger.code == 2);
+  CHECK(contains(larger.err, "changed config: input.data: 36 examples -> 38 examples\n"));
+  more.push_back("--accept-changes");
   const Finished finished = run(more);
   INFO(finished.err);
   CHECK(finished.code == 0);

@@ -132,7 +132,9 @@ TEST_CASE("a run that was killed and resumed lists and counts the same skipped e
     INFO(point);
     const std::string cut = std::string("cut") + std::to_string(point[0]);
     REQUIRE(pets.train(cut, {}, {{"BVTRAIN_CRASH_AT", point}}).code == 137);
-    CHECK(entries(pets.list(cut)).size() == (point[0] == 'c' ? 3 : 4));
+    // Training goes on while the checkpoint is written, at most to the entry of step 3.
+    const size_t listed = entries(pets.list(cut)).size();
+    CHECK((listed == 4 || (point[0] == 'c' && listed == 3)));
     const Finished resumed = pets.train(cut);
     INFO(resumed.err);
     REQUIRE(resumed.code == 0);
