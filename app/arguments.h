@@ -7,17 +7,28 @@
 
 #include "lib/config/config.h"
 #include "lib/config/load_config.h"
+#include "lib/help/command_line.h"
 
 namespace bv {
 
 enum class DryRun { no, quick, full };
 
 struct Arguments {
-  enum class Verb { train, export_weights, predict, bench, compare } verb = Verb::train;
+  enum class Verb {
+    train,
+    export_weights,
+    predict,
+    bench,
+    compare,
+    init,
+    help,
+    schema,
+    completion
+  } verb = Verb::train;
   std::vector<std::string> argv;  // as given
   bool version = false;
   std::string list;   // --list KIND
-  bool json = false;  // --list, --dry-run, bench: print JSON
+  bool json = false;  // --list, --dry-run, bench, init: print JSON
 
   // Of several verbs.
   std::string config, workdir;
@@ -25,7 +36,7 @@ struct Arguments {
   std::string devices = "auto";
   bool synthetic = false;
   bool ema = false;    // export, predict: the averaged weights
-  std::string output;  // export, predict
+  std::string output;  // export, predict, init
   std::string format;  // export, predict: empty if the suffix of the output tells it
 
   // train
@@ -57,6 +68,19 @@ struct Arguments {
     std::string format = "text", html;
   } compare;
 
+  // init
+  struct Init {
+    std::string folder, from;  // from: weights, or ""
+  } init;
+
+  // help
+  struct Help {
+    std::vector<std::string> words;
+    bool man = false;
+    std::string reference;  // a folder
+  } help;
+  std::string shell;  // completion
+
   // bench
   std::string bench;     // "", "collectives", "scaling"
   double seconds = 5;    // of each measurement
@@ -74,5 +98,8 @@ struct Arguments {
 // Fills `arguments`. Returns false after printing the text of --help. Throws Error(Exit::usage) for
 // a bad command line.
 bool parse_arguments(int argc, char** argv, Arguments& arguments);
+
+// Returns all commands and flags that parse_arguments() knows.
+CommandLine command_line();
 
 }  // namespace bv

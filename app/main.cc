@@ -13,7 +13,7 @@
 #include "app/version.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
-#include "lib/train/signals.h"
+#include "lib/util/signals.h"
 
 namespace {
 
@@ -37,6 +37,14 @@ Exit run(int argc, char** argv) {
       return bench_command(arguments);
     case Arguments::Verb::compare:
       return compare_command(arguments);
+    case Arguments::Verb::init:
+      return init_command(arguments);
+    case Arguments::Verb::help:
+      return help_command(arguments);
+    case Arguments::Verb::schema:
+      return schema_command();
+    case Arguments::Verb::completion:
+      return completion_command(arguments);
     case Arguments::Verb::train:
       break;
   }

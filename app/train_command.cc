@@ -12,10 +12,10 @@
 #include "lib/distributed/store.h"
 #include "lib/report/log.h"
 #include "lib/train/dry_run.h"
-#include "lib/train/signals.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer.h"
 #include "lib/util/rng.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {

@@ -1,5 +1,5 @@
 # cmake --install build/release --prefix P [--component C] installs
-#   bvtrain   the executable, configs, pages, licence, and man page and completions if they exist
+#   bvtrain   the executable, configs, pages, licence, man page and completion of shells
 #   cuda      the CUDA plug-in, if it was built
 #   libtorch  the libraries of LibTorch that the executable needs
 #   system    the other libraries that it needs, except those that every Linux with glibc has. Only if
@@ -21,17 +21,19 @@ install(DIRECTORY configs DESTINATION share/bvtrain COMPONENT bvtrain)
 install(FILES LICENSE README.md DESTINATION share/doc/bvtrain COMPONENT bvtrain)
 install(DIRECTORY docs DESTINATION share/doc/bvtrain COMPONENT bvtrain)
 
-# Installs `file` as FOLDER/NAME if it exists.
-function(bv_install_if_there file folder name)
-  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
-  if(found)
-    install(FILES ${found} DESTINATION ${folder} RENAME ${name} COMPONENT bvtrain)
-  endif()
+# The program writes its man page and the completion scripts of shells.
+function(bv_install_output folder name)
+  set(file ${CMAKE_BINARY_DIR}/help/${name})
+  list(JOIN ARGN " " arguments)
+  install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/help\")
+    execute_process(COMMAND \"$<TARGET_FILE:bvtrain>\" ${arguments} OUTPUT_FILE \"${file}\"
+                    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT bvtrain)
+  install(FILES ${file} DESTINATION ${folder} COMPONENT bvtrain)
 endfunction()
-bv_install_if_there(man/bvtrain.1 share/man/man1 bvtrain.1)
-bv_install_if_there(completions/bvtrain.bash share/bash-completion/completions bvtrain)
-bv_install_if_there(completions/_bvtrain share/zsh/vendor-completions _bvtrain)
-bv_install_if_there(completions/bvtrain.fish share/fish/vendor_completions.d bvtrain.fish)
+bv_install_output(share/man/man1 bvtrain.1 help --man)
+bv_install_output(share/bash-completion/completions bvtrain completion bash)
+bv_install_output(share/zsh/vendor-completions _bvtrain completion zsh)
+bv_install_output(share/fish/vendor_completions.d bvtrain.fish completion fish)
 
 if(TARGET bvtrain_cuda)
   install(TARGETS bvtrain_cuda LIBRARY DESTINATION ${BV_PRIVATE_LIBRARIES} COMPONENT cuda OPTIONAL)

@@ -52,7 +52,7 @@ function(bv_test room last)
 endfunction()
 
 foreach(room util config report device distributed ckpt compare input model models tasks evals train export predict
-             bench)
+             init help bench)
   bv_test(${room} ${room})
 endforeach()
 bv_test(params train)  # the tests of params and optim train a small model

@@ -1,9 +1,5 @@
 // bit: a ResNet V1 (post-activation) with group normalisation and weight standardisation:
-// big_vision's models/bit.py, class Model. The published BiT weights need bit_paper instead.
-//
-//   key    default  meaning
-//   depth  50       26 | 50 | 101 | 152 | 200, or a list with the number of units in each stage
-//   width  1.0      the root has int(64 * width) channels, which must be a multiple of 32
+// big_vision's models/bit.py, class Model.
 //
 // Padding is TensorFlow's SAME: with stride 2 and an even size, one more at the right and the
 // bottom. The scale and bias of each unit's gn3 and the head's kernel start at zero, convolutions
@@ -18,12 +14,21 @@
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include "lib/config/key_table.h"
 #include "lib/model/layers.h"
 #include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "model: bit",
+    {"A residual network (ResNet V1) with group normalisation and weight standardisation, whose "
+     "results do not depend on the batch size. The published BiT weights do not fit it: for these "
+     "take `bit_paper`.",
+     "depth: 50\nwidth: 1", "models/bit.py Model"},
+    {}, kResnetKeys);
 
 struct BitUnit {
   StdConv conv1, conv2, conv3;

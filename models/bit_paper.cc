@@ -2,12 +2,6 @@
 // "Big Transfer" (Kolesnikov et al., 2020), for which the BiT weights were published: big_vision's
 // models/bit_paper.py, class Model.
 //
-//   key            default  meaning
-//   depth          50       26 | 50 | 101 | 152 | 200, or a list with the number of units in each
-//                           stage
-//   width          1.0      the root has int(64 * width) channels, which must be a multiple of 32
-//   head_zeroinit  true     the head's kernel starts at zero; false: LeCun normal
-//
 // Padding is the same on each side. Convolutions start LeCun normal.
 //
 // Activations: stem, stage<i>/unit<NN> (from 1 and 01), norm_pre_head, pre_logits_2d and logits_2d
@@ -22,12 +16,26 @@
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include "lib/config/key_table.h"
 #include "lib/model/layers.h"
 #include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"
 
 namespace bv {
 namespace {
+
+constexpr KeyText kHeadKeys[] = {
+    {"head_zeroinit", "bool", "true",
+     "Whether the weights of the classification layer start at zero, so that all images have the "
+     "same scores before training. With `false` they start at random (LeCun normal)."},
+};
+const KeyTable keys(
+    "model: bit_paper",
+    {"The residual network (ResNet V2) of \"Big Transfer\" (Kolesnikov et al., 2020), for which "
+     "the BiT weights were published. It has group normalisation and weight standardisation, so "
+     "its results do not depend on the batch size.",
+     "depth: 50\nwidth: 3", "models/bit_paper.py Model"},
+    {}, kResnetKeys, kHeadKeys);
 
 // Group normalisation with eps 1e-5 and the parameter shapes of the published weights.
 struct PaperNorm {

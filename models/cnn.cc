@@ -2,22 +2,33 @@
 // CNN). For each of `widths`: a 3x3 convolution (SAME), ReLU and a 2x2 average pool. Then a dense
 // layer, ReLU, dropout and the head.
 //
-//   key      default   meaning
-//   widths   [32, 64]  channels of the convolutions
-//   dense    256       width of the hidden dense layer
-//   dropout  0         rate, after the ReLU of the hidden layer
-//
 // All kernels start LeCun normal, biases at zero.
 // Activations: conv_<i> (n, c, h, w) after each pool, pre_logits (n, dense), logits.
 // Parameters: Conv_<i>/{kernel, bias}, Dense_0/{kernel, bias}, head/{kernel, bias}.
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
+#include "lib/config/key_table.h"
 #include "lib/model/dropout.h"
 #include "lib/model/layers.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "model: cnn",
+    {"A small convolutional network for small images such as MNIST's, after flax's MNIST example. "
+     "For each number in `widths` it has a 3x3 convolution, ReLU and a 2x2 average pool; then come "
+     "a hidden dense layer and the classification layer.",
+     "widths: [32, 64]\ndropout: 0.5"},
+    {{"widths", "list of int >= 1", "[32, 64]",
+      "Numbers of channels of the convolutions, from the first to the last. A pool after each "
+      "halves height and width, so n convolutions need images of at least 2^n pixels a side."},
+     {"dense", "int >= 1", "256", "Number of features of the hidden dense layer."},
+     {"dropout", "float 0..1", "0",
+      "Share of the hidden layer's values that each training step sets to zero, from 0 (off) to "
+      "below 1. Raise it, for instance to 0.5, if the model scores much better on the training "
+      "data than on the test data."}});
 
 class Cnn : public Model {
  public:

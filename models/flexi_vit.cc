@@ -5,24 +5,6 @@
 // resize) and the position embedding (linear interpolation) to the image and `seqhw`. Weights with
 // patches of another size are resized in the same way when they are loaded.
 //
-//   key            default    meaning
-//   variant        none       as in vit; the default patch size is 32
-//   width          768        features D of a token
-//   depth          12         encoder blocks
-//   mlp_dim        4 * width  hidden features of a block's MLP
-//   num_heads      12         attention heads; must divide width
-//   patch_size     [32, 32]   rows and columns of the stored patch kernel
-//   posemb_size    [7, 7]     rows and columns of the stored position embedding
-//   posemb         learn      position embedding: learn | sincos2d
-//   pool_type      gap        gap (mean of tokens) | map (attention pooling) | tok (class token)
-//   head_zeroinit  true       the head's kernel starts at zero; false: LeCun normal
-//   seqhw          none       tokens per side: a patch has (height / seqhw, width / seqhw) pixels.
-//                             Without it patches have patch_size
-//   flexi          none       {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}: in training each step
-//                             draws its seqhw from v with the weights p; without p all weights are
-//                             equal. Negative weights count as 0. big_vision has this key
-//                             outside `model`
-//
 // Activations: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln, encoded,
 // head_input, pre_logits, pre_logits_2d, logits, logits_2d.
 #include <ATen/TensorOperators.h>
@@ -33,6 +15,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "lib/config/key_table.h"
 #include "lib/model/encoder.h"
 #include "lib/model/layers.h"
 #include "lib/model/map_head.h"
@@ -44,6 +27,64 @@
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "FlexiViT: a Vision Transformer that works with patches of any size, so that the same weights "
+    "serve both fast and accurate use. It resizes the weights of the patches and the position "
+    "embedding to the image and to `seqhw`; `flexi` trains it with a random patch size in each "
+    "step.",
+    "variant: S/32\nseqhw: 8\nflexi: {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}",
+    "models/proj/flexi/vit.py _Model"};
+
+constexpr KeyText kFlexiKeys[] = {
+    {"patch_size", "[int >= 1, int >= 1]", "= [32, 32], or that of `variant`",
+     "Rows and columns of pixels in a patch as the weights are stored. Without `seqhw` images are "
+     "cut into patches of this size; otherwise the weights are resized to the patches that `seqhw` "
+     "asks for."},
+    {"posemb_size", "[int >= 1, int >= 1]", "[7, 7]",
+     "Rows and columns of the position embedding as it is stored. It is resized to images that "
+     "have another number of patches.",
+     "[16, 16]"},
+    {"pool_type", "'gap' | 'map' | 'tok'", "gap",
+     "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
+     "pools them by attention with a learned query, `tok` adds a learned class token and takes its "
+     "output."},
+    {"head_zeroinit", "bool", "true",
+     "Whether the weights of the classification layer start at zero, so that all images have the "
+     "same scores before training. With `false` they start at random (LeCun normal)."},
+    {"seqhw", "int >= 1", "= image side / patch_size",
+     "Number of patches along each side of the image: a patch has height / seqhw rows and width / "
+     "seqhw columns of pixels, rounded down. More patches score better and take more time. In "
+     "training `flexi` takes the place of this number, in evaluation it counts."},
+    {"flexi", "map", "none",
+     "Draws the number of patches per side anew in each training step, so that the model learns to "
+     "work with patches of several sizes. In big_vision this key stands at the top level of the "
+     "config.",
+     "{seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}", "-"},
+};
+const KeyTable keys("model: flexi_vit", kText, {}, kTransformerShapeKeys, kPosembKeys, kFlexiKeys);
+const KeyTable keys_of_seed_name("model: proj.flexi.vit", kText, {}, kTransformerShapeKeys,
+                                 kPosembKeys, kFlexiKeys);
+
+const KeyTable choice_keys("model.flexi",
+                           {"What each training step of the model flexi_vit draws at random.",
+                            "seqhw: {v: [5, 6, 8, 10]}", "trainers/proj/flexi/train.py main"},
+                           {{"seqhw", "map", "required",
+                             "The numbers of patches per side to draw from, and how likely each of "
+                             "them is."}});
+const KeyTable seqhw_keys(
+    "model.flexi.seqhw",
+    {"The numbers of patches per side from which each training step of the model flexi_vit draws "
+     "one.",
+     "v: [5, 6, 8, 10]\np: [1, 1, 1, 2]", "trainers/proj/flexi/train.py main"},
+    {{"v", "list of int >= 0", "required",
+      "The numbers to draw from, each at most the image's side in pixels. 0 stands for patches of "
+      "`patch_size`.",
+      "[5, 6, 8, 10]"},
+     {"p", "list of float", "= the same for all",
+      "The weight of each number in `v`: one with twice the weight is drawn twice as often. They "
+      "need not add up to 1; weights below 0 count as 0, and at least one must be above 0.",
+      "[1, 1, 1, 2]"}});
 
 // How an image is cut into patches, and the matrices that resize the parameters to it. A matrix is
 // undefined if there is nothing to resize.
@@ -117,7 +158,7 @@ class FlexiVit : public Model, public ParameterResizer {
 FlexiVit::FlexiVit(const Config& config, const ModelEnv& env)
     : shape_(read_transformer_shape(config, /*patch=*/32)),
       pool_type_(config.word("pool_type", "gap", {"gap", "map", "tok"})),
-      seqhw_(config.get<int64_t>("seqhw", 0)),
+      seqhw_(config.maybe<int64_t>("seqhw").value_or(0)),
       choice_(read_choice(config)),
       posemb_size_(config.get<std::vector<int64_t>>("posemb_size", {7, 7})) {
   if (posemb_size_.size() != 2 || posemb_size_[0] < 1 || posemb_size_[1] < 1) {

@@ -1,18 +1,6 @@
 // mlp_mixer: the MLP-Mixer (Tolstikhin et al., 2021) of big_vision's models/mlp_mixer.py, class
 // MlpMixer.
 //
-//   key               default   meaning
-//   variant           none      S/P | B/P | L/P | H/P, where P is the side of a patch. Sets the
-//                               five keys below; those given beside it win
-//   patch_size        required  [rows, columns]; the image is padded to whole patches (SAME)
-//   hidden_dim        required  features D of a token
-//   num_blocks        required  mixer blocks
-//   tokens_mlp_dim    required  hidden features of the MLP over tokens
-//   channels_mlp_dim  required  hidden features of the MLP over channels
-//   stoch_depth       0         stochastic depth: in training, each of the two branches of block i
-//                               is left out of an example with probability
-//                               stoch_depth * i / (num_blocks - 1). Other examples are not rescaled
-//
 // The head's kernel starts at zero, all other kernels LeCun normal.
 // Activations: stem (n, h, w, D), input_tokens and block_<i> (n, N, D), pre_logits, logits.
 // Parameters: stem/{kernel, bias}, MixerBlock_<i>/{LayerNorm_0, LayerNorm_1, token_mixing,
@@ -20,6 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
+#include "lib/config/key_table.h"
 #include "lib/model/layers.h"
 #include "lib/model/patches.h"
 #include "lib/model/stochastic_depth.h"
@@ -27,6 +16,36 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "model: mlp_mixer",
+    {"The MLP-Mixer (Tolstikhin et al., 2021): it cuts the image into patches and mixes them by "
+     "two kinds of MLPs in turn, one over the patches and one over the features, without "
+     "attention. Give `variant`, or all five sizes. Its weights fit images of one size only.",
+     "variant: B/16\nstoch_depth: 0.1", "models/mlp_mixer.py MlpMixer"},
+    {{"variant", "string", "\"\"",
+      "Name of a published size with the side of a patch in pixels: S, B, L or H, as in B/16. It "
+      "sets `patch_size`, `hidden_dim`, `num_blocks`, `tokens_mlp_dim` and `channels_mlp_dim`; "
+      "keys that are given beside it win.",
+      "B/16"},
+     {"patch_size", "[int >= 1, int >= 1]", "= from variant",
+      "Rows and columns of pixels in a patch; required without `variant`. Images are padded with "
+      "zeros to whole patches. Smaller patches take more time and usually score better.",
+      "[16, 16]"},
+     {"hidden_dim", "int >= 1", "= from variant",
+      "Number of features of each patch; required without `variant`.", "768"},
+     {"num_blocks", "int >= 1", "= from variant",
+      "Number of blocks, each with one MLP over patches and one over features; required without "
+      "`variant`.",
+      "12"},
+     {"tokens_mlp_dim", "int >= 1", "= from variant",
+      "Number of hidden features in the MLPs over patches; required without `variant`.", "384"},
+     {"channels_mlp_dim", "int >= 1", "= from variant",
+      "Number of hidden features in the MLPs over features; required without `variant`.", "3072"},
+     {"stoch_depth", "float 0..1", "0",
+      "How often training leaves out an MLP, drawn for each example: with this probability in the "
+      "last block, and proportionally less in the blocks before it, down to 0 in the first. It "
+      "regularises like dropout; big_vision trains on ImageNet with 0.1."}});
 
 struct MixerShape {
   const char* name = "";

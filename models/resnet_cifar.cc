@@ -1,18 +1,10 @@
-// resnet_cifar: a residual network for small images (32x32). Its defaults are the nine-layer
-// network of the DAWNBench entry by D. Page, "How to train your ResNet" (2018), with 6.6 M
-// parameters.
+// resnet_cifar: the residual network of "How to train your ResNet" (D. Page, 2018).
 //
 //   prep     3x3 convolution to `width` channels, norm, ReLU
 //   stage i  (from 1) 3x3 convolution to width * 2^i channels, norm, ReLU, 2x2 max pool; then
 //            blocks[i - 1] residual blocks x + g(f(x)), where f and g are each
 //            ReLU(norm(3x3 convolution)) with parameters of their own
 //   head     maximum over space, dense layer; the logits are multiplied by logit_scale
-//
-//   key          default    meaning
-//   width        64         channels of prep
-//   blocks       [1, 0, 1]  number of residual blocks in each stage
-//   norm         batch      batch | group (groups of 16 channels; width must be a multiple of 16)
-//   logit_scale  0.125      factor of the logits
 //
 // Convolutions have no bias and start He normal; the head's kernel starts LeCun normal.
 // Activations: prep and stage<i> (n, c, h, w), pre_logits (n, c), logits.
@@ -27,10 +19,29 @@
 
 #include <variant>
 
+#include "lib/config/key_table.h"
 #include "lib/model/layers.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "model: resnet_cifar",
+    {"A small and fast residual network for images of about 32x32 pixels, such as CIFAR's. Its "
+     "defaults are the network with nine layers and 6.6 million parameters of D. Page's DAWNBench "
+     "entry, \"How to train your ResNet\" (2018).",
+     "width: 64\nblocks: [1, 0, 1]"},
+    {{"width", "int >= 1", "64",
+      "Number of channels of the first convolution; each stage doubles it. With `norm: group` it "
+      "must be a multiple of 16."},
+     {"blocks", "list of int >= 0", "[1, 0, 1]",
+      "Number of residual blocks in each stage; there are as many stages as numbers. A stage "
+      "halves height and width, so n stages need images of at least 2^n pixels a side."},
+     {"norm", "'batch' | 'group'", "batch",
+      "How values are normalised: `batch` uses the mean and variance over the whole batch, `group` "
+      "those of 16 channels of one image. Take `group` if the batch is small."},
+     {"logit_scale", "float", "0.125",
+      "Factor of the scores of the classes. Smaller values make the predictions less certain."}});
 
 // Convolution, norm and ReLU, followed by a 2x2 max pool if `pool`.
 struct ConvNormRelu {

@@ -1,32 +1,5 @@
 // vit: the Vision Transformer of big_vision's models/vit.py, class _Model.
 //
-//   key            default      meaning
-//   variant        none         mu | Ti | S | M | B | L | So400m | H | g | g-opt | G | G-opt | e,
-//                               with or without a patch size: "S/16". Sets width, depth, mlp_dim,
-//                               num_heads and patch_size; keys given beside it win
-//   patch_size     [16, 16]     rows and columns of a patch; the rest of the image is cut off
-//   width          768          features D of a token
-//   depth          12           encoder blocks
-//   mlp_dim        4 * width    hidden features of a block's MLP
-//   num_heads      12           attention heads; must divide width
-//   posemb         learn        position embedding: learn | sincos2d
-//   rep_size       false        size of a layer tanh(Dense) before the head: true (= width) | a
-//                               number | false (no layer)
-//   dropout        0            rate, on the embedded tokens, the attention's output, inside the
-//                               MLP and on its output
-//   pool_type      gap          gap (mean of tokens) | map (attention pooling) | tok (a learned
-//                               class token) | 0 (the first token) | none
-//   head_zeroinit  true         the head's kernel starts at zero; false: LeCun normal
-//   scan           false        stack the blocks' parameters, with a leading axis, under
-//                               Transformer/encoderblock/
-//   remat_policy   see meaning  nothing_saveable: training keeps only the input of each block and
-//                               recomputes the block in backward. It takes the memory of one block
-//                               instead of `depth` and about a third more time; numbers are the
-//                               same. everything_saveable | none: keep all activations.
-//                               Default: nothing_saveable with scan, none without
-//   dtype_mm       none         type of the encoder's matmuls, wins over `precision`: float32 |
-//                               bfloat16 (then the residual stream is bfloat16, too)
-//
 // Activations: stem, with_posemb, encoder/block<NN>/{sa, +sa, mlp, +mlp}, encoder/pre_ln (without
 // scan), encoded, head_input, pre_logits, pre_logits_2d, logits, logits_2d.
 // Parameters: embedding/{kernel, bias}, pos_embedding, cls, Transformer/encoderblock_<i>/...,
@@ -36,6 +9,7 @@
 #include <ATen/ops/tanh.h>
 #include <fmt/format.h>
 
+#include "lib/config/key_table.h"
 #include "lib/model/dropout.h"
 #include "lib/model/encoder.h"
 #include "lib/model/layers.h"
@@ -45,6 +19,56 @@
 
 namespace bv {
 namespace {
+
+constexpr KeyText kVitKeys[] = {
+    {"patch_size", "[int >= 1, int >= 1]", "= [16, 16], or that of `variant`",
+     "Rows and columns of pixels in a patch; each patch becomes one token. Half the side makes "
+     "four times as many tokens, which takes more time and usually scores better. Pixels at the "
+     "right and the bottom that do not fill a patch are not used."},
+    {"pool_type", "'gap' | 'map' | 'tok' | '0' | 'none'", "gap",
+     "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
+     "pools them by attention with a learned query, `tok` adds a learned class token and takes its "
+     "output, `0` takes the first token. `none` does not pool: every token gets scores of its "
+     "own."},
+    {"rep_size", "bool | int >= 0", "false",
+     "Size of an additional dense layer with tanh before the classification layer: `true` makes it "
+     "as large as `width`, `false` or 0 leaves it out. big_vision has this layer when it trains on "
+     "ImageNet-1k from scratch.",
+     "true"},
+    {"dropout", "float 0..1", "0",
+     "Share of values that each training step sets to zero, from 0 (off) to below 1: of the "
+     "embedded tokens, and in each block after the attention, inside the MLP and after it. Raise "
+     "it, for instance to 0.1, if the model scores much better on the training data than on the "
+     "test data."},
+    {"head_zeroinit", "bool", "true",
+     "Whether the weights of the classification layer start at zero, so that all images have the "
+     "same scores before training. With `false` they start at random (LeCun normal)."},
+    {"scan", "bool", "false",
+     "Whether the parameters of all blocks are stacked into one array each, as big_vision can do. "
+     "The results are the same, and weights of either form can be loaded. It brings no speed here, "
+     "and sharded training then has all blocks in memory at once, so leave it off unless a config "
+     "of big_vision has it."},
+    {"remat_policy", "'none' | 'nothing_saveable' | 'everything_saveable'",
+     "= nothing_saveable with scan, else none",
+     "How to save memory in training: `nothing_saveable` keeps only the input of each block and "
+     "computes the block again in the backward pass, which takes the memory of one block instead "
+     "of `depth` blocks and about a third more time. `none` and `everything_saveable` keep all "
+     "values. The results are the same."},
+    {"dtype_mm", "'float32' | 'bfloat16'", "none",
+     "Type of the numbers in the matrix multiplications of the transformer; it wins over "
+     "`precision` of the config. With `bfloat16` the values that go from block to block are "
+     "rounded to bfloat16 too. It is there for configs of big_vision; `precision` is the usual "
+     "choice.",
+     "bfloat16"},
+};
+const KeyTable keys(
+    "model: vit",
+    {"The Vision Transformer: it cuts the image into patches, makes each of them a token, and "
+     "relates the tokens to each other in blocks of attention and MLP. `variant` names the usual "
+     "sizes. Without pretrained weights it needs more data, or stronger augmentation, than a "
+     "convolutional network.",
+     "variant: S/16\nposemb: sincos2d\nrep_size: true", "models/vit.py _Model"},
+    {}, kTransformerShapeKeys, kPosembKeys, kVitKeys);
 
 // Reads the size of the layer before the head; 0 if there is none.
 int64_t read_rep_size(const Config& config, int64_t width) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|tidy|asan|tsan|ends: commands for developers, besides test.sh.
+# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends: commands for developers, besides test.sh.
 # CONTRIBUTING.md says what each does.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,7 +10,7 @@ cd "$root"
 lint_include_order() {
   awk '
     BEGIN {
-      n = split("util config report device distributed ckpt compare input model tasks evals params optim train export predict bench cuda", rooms, " ")
+      n = split("util config report device distributed ckpt compare input model tasks evals params optim train export predict init help bench cuda", rooms, " ")
       for (i = 1; i <= n; ++i) rank[rooms[i]] = i
       models["util"] = models["config"] = models["model"] = 1
     }
@@ -34,12 +34,13 @@ lint_include_order() {
   ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
 }
 
-# Checks that every type has one definition, and that no line is too long: the formatter leaves
-# comments alone.
+# Checks that every type has one definition, that every key of a config that is read has a text, and
+# that no line is too long: the formatter leaves comments alone.
 lint_names_and_lines() {
   local sources
   mapfile -t sources < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' | grep -E '^(app|lib|models)/')
   python3 scripts/lint_names.py "${sources[@]}"
+  python3 scripts/lint_keys.py "${sources[@]}"
   awk 'length($0) > 100 && /^ *\/\// { printf "%s:%d: error: longer than 100 columns\n", FILENAME, FNR; status = 1 } END { exit status }' \
     $(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu')
 }
@@ -57,10 +58,15 @@ case ${1:-} in
     lint_include_order
     echo "lint: include order is fine"
     lint_names_and_lines
-    echo "lint: every type has one definition, no line is too long"
+    echo "lint: every type has one definition, every key a text, no line is too long"
     if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
       git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"
     fi ;;
+  docs)
+    # The reference pages and the JSON Schema, which are made from the tables of keys.
+    source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain
+    build/release/bvtrain help --reference docs/reference
+    build/release/bvtrain schema >configs/bvtrain.schema.json ;;
   format) git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format -i ;;
   tidy)
     # The sources need std::source_location, which clang knows from version 16 on. A folder of its own,
@@ -79,5 +85,5 @@ case ${1:-} in
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes
     source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain test_e2e
     BVTRAIN=$root/build/release/bvtrain build/release/test_e2e '[ends]' ;;
-  *) echo "usage: scripts/dev.sh build|lint|format|tidy|asan|tsan|ends" >&2; exit 2 ;;
+  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends" >&2; exit 2 ;;
 esac

@@ -17,6 +17,7 @@
 #include "lib/ckpt/npy.h"
 #include "lib/ckpt/npy_text.h"
 #include "lib/ckpt/zip.h"
+#include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
@@ -63,7 +64,7 @@ std::string descr_of(const at::Tensor& tensor, const std::string& name) {
   }
   throw Error(Exit::internal, "internal",
               fmt::format("array '{}' has a type npz can't hold: {}", name,
-                          at::toString(tensor.scalar_type())));
+                          dtype_name(tensor.scalar_type())));
 }
 
 void swap_bytes(uint8_t* data, uint64_t bytes, uint64_t width) {

@@ -14,6 +14,7 @@
 #include "lib/ckpt/cursor.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/safetensors_header.h"
+#include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
 
@@ -40,7 +41,7 @@ const char* type_name(const at::Tensor& tensor, const std::string& name) {
   }
   throw Error(Exit::internal, "internal",
               fmt::format("tensor '{}' has a type safetensors can't hold: {}", name,
-                          at::toString(tensor.scalar_type())));
+                          dtype_name(tensor.scalar_type())));
 }
 
 at::ScalarType type_of(const std::string& text) {

@@ -6,6 +6,8 @@
 //
 //     Vit::Vit(const Config& config) : width_(config.get<int64_t>("width", 768)) { ... }
 //
+// What the key means is said in a table at the head of the same file (lib/config/key_table.h).
+//
 // Three rules make the reader strict:
 //   - Every read is remembered. done() reports the keys that nobody read, each with the nearest
 //     name that somebody did read, and explain() lists every read.

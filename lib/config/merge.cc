@@ -5,12 +5,21 @@
 #include <filesystem>
 
 #include "lib/config/document.h"
+#include "lib/config/key_table.h"
 #include "lib/config/node.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "", {},
+    {{"include", "string", "none",
+      "Another YAML file, over which this one is merged: keys that stand here win, and those of "
+      "nested mappings are merged in the same way. The path is relative to this file. The other "
+      "file may include one itself.",
+      "include/imagenet_evals.yaml", "-"}});
 
 constexpr size_t kMostIncludes = 16;  // nested
 

@@ -1,26 +1,12 @@
 // calibration: how far the confidence of a classifier is from its accuracy (Guo et al., "On
 // calibration of modern neural networks", ICML 2017). Examples are put into equal bins (lo, hi] by
-// the probability of the highest logit.
-//
-// Metrics:
-//   ece         sum over bins of |accuracy - confidence|, weighted by the bin's share of examples
-//   mce         the largest |accuracy - confidence| of a bin
-//   confidence  mean probability of the guessed class
-//   prec@1      share of examples whose guess is right
-// The report shows the bins.
-//
-// Keys, besides those in lib/evals/common/eval_input.h:
-//   key            default  meaning
-//   label_key      labels   dense labels (n, classes); an example weighs its largest label, as in
-//                           `classification`
-//   bins           15       number of bins
-//   probabilities  softmax  softmax | sigmoid of the logits
-//
-// big_vision has no such evaluator.
+// the probability of the highest logit. The weight of an example is its largest label, as in
+// `classification`. big_vision has no such evaluator.
 #include <ATen/Functions.h>
 
 #include <cmath>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
@@ -29,6 +15,30 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*: calibration",
+    {"Measures how far the confidence of a classifier is from its accuracy: of the guesses with a "
+     "probability of 0.8, 80 % should be right. Guesses are sorted into bins by their probability, "
+     "which the report shows. The metric `ece` is the mean distance between accuracy and "
+     "confidence, `mce` the largest one of a bin, `confidence` the mean probability of the "
+     "guesses, and `prec@1` the share of right guesses.",
+     "type: calibration\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")"},
+    {{"label_key", "string", "labels",
+      "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
+      "An example counts as much as its largest label, so that one without any class does not "
+      "count."},
+     {"bins", "int 1..10000", "15",
+      "Number of bins, which divide the probabilities from 0 to 1 into equal parts. More bins show "
+      "more detail but need more examples, since `ece` and `mce` grow with the noise of bins with "
+      "few examples."},
+     {"probabilities", "'softmax' | 'sigmoid'", "softmax",
+      "How the outputs of the model become probabilities: `softmax` for models trained with the "
+      "loss `softmax_xent`, `sigmoid` for those trained with `sigmoid_xent`."}},
+    kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMostBins = 10000;
 

@@ -1,23 +1,12 @@
 // classification: accuracy and loss on dense labels, which may be one-hot, multi-hot or all zero.
-// Follows big_vision's evaluators/classification.py, class Evaluator.
+// Follows big_vision's evaluators/classification.py, class Evaluator; prec@5 is not in big_vision.
 //
 // The weight of an example is its largest label, so examples without a label do not count. A guess
 // is right if its class is positive in the label; of equal logits the lowest class counts.
-//
-// Metrics:
-//   prec@1  weighted share of examples whose highest logit is right
-//   prec@5  weighted share of examples with a right class among the five highest logits; only with
-//           more than five classes, and not in big_vision
-//   loss    weighted mean of the loss `loss_name`
-// The report shows the confusion matrix and the most confident mistakes.
-//
-// Keys, besides those in lib/evals/common/eval_input.h:
-//   key        default   meaning
-//   loss_name  required  sigmoid_xent | softmax_xent
-//   label_key  labels    dense labels (n, classes)
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
@@ -28,6 +17,28 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*: classification",
+    {"Measures how often a classifier is right, and its loss. The metric `prec@1` is the share of "
+     "examples whose highest output belongs to a right class, `prec@5` the share with a right "
+     "class among the five highest (only with more than five classes), and `loss` the mean loss. "
+     "The report shows the confusion matrix of up to 1000 classes and the most confident mistakes.",
+     "type: classification\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")\n"
+     "loss_name: softmax_xent\n"
+     "log_epochs: 1",
+     "evaluators/classification.py Evaluator"},
+    {{"loss_name", "'sigmoid_xent' | 'softmax_xent'", "required",
+      "Loss whose mean is the metric `loss`, usually the same as the key `loss` of the run. Labels "
+      "are not smoothed."},
+     {"label_key", "string", "labels",
+      "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
+      "If an image has several classes, each of them is a right guess. An example counts as much "
+      "as its largest label, so that one without any class does not count."}},
+    kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;
 constexpr size_t kWrongImages = 24;

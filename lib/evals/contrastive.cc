@@ -1,32 +1,49 @@
 // contrastive (also proj.image_text.contrastive): the bidirectional contrastive loss of stored
 // pairs of image and text embeddings. It needs no predictions. Follows big_vision's
 // evaluators/proj/image_text/contrastive.py and `bidirectional_contrastive_loss` in utils.py.
-//
-// Metrics:
-//   ncorrect_minibatch  share of images whose own text has the highest logit
-//   loss                mean over pairs of half the sum of two negative log-likelihoods: of the
-//                       text given the image, and of the image given the text
-//
-// Keys:
-//   key        default        meaning
-//   file       required       an npz file with the arrays below
-//   image      zimg           array (n, d) of image embeddings
-//   text       ztxt           array (n, d) of text embeddings; row i belongs to image i
-//   t          `t` in file    factor of the logits; 1 if the file has no number `t` either
-//   mask       mask           array (n); rows where it is 0 are left out. Optional in the file
-//                             unless the key is given
-//   minibatch  all            number of pairs, in the order of the rows, that are contrasted with
-//                             each other. Both metrics depend on it
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/stored_arrays.h"
 #include "lib/evals/evaluator.h"
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "Measures how well images and texts of stored pairs of embeddings find each other. The metric "
+    "`ncorrect_minibatch` is the share of images whose own text fits best, and `loss` the mean "
+    "over pairs of half the sum of two cross entropies: of the text given the image, and of the "
+    "image given the text. The model is not used.",
+    "type: contrastive\n"
+    "file: embeddings.npz",
+    "evaluators/proj/image_text/contrastive.py Evaluator"};
+constexpr KeyText kKeys[] = {
+    kStoredFileKey,
+    {"image", "string", "zimg",
+     "Name of the array with the embeddings of the images, one row each.", "", "-"},
+    {"text", "string", "ztxt",
+     "Name of the array with the embeddings of the texts. It has the shape of that of the images, "
+     "and row i belongs to image i.",
+     "", "-"},
+    {"t", "float", "= the number t in the file, or 1",
+     "Factor by which the dot product of an image and a text is multiplied, that is, 1 divided by "
+     "the temperature.",
+     "10", "-"},
+    {"mask", "string", "mask",
+     "Name of an array of whole numbers, one per pair: pairs where it is 0 are left out. Without "
+     "this key the file need not have the array, and then all pairs count.",
+     "", "-"},
+    {"minibatch", "int >= 1", "= all pairs",
+     "Number of pairs that are compared with each other, in the order of the rows. Both metrics "
+     "depend on it: among fewer pairs it is easier to find the right one.",
+     "1024", "-"},
+};
+const KeyTable keys("evals.*: contrastive", kText, {}, kKeys);
+const KeyTable full_name_keys("evals.*: proj.image_text.contrastive", kText, {}, kKeys);
 
 constexpr int64_t kBlock = 1024;  // rows of logits in memory at a time
 

@@ -3,32 +3,10 @@
 //
 // The student is the model, or a stored array; the teacher's outputs are stored with the data. What
 // is not one vector per example is flattened.
-//
-// Metrics, for each distance, named by its keys and values as written ("kind=agree_k=5"):
-//   <name>/all  number of examples
-//   <name>/avg, <name>/min, <name>/max
-//
-// Keys, besides those in lib/evals/common/eval_input.h:
-//   key        default           meaning
-//   what       [logits, logits]  the student's activation, and the feature of the data that holds
-//                                the teacher's output: keep("image", "logits"). With `file` the
-//                                names of two arrays
-//   file       none              an npz file with both arrays, instead of data and pp_fn; then no
-//                                predictions are needed
-//   distances  required          a list of {kind, ...}, see below
-//
-// Kinds of distance, with the student's vector S, the teacher's T and d = S - T:
-//   kind                  argument        value
-//   euclidean             epsilon: 1e-12  sqrt(sum d^2 + epsilon)
-//   l2                                    sum d^2
-//   kl                    t: 1            t^2 KL(softmax(T / t) || softmax(S / t))
-//   hard                  ls: 0           cross entropy of S to the argmax of T, smoothed by ls,
-//                                         minus the entropy of that label
-//   logsoftmax_euclidean  epsilon: 1e-12  as euclidean, of log-softmax values
-//   agree                 k: 1            1 if the argmax of T is among the k highest of S, else 0
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/common/stored_arrays.h"
@@ -37,6 +15,67 @@
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "Measures how far the outputs of the model, the student, are from those of another model, the "
+    "teacher, which are stored with the data. For each entry of `distances` there are the metrics "
+    "`<entry>/avg`, `<entry>/min` and `<entry>/max` over the examples and `<entry>/all`, their "
+    "number, where <entry> is made of its keys and values: `kind=agree_k=5`.",
+    "type: distance\n"
+    "data: {name: npz, fname: teacher.npz}\n"
+    "pp_fn: value_range(-1, 1)|keep(\"image\", \"logits\")\n"
+    "what: [logits, logits]\n"
+    "distances: [{kind: kl, t: 2}, {kind: agree, k: 5}]",
+    "evaluators/proj/distill/distance.py Evaluator"};
+constexpr KeyText kKeys[] = {
+    {"distances", "list of map of evals.*.distances", "required",
+     "Distances to measure, at least one. Each has a `kind` and at most one argument.",
+     "[{kind: kl, t: 2}, {kind: agree, k: 5}]"},
+    {"what", "[string, string]", "[logits, logits]",
+     "What is compared: the name of an output or activation of the model, and that of the feature "
+     "of the data with the output of the teacher. With `file` both are names of arrays. Anything "
+     "but one vector per example is flattened to one.",
+     "[pre_logits, teacher_features]"},
+    {"file", "string", "none",
+     "An npz file that holds the outputs of student and teacher, one row per example. Give it in "
+     "place of `data`, `pp_fn`, `batch_size` and the other keys of the data; the model is then not "
+     "used.",
+     "outputs.npz", "-"},
+    {"data", "map of input.data", "none",
+     "Data set with the images and the outputs of the teacher, with the same keys as `input.data`. "
+     "It is required unless `file` is given.",
+     "{name: npz, fname: teacher.npz}"},
+    {"pp_fn", "string", "\"\"",
+     "Preprocessing of each example: ops joined by `|`, as in `input.pp` but without random "
+     "augmentation. They must keep the image and the output of the teacher.",
+     "value_range(-1, 1)|keep(\"image\", \"logits\")"},
+};
+const KeyTable keys("evals.*: distance", kText, {}, kKeys, kEvalLoaderKeys);
+const KeyTable full_name_keys("evals.*: proj.distill.distance", kText, {}, kKeys, kEvalLoaderKeys);
+const KeyTable distance_keys(
+    "evals.*.distances",
+    {"A distance between student and teacher. With the vector S of the student and the vector T of "
+     "the teacher, `l2` is sum((S - T)^2), `euclidean` is sqrt(sum((S - T)^2) + epsilon), and "
+     "`logsoftmax_euclidean` is the same for the logarithms of softmax(S) and softmax(T). Then "
+     "`kl` is t^2 KL(softmax(T / t) || softmax(S / t)), `hard` is the cross entropy of S to the "
+     "best class of T, smoothed by ls, minus the entropy of that label, and `agree` is 1 if the "
+     "best class of T is among the k best of S, else 0.",
+     "kind: agree\nk: 5", "evaluators/proj/distill/distance.py dist"},
+    {{"kind", "'agree' | 'euclidean' | 'hard' | 'kl' | 'l2' | 'logsoftmax_euclidean'", "required",
+      "How the distance is computed. Take `kl`, `hard` or `agree` for the outputs of classifiers "
+      "and `euclidean` or `l2` for other vectors."},
+     {"k", "int >= 1", "1",
+      "Only of `agree`: among how many classes of the student the best class of the teacher must "
+      "be, at most the number of all classes."},
+     {"epsilon", "float >= 0", "1e-12",
+      "Only of `euclidean` and `logsoftmax_euclidean`: what is added below the square root.", "",
+      "-"},
+     {"t", "float > 0", "1",
+      "Only of `kl`: the temperature. A high one gives more weight to the classes that the teacher "
+      "considers unlikely."},
+     {"ls", "float 0..1", "0",
+      "Only of `hard`: how much of the label is spread evenly over the other classes, from 0 to "
+      "below 1."}});
 
 // student, teacher: (n, d) float64. Returns (n) float64.
 using Measured = std::function<at::Tensor(const at::Tensor& student, const at::Tensor& teacher)>;

@@ -1,5 +1,5 @@
 // The interface of evaluators: what `evals.<name>` in a config runs. Each evaluator is one file in
-// lib/evals, named after its `type`; the head of that file lists its keys and metrics. The keys
+// lib/evals, named after its `type`; the table at its head describes its keys and metrics. The keys
 // that all of them share are read by lib/train/eval_job.cc (pred, prefix, log_*, ...) and by
 // lib/evals/common/eval_input.h (data, pp_fn, batch_size, ...). Modelled on big_vision's
 // evaluators/common.py.

@@ -1,23 +1,7 @@
 // knn: accuracy of a vote of the k nearest neighbours in a training set, by the cosine similarity
-// of representations. big_vision has no such evaluator.
-//
-// Metrics: "prec@1_k=<k>" for each k. Of equally near neighbours the ones that come first in the
-// data count; of classes with equal votes the lowest wins.
-//
-// Keys, besides batch_size, prefetch, threads and skip_errors (lib/evals/common/eval_input.h):
-//   key                   default     meaning
-//   data                  required    {name, split, ...}, the examples to classify
-//   train                 required    {name, split, ...}, the neighbours
-//   pp_fn                 no ops      preprocessing; must leave "image" and the label
-//   pp_train              pp_fn       preprocessing of the neighbours
-//   k                     20          number of neighbours, or a list
-//   vote                  similarity  similarity: a neighbour counts exp(cosine / temperature) (Wu
-//                                     et al., arXiv:1805.01978); majority: each counts 1
-//   temperature           0.07        only with vote: similarity
-//   representation_layer  logits      an activation of the model; without the key the "logits" of
-//                                     the prediction function
-//   label_key             label       name of the feature that holds the class number
-//   mask_key              _mask       examples whose value is 0 are left out
+// of representations. Of equally near neighbours the ones that come first in the data count; of
+// classes with equal votes the lowest wins. The vote by similarity is that of Wu et al.,
+// arXiv:1805.01978. big_vision has no such evaluator.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -27,6 +11,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/representation.h"
@@ -34,6 +19,44 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*: knn",
+    {"Measures how useful the model's representations are without training anything: each example "
+     "gets the class that its k nearest neighbours in a training set vote for. Near means a high "
+     "cosine similarity of the representations. The metric `prec@1_k=<k>` is the share of examples "
+     "whose class is right.",
+     "type: knn\n"
+     "train: {name: digits, split: train}\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
+     "representation_layer: pre_logits\n"
+     "k: [1, 20]"},
+    {{"data", "map of input.data", "required",
+      "Data set whose examples are classified, with the same keys as `input.data`. Its classes "
+      "need not be those that the model is trained on.",
+      "{name: digits, split: test}"},
+     {"train", "map of input.data", "required",
+      "Data set with the neighbours, with the same keys as `input.data`. If both data sets name "
+      "their classes, labels are matched by these names.",
+      "{name: digits, split: train}"},
+     {"pp_fn", "string", "\"\"",
+      "Preprocessing of `data`: ops joined by `|`, as in `input.pp` but without random "
+      "augmentation. They must make a float `image` of one size for all examples, and the `label`, "
+      "the class as a number.",
+      "value_range(-1, 1)|keep(\"image\", \"label\")"},
+     {"pp_train", "string", "= pp_fn",
+      "Preprocessing of `train`, if it must differ from that of `data`."},
+     {"k", "int >= 1 | list of int >= 1", "20",
+      "Number of neighbours that vote; with a list each value is measured. If there are fewer "
+      "neighbours, all of them vote."},
+     {"vote", "'similarity' | 'majority'", "similarity",
+      "What a vote weighs: with `similarity` near neighbours count more, by exp(cosine / "
+      "temperature); with `majority` each counts 1."},
+     {"temperature", "float > 0", "0.07",
+      "How fast a vote loses weight with distance: a low temperature gives the nearest neighbours "
+      "almost all the weight. Only with `vote: similarity`."}},
+    kRepresentationKeys, kEvalLoaderKeys);
 
 constexpr int64_t kBlock = 256;  // examples whose similarities are computed together
 

@@ -1,18 +1,26 @@
 // mean: averages the per-example values that the prediction function returns. Follows big_vision's
 // evaluators/mean.py, class Evaluator.
-//
-// Metrics: one for each output of the prediction function, under the output's name. With
-// `pred: loss` that is <prefix>loss.
-//
-// Keys: only those in lib/evals/common/eval_input.h.
 #include <ATen/ops/zeros.h>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*: mean",
+    {"Averages a value over the examples of a data set. With `pred: loss`, which it needs, the "
+     "metric `loss` is the mean of the loss that is trained, without label smoothing.",
+     "type: mean\n"
+     "pred: loss\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")",
+     "evaluators/mean.py Evaluator"},
+    {}, kEvalDataKeys, kEvalLoaderKeys);
 
 class Mean : public Evaluator {
  public:

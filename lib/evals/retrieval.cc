@@ -1,33 +1,51 @@
 // retrieval (also proj.image_text.retrieval): recall of image-text retrieval on stored embeddings
 // or distances. It needs no predictions. Follows big_vision's
-// evaluators/proj/image_text/retrieval.py, class Evaluator, and image_text_retrieval.py.
-//
-// Metrics, for k of 1, 5 and 10; of equal distances the lower index is nearer:
-//   img2txt_recall@<k>  share of images with one of their texts among the k nearest texts
-//   txt2img_recall@<k>  share of texts whose image is among the k nearest images
-//
-// Keys:
-//   key                        default    meaning
-//   file                       required   an npz file with the arrays below
-//   distance                   dist       array (images, texts) of distances. Used if the file has
-//                                         it and neither image nor text is given
-//   image, text                zimg, ztxt arrays (images, d) and (texts, d) of embeddings; the
-//                                         distance is -(zimg ztxt^T)
-//   text_image_correspondence  text_image_correspondence
-//                                         array (texts) of integers: the row of the image that a
-//                                         text belongs to. If the file has none and there are as
-//                                         many texts as images, text i belongs to image i
+// evaluators/proj/image_text/retrieval.py, class Evaluator, and image_text_retrieval.py. Of equal
+// distances the lower index is nearer.
 #include <ATen/ops/arange.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/stored_arrays.h"
 #include "lib/evals/evaluator.h"
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "Measures how often an image finds its text and a text its image, on stored embeddings or "
+    "distances. With k of 1, 5 and 10, the metric `img2txt_recall@k` is the share of images with "
+    "one of their texts among the k nearest texts, and `txt2img_recall@k` the share of texts whose "
+    "image is among the k nearest images. The model is not used.",
+    "type: retrieval\n"
+    "file: embeddings.npz",
+    "evaluators/proj/image_text/retrieval.py Evaluator"};
+constexpr KeyText kKeys[] = {
+    kStoredFileKey,
+    {"distance", "string", "dist",
+     "Name of an array of distances with one row per image and one column per text. It is used if "
+     "the file has it and neither `image` nor `text` is given; these must not stand beside this "
+     "key.",
+     "", "-"},
+    {"image", "string", "zimg",
+     "Name of the array with the embeddings of the images, one row each. The distance of an image "
+     "and a text is the negative dot product of their embeddings.",
+     "", "-"},
+    {"text", "string", "ztxt",
+     "Name of the array with the embeddings of the texts, one row each and as long as those of the "
+     "images.",
+     "", "-"},
+    {"text_image_correspondence", "string", "text_image_correspondence",
+     "Name of an array of whole numbers, one per text: the row of the image, from 0, that the text "
+     "belongs to. If the file has none and there are as many texts as images, text i belongs to "
+     "image i.",
+     "", "-"},
+};
+const KeyTable keys("evals.*: retrieval", kText, {}, kKeys);
+const KeyTable full_name_keys("evals.*: proj.image_text.retrieval", kText, {}, kKeys);
 
 constexpr std::array<int64_t, 3> kRecallAt = {1, 5, 10};
 

@@ -1,18 +1,7 @@
 // save: writes the inputs and predictions of a data set to an npz file, in the order of the data
-// and without padding. Follows big_vision's evaluators/save.py, class Evaluator. There are no
-// metrics.
+// and without padding. Follows big_vision's evaluators/save.py, class Evaluator.
 //
-// Arrays in the file: inputs/<feature> for the features of a batch (inputs/_id is the index of the
-// example in the data) and outputs/<name> for predictions. All of them are in memory at once. The
-// file appears only when it is complete. A run without a workdir writes nothing if outfile contains
-// {workdir}.
-//
-// Keys, besides those in lib/evals/common/eval_input.h:
-//   key      default                         meaning
-//   outfile  {workdir}/<name>-{step:09d}.npz with the placeholders {workdir}, {step} and
-//                                            {step:0<width>d}
-//   inputs   all                             features of the batch to write
-//   outputs  the prediction function's       outputs and activations of the model to write
+// All arrays of the file are in memory at once. The file appears only when it is complete.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
@@ -21,6 +10,7 @@
 
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/workdir.h"
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
@@ -30,6 +20,33 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*: save",
+    {"Writes the examples of a data set and what the model makes of them to an npz file, in the "
+     "order of the data. The arrays are called `inputs/<feature>` and `outputs/<name>`, and "
+     "`inputs/_id` is the place of each example in the data. There are no metrics, and all that is "
+     "written is held in memory at once.",
+     "type: save\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
+     "inputs: [_id, label]\n"
+     "outputs: [logits, pre_logits]",
+     "evaluators/save.py Evaluator"},
+    {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
+      "File to write, which must end in `.npz` and lie on a local disk. {workdir} and {step} stand "
+      "for the folder and the step of the run, {step:09d} for the step in nine digits; without "
+      "{step} each evaluation replaces the file. A run without a workdir writes nothing if "
+      "{workdir} is used.",
+      "\"{workdir}/outputs-{step:09d}.npz\""},
+     {"inputs", "list of string", "= all",
+      "Features of the examples to write. Leave out the images to keep the file small.",
+      "[_id, label]", "-"},
+     {"outputs", "list of string", "= the outputs of `pred`",
+      "Outputs and activations of the model to write. A wrong name is answered with a list of the "
+      "right ones.",
+      "[logits, pre_logits]", "-"}},
+    kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
 

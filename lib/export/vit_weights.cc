@@ -74,7 +74,7 @@ VitWeights vit_weights(const Config& model, const TrainedModel& trained) {
 }
 
 VitWeights flexi_vit_weights(const Config& model, const TrainedModel& trained) {
-  const auto seqhw = model.get<int64_t>("seqhw", 0);
+  const auto seqhw = model.maybe<int64_t>("seqhw").value_or(0);
   const auto stored = model.get<std::vector<int64_t>>("posemb_size", {7, 7});
   VitWeights vit;
   vit.trained = trained;

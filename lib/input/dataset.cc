@@ -48,7 +48,7 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
     piece.split_size = source_->size(piece.split);
     std::tie(piece.begin, piece.end) = term.range(piece.split_size, split_place);
     const bool whole = piece.begin == 0 && piece.end == piece.split_size;
-    piece.permuted = source_->sorted_by_class() && !whole;
+    piece.permuted = !whole && source_->sorted_by_class(piece.split);
     size_ += piece.end - piece.begin;
     pieces_.push_back(piece);
   }

@@ -11,6 +11,13 @@
 namespace bv {
 namespace {
 
+const KeyTable keys("input.data",
+                    {"A data set, and which part of it to use. The keys beside these are those of "
+                     "the kind that `name` chooses.",
+                     "name: image_folder\ndata_dir: data/flowers\nsplit: train[:90%]",
+                     "datasets/core.py get"},
+                    {}, kDataKeys);
+
 // TFDS's names of data sets whose published files one of our sources reads: for messages.
 const std::map<std::string, std::string> kTfdsNames = {{"cifar10", "cifar"},
                                                        {"cifar100", "cifar"},
@@ -84,6 +91,12 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
 }
 
 }  // namespace
+
+std::vector<std::string> known_tfds_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, sizes] : kSizes) names.push_back(name);
+  return names;
+}
 
 OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   const auto name = data.get<std::string>("name");

@@ -6,10 +6,32 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/input/dataset.h"
 
 namespace bv {
+
+// The keys that prepare_data() reads itself.
+inline constexpr KeyText kDataKeys[] = {
+    {"name", "string", "required",
+     "Kind of the data set, which says what its files look like; `bvtrain --list sources` prints "
+     "all kinds. With the flag --synthetic, which generates images, it may also be a name of TFDS "
+     "such as imagenet2012.",
+     "image_folder"},
+    {"split", "string", "train",
+     "Which part of the data set to use, as in TFDS: a whole split such as `train`, a slice such "
+     "as `train[:90%]`, `train[5000:]` or `train[-100:]`, or several of them joined by `+`. A "
+     "slice is the same in every run; if the data is sorted by class, as an image folder is, it is "
+     "drawn from all classes.",
+     "train[:90%]"},
+    {"unknown_classes", "'error' | 'skip'", "error",
+     "What to do with examples of a class that the training data does not have: `error` ends the "
+     "run with a message, `skip` leaves these examples out and warns. Classes are compared by "
+     "their names, so this has no effect on data without class names.",
+     "", "-"},
+};
 
 struct DataEnv {
   SourceEnv source;
@@ -32,5 +54,8 @@ using OpenDataset =
 // With env.synthetic, `data.name` may also be a TFDS name that no source of ours has: the data is
 // generated with that data set's published size if it is known.
 OpenDataset prepare_data(const Config& data, const DataEnv& env);
+
+// Returns TFDS's names of the data sets whose published sizes are known.
+std::vector<std::string> known_tfds_names();
 
 }  // namespace bv

@@ -75,7 +75,7 @@ class Source {
   virtual at::Tensor labels(size_t split) const;
   // Returns whether the examples of a split are sorted by class. Slices of such a split are then
   // taken from a fixed permutation of it (Dataset).
-  virtual bool sorted_by_class() const { return false; }
+  virtual bool sorted_by_class(size_t split) const { return false; }
   // Returns what is noteworthy about the files of a split. Reads no images.
   virtual FileNotes file_notes(size_t split) const;
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".

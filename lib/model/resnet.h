@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/config/config.h"
+#include "lib/config/key_table.h"
 #include "lib/model/layers/dense.h"
 #include "lib/model/pass.h"
 #include "lib/model/variants.h"
@@ -21,6 +22,17 @@ constexpr int64_t kResnetGroups = 32;
 struct ResnetShape {
   int64_t width = 64;           // channels of the root: int(64 * `width` of the config)
   std::vector<int64_t> blocks;  // residual units in each stage
+};
+// The keys that read_resnet_shape() reads.
+inline constexpr KeyText kResnetKeys[] = {
+    {"depth", "'26' | '50' | '101' | '152' | '200' | list of int >= 1", "50",
+     "Number of layers, or a list with the number of residual units in each stage, for at most 12 "
+     "stages. Each stage after the first halves height and width and doubles the channels. More "
+     "layers take more time and usually score better.",
+     "[3, 4, 6, 3]"},
+    {"width", "float 0.5..64", "1",
+     "Factor of the number of channels: the first convolution has 64 * width of them, rounded "
+     "down, which must be a multiple of 32. The number of parameters grows with its square."},
 };
 // Reads the keys `depth` and `width`. Throws Error(Exit::usage) for values out of range.
 ResnetShape read_resnet_shape(const Config& config);

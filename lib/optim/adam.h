@@ -12,13 +12,31 @@
 
 namespace bv {
 
+inline constexpr KeyText kAdamKeys[] = {
+    {"b1", "float 0..1", "0.9",
+     "Share of the average gradient that stays in each step. A larger value gives smoother and "
+     "slower updates; it must be below 1."},
+    {"b2", "float 0..1", "0.999",
+     "Share of the average squared gradient that stays in each step. Large batches and "
+     "transformers often train more stably with 0.95; it must be below 1."},
+    {"eps", "float >= 0", "1e-8",
+     "Added to the root of the average squared gradient, so that weights whose gradients are tiny "
+     "do not take large steps. It may be 0 only if `eps_root` is not."},
+    {"eps_root", "float >= 0", "0",
+     "Added to the average squared gradient before its root is taken. It is seldom needed."},
+    {"mu_dtype", "'float32' | 'bfloat16'", "float32",
+     "Number format in which the average gradient is stored. With `bfloat16` it takes half the "
+     "memory, 2 bytes a weight less, and loses some precision."},
+    {"nesterov", "bool", "false",
+     "Whether to look one step ahead with the average gradient (Nesterov's momentum)."}};
+
 class Adam : public Optimizer {
  public:
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
-  // Reads the keys of optax.scale_by_adam; lib/optim/optimizers/scale_by_adam.cc lists them.
+  // Reads kAdamKeys, those of optax.scale_by_adam.
   explicit Adam(const Config& config);
   float weight_decay_ = 0;
   float factor_ = 1;

@@ -6,11 +6,22 @@
 // (docs/fidelity.md).
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "lib/optim/optimizer.h"
 
 namespace bv {
+
+// The rows of the keys that Momentum reads besides its momentum.
+constexpr std::array<KeyText, 2> momentum_keys(std::string_view dtype_key, std::string_view dtype) {
+  return {{{"nesterov", "bool", "false",
+            "Whether to look one step ahead with the running sum (Nesterov's momentum). It often "
+            "trains a little faster."},
+           {dtype_key, "'float32' | 'bfloat16'", dtype,
+            "Number format in which the running sum of gradients is stored. With `bfloat16` it "
+            "takes half the memory, 2 bytes a weight less, and loses some precision."}}};
+}
 
 class Momentum : public Optimizer {
  public:
@@ -18,7 +29,7 @@ class Momentum : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
-  // Reads the keys `dtype_key` (float32 or bfloat16, default `dtype`) and nesterov (false).
+  // Reads momentum_keys(dtype_key, dtype).
   // `momentum` is the value of `momentum_key`, which is named in messages; without a momentum there
   // is no trace: u = factor * g.
   Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/config/registry.h"
 #include "lib/distributed/group.h"
 #include "lib/params/flat_params.h"
@@ -85,5 +86,10 @@ class Optimizer {
 // is absent. big_vision's chain multiplies by -1 again, so only a negative learning_rate descends;
 // this function keeps that arithmetic and warns about a positive one.
 float optax_factor(const Config& config);
+inline constexpr KeyText kOptaxFactorKeys[] = {
+    {"learning_rate", "float", "none",
+     "Leave it out, and set `lr` instead. As in big_vision, the update is multiplied by "
+     "-learning_rate and subtracted later, so a positive value makes the loss go up; a warning "
+     "says so."}};
 
 }  // namespace bv

@@ -3,12 +3,43 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/config/key_table.h"
 #include "lib/optim/not_negative.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "", {"", "", "optax.py make"},
+    {{"lr", "float >= 0", "required",
+      "Learning rate: every update of the optimizer is multiplied by it, and then by the schedule. "
+      "Try 0.001 with `scale_by_adam`; a rate that is too high makes the loss jump or become nan.",
+      "0.001"},
+     {"schedule", "map | list of [string, map of schedule | null]", "{}",
+      "How the learning rate and the weight decay change in the course of the run; by default they "
+      "stay as they are. A list gives parameters schedules of their own: [regular expression of "
+      "their whole names, schedule], where null freezes them. The first match counts, and every "
+      "parameter must have one.",
+      "[['head/.*', {decay_type: cosine}], ['.*', null]]"},
+     {"wd", "float >= 0", "0",
+      "Weight decay: in each step a weight loses this share of itself, multiplied by the schedule "
+      "but not by `lr`. To get the weight decay that AdamW has in PyTorch, give the product of "
+      "that and `lr`.",
+      "0.0001"},
+     {"wd_mults", "list of [string, float >= 0]", "[['.*/kernel$', 1]]",
+      "Which parameters decay: a list of [regular expression, factor of `wd`]. An expression must "
+      "match the whole name of a parameter, such as head/kernel; the first match counts, and "
+      "parameters without a match do not decay. By default all kernels decay, but no biases, norms "
+      "and position embeddings.",
+      "[['head/kernel', 0.1], ['.*/kernel', 1.0]]"},
+     {"lr_mults", "list of [string, float > 0]", "[]",
+      "Parameters that learn faster or slower: a list of [regular expression, factor of `lr`]. An "
+      "expression must match the whole name of a parameter, such as head/kernel; the first match "
+      "counts, and parameters without a match have the factor 1. To freeze parameters, give them a "
+      "null schedule.",
+      "[['embedding/.*', 0.1]]"}});
 
 // Compiled regular expressions, in config order.
 class Patterns {

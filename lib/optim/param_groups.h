@@ -1,13 +1,6 @@
 // Which schedule, learning rate multiplier and weight decay each parameter gets: the config keys
 // `lr`, `lr_mults`, `wd`, `wd_mults` and `schedule`. Follows optax.py `make` of big_vision.
 //
-//   lr: 0.001                                     required; like wd not negative
-//   lr_mults: [['embedding/.*', 0.1]]             parameters that match no pattern get 1
-//   wd: 0.0001                                    default 0; scaled by the schedule, not by lr
-//   wd_mults: [['.*/kernel$', 1]]                 the default; others get 0
-//   schedule: {decay_type: cosine}                for all parameters (lib/optim/schedule.h), or
-//   schedule: [['head/.*', {...}], ['.*', null]]  by pattern; null freezes the parameters
-//
 // A pattern is a regular expression (ECMAScript grammar) that must match the full name of a
 // parameter ("head/kernel"). The first pattern that matches wins.
 #pragma once

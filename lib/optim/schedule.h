@@ -1,15 +1,6 @@
 // Learning rate schedules: the factor of each step, from a section `schedule`. Follows utils.py
 // `create_learning_rate_schedule` of big_vision.
-//
-//   schedule: {decay_type: cosine, mult: 1.0, warmup_steps: 1000, cooldown_epochs: 2}
-//
-//   decay_type            stair (default), cosine, polynomial, linear or rsqrt: a file each in
-//                         lib/optim/decays/, which lists the keys of the decay
-//   mult                  the value to decay from, default 1
-//   scale_with_batchsize  default false; true multiplies `mult` by batch_size / 256
-//   warmup_<unit>         duration of the linear warm-up from 0, default none
-//   cooldown_<unit>       duration of the linear cool-down to 0 at the end, default none
-// <unit> is steps, epochs, examples or percent (lib/config/duration.h).
+// Each decay is a file in lib/optim/decays/.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +8,7 @@
 #include <string>
 
 #include "lib/config/duration.h"
+#include "lib/config/key_table.h"
 #include "lib/config/registry.h"
 
 namespace bv {

@@ -6,9 +6,44 @@
 #include <utility>
 
 #include "lib/config/call.h"
+#include "lib/config/key_table.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "", {"", "", "sharding.py"},
+    {{"sharding_strategy", "'replicate' | 'zero1' | 'zero2' | 'fsdp' | list of [string, string]",
+      "replicate",
+      "What the processes share among them to save memory: nothing with `replicate`; the optimizer "
+      "state with `zero1`; also the gradients with `zero2`; also the weights with `fsdp`, which "
+      "sends more between processes. The results stay the same up to rounding. A list chooses by "
+      "name, as in big_vision: [regular expression of a name such as params/head/kernel, replicate "
+      "or fsdp(...)].",
+      "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=1)']]"},
+     {"mesh", "list of [string, int]", "[[data, -1]]",
+      "How the processes are arranged, for configs of big_vision: a list of [axis, number of "
+      "processes], where -1 takes all that are left. The numbers must multiply to the number of "
+      "processes, and only the axis `data` may have more than one. Leave it out otherwise."},
+     {"sharding_rules", "list of [string, string]", "[[act_batch, data]]",
+      "Only the default is accepted: the images of a batch are divided among the processes."},
+     {"mesh_allow_split_physical_axes", "'false'", "false",
+      "Only `false` is accepted, because the key is about the wiring of TPUs."}});
+
+const KeyTable replicate_keys("sharding_strategy: replicate",
+                              {"Every process keeps the whole array.", "replicate", "sharding.py"},
+                              {});
+
+const KeyTable fsdp_keys(
+    "sharding_strategy: fsdp",
+    {"Every process keeps an equal part of each array.",
+     "fsdp(axis=\"data\", min_size_to_shard_mb=1)", "sharding.py"},
+    {{"axis", "'data' | list of 'data'", "required",
+      "Axis of the mesh whose processes share the arrays. Only \"data\" is accepted."},
+     {"min_size_to_shard_mb", "float >= 0", "4",
+      "Arrays of at most this size in MiB are not divided, because small messages cost more time "
+      "than they save memory. The size is that of the weight in float32, also for its optimizer "
+      "state."}});
 
 constexpr const char* kMesh = "mesh";
 constexpr const char* kRules = "sharding_rules";

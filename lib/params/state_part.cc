@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -65,8 +66,8 @@ void copy_in(const std::vector<StatePart>& parts, const NamedTensors& from,
     } else if (found.sizes() != sizes_of(part) || found.type() != part.values.scalar_type()) {
       different.push_back(
           fmt::format("{} is {} {} in the checkpoint but {} {} in the model", part.name,
-                      c10::toString(found.type()), shape_text(found.sizes()),
-                      c10::toString(part.values.scalar_type()), shape_text(sizes_of(part))));
+                      dtype_name(found.type()), shape_text(found.sizes()),
+                      dtype_name(part.values.scalar_type()), shape_text(sizes_of(part))));
     }
   }
   const auto note_unexpected = [&](const std::string& name) {

@@ -13,8 +13,8 @@
 #include "lib/predict/predict_data.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
-#include "lib/train/signals.h"
 #include "lib/train/weights.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -2,15 +2,31 @@
 //
 // A batch has "image" (n, h, w, c) float32 and, for the loss, dense labels "labels" (n, classes)
 // float32. The loss is the config's `loss` (lib/model/loss.h). Training smooths the labels y to
-// y (1 - ls) + ls / classes with `label_smoothing: ls`. The task has no keys of its own.
+// y (1 - ls) + ls / classes with `label_smoothing: ls`.
 #include <fmt/ranges.h>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/model/loss.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "task: classify",
+    {"Teaches the model to assign images to classes. Each example must have a float `image` and "
+     "`labels`, one number per class, which the op `onehot` makes; an image may have several "
+     "classes or none. What is minimised is the `loss`, with `label_smoothing` in training only.",
+     "task: classify\n"
+     "loss: softmax_xent\n"
+     "input:\n"
+     "  data: {name: digits, split: train}\n"
+     "  batch_size: 100\n"
+     "  pp: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")"},
+    {});
 
 [[noreturn]] void refuse(const std::string& why) { throw Error::in("classify", Exit::usage, why); }
 
@@ -31,8 +47,8 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
     refuse(
         fmt::format("'labels' must be float32 (n, {}), got {} {}; make them with "
                     "onehot({}, key=\"label\", key_result=\"labels\")",
-                    logits.size(-1), c10::toString(labels.scalar_type()),
-                    shape_text(labels.sizes()), logits.size(-1)));
+                    logits.size(-1), dtype_name(labels.scalar_type()), shape_text(labels.sizes()),
+                    logits.size(-1)));
   }
   if (labels.sizes() != logits.sizes()) {
     refuse(

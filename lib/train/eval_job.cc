@@ -2,10 +2,52 @@
 
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "evals.*",
+    {"An evaluator, which measures the model under a name of your choice. Each evaluator runs "
+     "before the training; with one of the keys `log_*` it also runs at intervals and after the "
+     "last step. Its metrics are called `<name>/<metric>`, and the evaluators of one step run in "
+     "alphabetical order.",
+     "type: classification\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")\n"
+     "loss_name: softmax_xent\n"
+     "log_epochs: 1",
+     "evaluators/common.py from_config"},
+    {{"type", "string", "= the name of the entry",
+      "Kind of evaluator. It may be left out if the entry is called like a kind, such as `knn`. "
+      "The command `bvtrain --list evals` prints all kinds.",
+      "classification"},
+     {"log_{steps,examples,epochs,percent,seconds}", "float", "none",
+      "Interval between two evaluations during the training. Give it in one unit; `percent` is a "
+      "fraction of the whole run, from 0 to 1. The last step is always evaluated, so that in other "
+      "units than seconds an evaluation less than a quarter of the interval before it is left out. "
+      "Without an interval, or with 0, the evaluator only runs before the training.",
+      "1"},
+     {"pred", "'predict' | 'loss'", "predict",
+      "What the evaluator gets for each example: with `predict` the outputs of the model, the "
+      "logits, and with `loss` the loss, which the evaluator `mean` averages."},
+     {"pred_kw", "map", "{}",
+      "Arguments for `pred`. It must be empty, because neither of the two takes any."},
+     {"prefix", "string", "= the name of the entry and /",
+      "Text before the name of each metric. With `prefix: ''` metrics have their bare names; two "
+      "evaluators must then not measure the same.",
+      "val_"},
+     {"skip_first", "bool", "false",
+      "Whether to leave out the evaluation before the training, for instance because it takes "
+      "long. It is done nevertheless if the run has no step to train."},
+     {"ema", "bool", "false",
+      "Whether to evaluate the averaged weights, which are often better, in place of those of the "
+      "step. The run must keep them: add `ema: {decay: 0.999}` at the top level.",
+      "", "-"}});
+const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be empty."}, {});
 
 EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   EvalEnv env;

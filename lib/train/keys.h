@@ -1,4 +1,5 @@
-// The top-level keys of a training config, grouped by the function of Recipe that reads them.
+// The top-level keys of a training config, grouped by the function of Recipe that reads them. What
+// they mean is in recipe_keys.cc and in the files that read the others.
 // Recipe marks a group as read if the reader fails half-way. predict, which reads only a few of the
 // keys, ignores the others by these lists. A key that is missing here is reported as unknown there.
 #pragma once

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/device/float_lanes.h"
 #include "lib/optim/not_negative.h"
 #include "lib/report/trace.h"
@@ -15,6 +17,32 @@
 
 namespace bv {
 namespace {
+
+const KeyTable top_keys(
+    "", {},
+    {{"mixup", "map", "none",
+      "Mixes pairs of images and their labels, which makes the model less sure of itself and often "
+      "better. It needs float labels, such as `onehot` makes.",
+      "{p: 0.2}"}});
+
+const KeyTable mixup_keys(
+    "mixup",
+    {"Replaces each image by a * image + (1 - a) * the image before it in the batch, and its "
+     "labels in the same way. The number a, between 0.5 and 1, is drawn anew in each step.",
+     "p: 0.2", "utils.py get_mixup"},
+    {{"p", "float >= 0", "0",
+      "How strongly images are mixed: a is the larger of b and 1 - b, where b is drawn from the "
+      "Beta(p, p) distribution. With 0 nothing is mixed, 0.2 mixes most batches only a little, and "
+      "1 draws every mixture with equal chance.",
+      "0.2"},
+     {"scope", "'global' | 'shard'", "global",
+      "Which images are paired if there are several processes. With `global` these are all images "
+      "of the batch, so that results do not depend on the number of processes; with `shard` only "
+      "those of one process, as big_vision does it within each device.",
+      "", "-"},
+     {"fold_in", "any", "none",
+      "Has no effect and gives a warning. The random numbers of each step follow from `seed` and "
+      "the number of the step."}});
 
 constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constant trip count
 
@@ -75,8 +103,7 @@ void mix(at::Tensor& examples, double a, const char* key, Group& group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,
-        fmt::format("mixup needs float32 '{}', got {}; {}", key,
-                    c10::toString(examples.scalar_type()),
+        fmt::format("mixup needs float32 '{}', got {}; {}", key, dtype_name(examples.scalar_type()),
                     std::string_view(key) == "image" ? "add value_range(-1, 1) to input.pp"
                                                      : "add onehot(...) to input.pp"));
   }

@@ -12,10 +12,9 @@
 
 namespace bv {
 
-// mixup: {p: 0.2, scope: global}
 struct MixupConfig {
   double p = 0;  // the coefficient is drawn from Beta(p, p); 0: no mixup
-  // scope: shard. Examples are paired within a rank, as in big_vision, not over the whole batch.
+  // Examples are paired within a rank, as in big_vision, not over the whole batch.
   bool by_rank = false;
 };
 // Reads the key `mixup` of a run's config. Records problems with the config, and a warning if pairs

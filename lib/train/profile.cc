@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/util/file.h"
@@ -10,6 +11,24 @@
 
 namespace bv {
 namespace {
+
+const KeyTable top_keys(
+    "", {},
+    {{"profile", "map", "none",
+      "Records what a few steps spend their time on, and writes it to `trace/rank-<r>.json` in the "
+      "workdir, one file a process. The pages ui.perfetto.dev and chrome://tracing show the files. "
+      "Write `profile: {}` to record three steps.",
+      "{first_step: 10, steps: 3}", "-"}});
+
+const KeyTable profile_keys("profile",
+                            {"Records what a few steps spend their time on: waiting for data, "
+                             "computing, communication and checkpoints. The log has a summary.",
+                             "first_step: 10\nsteps: 3"},
+                            {{"first_step", "int >= 1", "10",
+                              "First step that is recorded, not after the last step of the run. "
+                              "The very first steps are slower than the others, so they say "
+                              "little. A run that continues after this step records nothing."},
+                             {"steps", "int 1..1000", "3", "Number of steps that are recorded."}});
 
 constexpr int64_t kMostSteps = 1000;
 

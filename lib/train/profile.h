@@ -10,7 +10,6 @@
 
 namespace bv {
 
-// profile: {first_step: 10, steps: 3}
 struct ProfileSteps {
   int64_t first_step = 10, steps = 3;
 };

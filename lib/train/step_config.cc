@@ -2,8 +2,49 @@
 
 #include <algorithm>
 
+#include "lib/config/key_table.h"
+
 namespace bv {
 namespace {
+
+const KeyTable step_keys(
+    "", {},
+    {{"optax_name", "string", "required",
+      "Optimizer, which turns gradients into updates of the weights. Adam is `scale_by_adam`, and "
+      "SGD with momentum is `sgd` or `big_vision.momentum_hp`; `bvtrain --list optimizers` prints "
+      "all names.",
+      "scale_by_adam"},
+     {"optax", "map", "{}", "Arguments of the optimizer. Each optimizer has its own.",
+      "{b2: 0.95, mu_dtype: bfloat16}"},
+     {"grad_clip_norm", "float >= 0", "0",
+      "Largest length of the gradient, taken over all trained weights together: a longer gradient "
+      "is scaled down to it. It protects the training from single bad batches; 1 is common for "
+      "transformers, and 0 switches it off.",
+      "1.0"},
+     {"grad_clip_per_example", "'0'", "0",
+      "Only 0 is accepted, because gradients of single images are not computed. Use "
+      "`grad_clip_norm`."},
+     {"ema", "map", "none",
+      "Keeps a moving average of the weights beside the weights, which often scores better. "
+      "Evaluators with `ema: true` measure it. It takes the memory of one more copy of the "
+      "weights.",
+      "{decay: 0.9999}", "-"},
+     {"bucket_mb", "float > 0", "25",
+      "Size in MiB of the packets in which processes add up their gradients while these are still "
+      "being computed, at most 1000000. Smaller packets start sooner, larger ones waste less time "
+      "on each message. With one process it has no effect.",
+      "", "-"}});
+
+const KeyTable ema_keys(
+    "ema",
+    {"A moving average of the weights. Its influence grows during the first steps: in step t the "
+     "decay is at most t / (t + 9).",
+     "decay: 0.9999"},
+    {{"decay", "float 0..1", "required",
+      "Share of the average that stays in each step; the rest comes from the new weights. With d "
+      "the average covers about the last 1 / (1 - d) steps, so choose it such that these are a "
+      "small part of the run. It must be below 1.",
+      "0.9999"}});
 
 std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> names;

@@ -6,11 +6,20 @@
 
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/report/trace.h"
 #include "lib/train/step.h"
 
 namespace bv {
 namespace {
+
+const KeyTable accumulation_keys(
+    "", {},
+    {{"grad_accum_steps", "int >= 1", "1",
+      "Number of equal parts in which each process computes its images of a step, one after the "
+      "other. A step then needs less memory and gives the same result, except in models with batch "
+      "norm, which see one part at a time. The number must divide the images of each process.",
+      "4", "-"}});
 
 // Returns the smallest divisor of n that is at least `least`, where least <= n.
 int64_t divisor_from(int64_t least, int64_t n) {

@@ -10,10 +10,10 @@
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
-#include "lib/train/signals.h"
 #include "lib/train/start.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/model/parameter_resizer.h"
 #include "lib/report/log.h"
 #include "lib/util/pattern.h"
@@ -11,6 +13,22 @@
 
 namespace bv {
 namespace {
+
+const KeyTable top_keys(
+    "", {},
+    {{"model_load", "map", "{}",
+      "How the weights of `model_init` are loaded. It has no effect without `model_init`.",
+      "{dont_load: ['head/.*']}"}});
+
+const KeyTable load_keys(
+    "model_load",
+    {"How the weights of `model_init` are loaded.", "dont_load: ['head/.*']",
+     "models/common.py merge_params"},
+    {{"dont_load", "list of string", "[]",
+      "Parameters that are not taken from the file: a list of regular expressions that must match "
+      "their whole names. Those of the model keep their random start, and those of the file are "
+      "ignored. Use ['head/.*'] to train a new last layer for other classes.",
+      "['head/kernel', 'head/bias']"}});
 
 // The patterns of dont_load: names that keep their fresh values.
 class Exceptions {
@@ -51,7 +69,7 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
                std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
-        fmt::format("{} is of type {} in the file", name, c10::toString(value.scalar_type())));
+        fmt::format("{} is of type {} in the file", name, dtype_name(value.scalar_type())));
     return;
   }
   if (value.sizes() != target.sizes() && name == "pos_embedding") {

@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// The key model_load: {dont_load: [PATTERN, ...]}. Names that match keep their fresh values.
+// The key model_load. Names that match a pattern keep their fresh values.
 struct DontLoad {
   std::vector<std::string> patterns = {};
   Place place = {};

@@ -56,11 +56,11 @@ TEST_CASE("labels out of range in an npz file, in the first row or the last") {
         "c.yaml:13:7: error: input.pp: train row 99: onehot: 'label' is 4000000000, must be within "
         "0 .. 9\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(100).to(at::kFloat)}}) ==
-        "c.yaml:13:81: error: onehot: 'label' must be integers, is Float\n");
+        "c.yaml:13:81: error: onehot: 'label' must be integers, is float32\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100).to(at::kFloat), 5, NAN)}}) ==
         "d.npz: error: array 'label' is nan in row 5\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(100).to(at::kBool)}}) ==
-        "c.yaml:13:81: error: onehot: 'label' must be integers, is Bool\n");
+        "c.yaml:13:81: error: onehot: 'label' must be integers, is bool\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(99)}}) ==
         "d.npz: error: array 'image' has 100 rows, but 'label' has 99\n");
   CHECK(bad.line_for({{"image", image}}) ==
@@ -78,10 +78,10 @@ TEST_CASE("dense labels that are not finite, or have another number of classes")
   CHECK(line(at::eye(12).repeat({9, 1}).slice(0, 0, 100)) ==
         "c.yaml:13:7: error: input.pp: gives 'labels' of 12 classes but num_classes is 10\n");
   CHECK(line(at::ones({100, 10}, at::kLong)) ==
-        "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got Long (1, 10); make "
+        "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got int64 (1, 10); make "
         "them with onehot(10, key=\"label\", key_result=\"labels\")\n");
   CHECK(line(at::ones({100}, at::kLong)) ==
-        "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got Long (1); make them "
+        "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got int64 (1); make them "
         "with onehot(10, key=\"label\", key_result=\"labels\")\n");
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("images of the wrong type or shape") {
   };
   const std::string op = "c.yaml:13:7: error: random_affine: 'image' must ";
   for (const auto& [type, name] :
-       {std::pair(at::kDouble, "Double"), {at::kLong, "Long"}, {at::kBool, "Bool"}}) {
+       {std::pair(at::kDouble, "float64"), {at::kLong, "int64"}, {at::kBool, "bool"}}) {
     CHECK(line(images(70).to(type)) == op + "be uint8 or float32, is " + name + "\n");
   }
   CHECK(line(images(70).view({70, 64})) ==

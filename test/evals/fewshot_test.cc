@@ -203,7 +203,7 @@ TEST_CASE("labels that are missing or are not class numbers are refused") {
       "error: evaluator 'e': pp gives no 'y' (it gives _mask, image, label, labels, teacher); see "
       "keep(\"image\", \"label\")");
   CHECK(refusal("fewshot_lsr", yaml("d.npz", ", label_key: labels")) ==
-        "error: evaluator 'e': 'labels' is not one class per example, but Float (1, 5)");
+        "error: evaluator 'e': 'labels' is not one class per example, but float32 (1, 5)");
   CHECK(refusal("fewshot_lsr", yaml("d.npz", ", mask_key: m")) ==
         "error: evaluator 'e': mask_key 'm' is not a feature with one value per example");
 }

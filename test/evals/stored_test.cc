@@ -199,7 +199,7 @@ TEST_CASE("wrong stored arrays are refused with the file") {
   CHECK(retrieval("text_image_correspondence: short") ==
         where + "'short' has 2 entries for 5 texts");
   CHECK(retrieval("text_image_correspondence: wide") ==
-        where + "array 'wide' is Float (4, 7), expected a list of integers");
+        where + "array 'wide' is float32 (4, 7), expected a list of integers");
   CHECK(retrieval("image: wide") == where + "'wide' has vectors of 7, 'ztxt' of 3");
   CHECK(retrieval("image: bad") == where + "array 'bad' holds nan or inf");
   CHECK(retrieval("image: owner") ==

@@ -23,7 +23,7 @@ class Labelled : public FakeSource {
     };
   }
   at::Tensor labels(size_t) const override { return at::tensor(labels_, at::kLong); }
-  bool sorted_by_class() const override { return sorted_; }
+  bool sorted_by_class(size_t split) const override { return sorted_; }
 
  private:
   const std::vector<int64_t> labels_;

@@ -195,48 +195,50 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
       {"resize(8, key='label')", "resize",
        "resize: 'label' must have shape (height, width, channels), has ()"},
       {"decode", "decode",
-       "decode: 'image' must be encoded bytes (1-d uint8), has shape (20, 30, 3) and type Byte"},
+       "decode: 'image' must be encoded bytes (1-d uint8), has shape (20, 30, 3) and type uint8"},
       {"vgg_value_range(key='label')", "vgg",
        "vgg_value_range: 'label' must have 3 channels for 3 numbers, has shape ()"},
       {"onehot(5, key='image')|onehot(5, key='image')", "onehot(5, key='image')",
        "onehot: 'image' must be one number or a list of them, has 3 dimensions"},
       {"value_range|onehot(5, key='image', multi=False)", "onehot",
-       "onehot: 'image' must be integers, is Float"},
+       "onehot: 'image' must be integers, is float32"},
       {"pad_to_shape([30, 30])", "pad",
        "pad_to_shape: 'image' must have 2 dimensions as the shape to pad to, has shape (20, 30, "
        "3)"},
       {"pad_to_shape([30, 30, 3], -1)", "pad",
-       "pad_to_shape: 'image' can't be padded with -1, which its type Byte can't hold"},
+       "pad_to_shape: 'image' can't be padded with -1, which its type uint8 can't hold"},
       {"random_affine(fill=300)", "random_affine",
        "random_affine: 'image' is uint8, which can't hold the fill value 300"},
       {"pad_to_shape([70000, 70000, 3])", "pad",
        "pad_to_shape: 'image' would become larger than 2147483648 values: shape (70000, 70000, 3)"},
       {"value_range|randaug", "randaug",
-       "randaug: 'image' must be uint8, is Float: put this op before value_range and similar ops"},
+       "randaug: 'image' must be uint8, is float32: put this op before value_range and similar "
+       "ops"},
       {"concat(['image', 'label'])", "concat",
-       "concat: 'label' has shape () and type Long, which do not fit 'image' with (20, 30, 3) and "
-       "Byte"},
+       "concat: 'label' has shape () and type int64, which do not fit 'image' with (20, 30, 3) and "
+       "uint8"},
       {"concat(['label', 'label'])", "concat", "concat: 'label' has shape (), so no axis -1"},
       {"choice(key='label')", "choice", "choice: 'label' is a single number, not a list"},
       {"squeeze_last_dim", "squeeze",
        "squeeze_last_dim: 'image' must have a last dimension of 1, has shape (20, 30, 3)"},
       {"lower(key='label')", "lower",
-       "lower: 'label' must be text (1-d or 2-d uint8), has shape () and type Long"},
+       "lower: 'label' must be text (1-d or 2-d uint8), has shape () and type int64"},
       {"lookup('none.txt', key='label')", "lookup",
-       "lookup: 'label' must be text (1-d or 2-d uint8), has shape () and type Long"},
+       "lookup: 'label' must be text (1-d or 2-d uint8), has shape () and type int64"},
       {"strfmt('{labels}')", "strfmt",
        "strfmt: no key 'labels' in the example; it has: image, label"},
       {"strfmt('{image}')", "strfmt",
-       "strfmt: 'image' must be text or at most 1000 numbers, has shape (20, 30, 3) and type Byte"},
+       "strfmt: 'image' must be text or at most 1000 numbers, has shape (20, 30, 3) and type "
+       "uint8"},
       {"clip_i1k_label_names(key='image')", "clip",
        "clip_i1k_label_names: 'image' must be one number or a list of them, has 3 dimensions"},
       {"value_range|i21k_label_names(key='image')", "i21k",
-       "i21k_label_names: 'image' must be class numbers, is Float"},
+       "i21k_label_names: 'image' must be class numbers, is float32"},
       {"coco_captions", "coco",
        "coco_captions: no key 'captions/text' in the example; it has: image, label"},
       {"decode_jpeg_and_inception_crop", "decode",
        "decode_jpeg_and_inception_crop: 'image' must be encoded bytes (1-d uint8), has shape (20, "
-       "30, 3) and type Byte"},
+       "30, 3) and type uint8"},
   };
   for (const Wrong& wrong : all) {
     CAPTURE(wrong.pp);
@@ -250,7 +252,7 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
                       op.substr(0, op.find('('))));
   }
   CHECK(run_error(Exit::usage, "resize(8)", image_of({20, 30, 3}, at::kLong)) ==
-        "t.yaml:3:9: error: resize: 'image' must be uint8 or float32, is Long");
+        "t.yaml:3:9: error: resize: 'image' must be uint8 or float32, is int64");
 }
 
 TEST_CASE("what is wrong with one example is a data error") {
@@ -297,9 +299,9 @@ TEST_CASE("what is wrong with one example is a data error") {
                   {{"x", at::zeros({3})}, {"y", at::zeros({2})}}) ==
         "choice: 'x' has 3 entries, but 'y' has 2");
   CHECK(run_error(Exit::usage, "setdefault('x', 0.5)", {{"x", at::zeros({0}, at::kLong)}}) ==
-        "t.yaml:3:9: error: setdefault: 'x' is empty and of type Long, which can't hold 0.5");
+        "t.yaml:3:9: error: setdefault: 'x' is empty and of type int64, which can't hold 0.5");
   CHECK(run_error(Exit::usage, "setdefault('x', 'a')", {{"x", at::zeros({0})}}) ==
-        "t.yaml:3:9: error: setdefault: 'x' is empty and of type Float, which can't hold a text");
+        "t.yaml:3:9: error: setdefault: 'x' is empty and of type float32, which can't hold a text");
   const Example list = {{"labels", at::tensor({1, -1}, at::kLong)}};
   CHECK(run_error(Exit::data, "onehot(3)", list) ==
         "onehot: 'labels' is -1, must be within 0 .. 2");

@@ -76,9 +76,10 @@ TEST_CASE("concat joins along any axis") {
   CHECK(at::equal(out.at("a"), at::cat({a, b}, 1)));
   CHECK(at::equal(out.at("b"), b));
   CHECK(at::equal(run_pp("concat(['a', 'a'], 'c', -2)", {{"a", a}}).at("c"), at::cat({a, a}, 0)));
-  CHECK(run_error(Exit::usage, "concat(['a', 'b'], axis=0)", {{"a", a}, {"b", b}}) ==
-        "t.yaml:3:9: error: concat: 'b' has shape (2, 5) and type Float, which do not fit 'a' with "
-        "(2, 3) and Float");
+  CHECK(
+      run_error(Exit::usage, "concat(['a', 'b'], axis=0)", {{"a", a}, {"b", b}}) ==
+      "t.yaml:3:9: error: concat: 'b' has shape (2, 5) and type float32, which do not fit 'a' with "
+      "(2, 3) and float32");
 }
 
 TEST_CASE("setdefault sets what is missing or empty, and nothing else") {

@@ -38,7 +38,7 @@ class Sorted : public Source {
   Example read(size_t split, int64_t index) const override {
     return {{"index", at::full({}, index + 1000 * static_cast<int64_t>(split), at::kLong)}};
   }
-  bool sorted_by_class() const override { return sorted_; }
+  bool sorted_by_class(size_t split) const override { return sorted_; }
   at::Tensor labels(size_t split) const override {
     return at::arange(size(split)).div(per_class_, "floor").to(at::kLong);
   }

@@ -116,8 +116,8 @@ TEST_CASE("everything that does not fit is named, and nothing is written") {
   CHECK_THROWS_WITH(
       copy_in(views, other, {"params/"}, "run/ckpt/step-10"),
       "run/ckpt/step-10: error: does not fit this config: missing params/body/kernel, "
-      "params/head/bias; unexpected params/tail/bias; different params/head/kernel is Float "
-      "(24, 6) in the checkpoint but Float (24, 5) in the model");
+      "params/head/bias; unexpected params/tail/bias; different params/head/kernel is float32 "
+      "(24, 6) in the checkpoint but float32 (24, 5) in the model");
   CHECK(layout.params->data().equal(before));
 }
 

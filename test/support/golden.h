@@ -46,12 +46,13 @@ inline std::string golden_folder(const std::string& name) {
   return file.empty() ? "" : file.substr(0, file.size() - name.size() - 1);
 }
 
-// Returns the Python with NumPy and TensorBoard that scripts/test.sh sets up ($BVTRAIN_PYTHON).
+// Returns the Python with NumPy, TensorBoard and jsonschema that scripts/test.sh sets up
+// ($BVTRAIN_PYTHON).
 // Reports it as missing and returns "" if there is none.
 inline std::string test_python() {
   const char* python = std::getenv("BVTRAIN_PYTHON");
   if (python && std::filesystem::exists(python)) return python;
-  report_missing("Python with NumPy and TensorBoard (scripts/test.sh sets one up)");
+  report_missing("Python with NumPy, TensorBoard and jsonschema (scripts/test.sh sets one up)");
   return "";
 }
 

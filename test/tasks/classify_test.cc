@@ -106,7 +106,7 @@ TEST_CASE("batches from a wrong pp string are refused") {
   Batch ids = batch();
   ids["labels"] = at::zeros({2}, at::kLong);
   CHECK(refusal(ids) ==
-        "[classify] 'labels' must be float32 (n, 3), got Long (2); make them with onehot(3, "
+        "[classify] 'labels' must be float32 (n, 3), got int64 (2); make them with onehot(3, "
         "key=\"label\", key_result=\"labels\")");
   Batch wide = batch();
   wide["labels"] = at::ones({2, 4});

@@ -113,11 +113,11 @@ TEST_CASE("mixup's keys") {
 TEST_CASE("mixup of encoded or integer features says what to do") {
   at::Tensor image = at::zeros({2, 3}, at::kByte);
   CHECK_THROWS_WITH(mix(image, 0.6, "image"),
-                    "[train] mixup needs float32 'image', got Byte; add value_range(-1, 1) to "
+                    "[train] mixup needs float32 'image', got uint8; add value_range(-1, 1) to "
                     "input.pp");
   at::Tensor labels = at::zeros({2}, at::kLong);
   CHECK_THROWS_WITH(mix(labels, 0.6, "labels"),
-                    "[train] mixup needs float32 'labels', got Long; add onehot(...) to input.pp");
+                    "[train] mixup needs float32 'labels', got int64; add onehot(...) to input.pp");
 }
 
 }  // namespace bv::test

@@ -166,7 +166,7 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
           file["head/kernel"] = at::zeros({32, 4});
         }) == "head/kernel has shape (32, 4) in the file but (32, 3) in the model" + hint);
   CHECK(with([](NamedTensors& file) { file["head/bias"] = at::zeros({3}, at::kLong); }) ==
-        "head/bias is of type Long in the file" + hint);
+        "head/bias is of type int64 in the file" + hint);
   CHECK(with([](NamedTensors& file) {
           file.erase("embedding/bias");
           file.erase("head/bias");

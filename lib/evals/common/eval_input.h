@@ -1,5 +1,4 @@
-// The data of an evaluator: reads the keys `evals.*.data`, `pp_fn`, `batch_size`, `prefetch`,
-// `threads` and `skip_errors`, and yields the batches of one pass.
+// The data of an evaluator: reads the keys that describe them and yields the batches of one pass.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +6,62 @@
 #include <memory>
 #include <string>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/evaluator.h"
 #include "lib/input/loader/loader.h"
 
 namespace bv {
 
-// Reads the keys that all evaluators with data share: batch_size (default: env.batch_size),
-// prefetch (1), threads (env.threads) and skip_errors. Records problems with the config.
+// The keys of read_eval_loader(), which all evaluators with data share.
+inline constexpr KeyText kEvalLoaderKeys[] = {
+    {"batch_size", "int >= 1", "= batch_size_eval",
+     "Number of examples that all processes together evaluate at once, a multiple of the number of "
+     "processes. It changes the speed and the memory, not the results; evaluation needs less "
+     "memory than training, so that larger batches fit."},
+    {"prefetch", "int >= 0", "1",
+     "Number of batches that are kept ready while the model computes, so that slow files do not "
+     "stop the evaluation. Each takes the memory of one batch; with 0 a batch is prepared when it "
+     "is needed."},
+    {"threads", "int >= 1", "= input.threads",
+     "Number of threads of each process that read and preprocess examples.", "", "-"},
+    skip_errors_key(
+        "Number of examples that cannot be read, such as broken files, that one evaluation may "
+        "leave out, over all processes: `true` allows any number, 0 or `false` none. The file "
+        "`skipped.jsonl` in the workdir lists them, and the metric `errors` is then their number.",
+        "-"),
+    {"cache", "any", "none",
+     "Has no effect and gives a warning. An evaluator keeps its threads and buffers between "
+     "evaluations, and the operating system keeps files in memory that are read again."},
+    {"cache_final", "any", "none",
+     "Has no effect and gives a warning. Examples are preprocessed anew for each evaluation; raise "
+     "`threads` if that takes too long."},
+    {"cache_raw", "any", "none",
+     "Has no effect and gives a warning. The operating system keeps files in memory that are read "
+     "again."},
+    {"warmup", "any", "none", "Has no effect and gives a warning. An evaluator needs no warm-up."},
+};
+// The keys of EvalInput's first constructor, besides those of read_eval_loader().
+inline constexpr KeyText kEvalDataKeys[] = {
+    {"data", "map of input.data", "required",
+     "Data set on which the model is measured, with the same keys as `input.data`. If it and the "
+     "training data name their classes, its labels are matched with theirs by these names.",
+     "{name: image_folder, data_dir: data/pets, split: val}"},
+    {"pp_fn", "string", "\"\"",
+     "Preprocessing of each example: ops joined by `|`, as in `input.pp` but without random "
+     "augmentation. They must make a float `image` of one size for all examples, and the labels "
+     "that the evaluator compares with.",
+     "decode|resize(224)|value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")"},
+};
+
+// Reads kEvalLoaderKeys. Records problems with the config.
 LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
 
 // Opens no file before its first use.
 class EvalInput {
  public:
-  // Reads `data` (a section {name, split, ...}), `pp_fn` and the keys of read_eval_loader().
-  // Records problems with the config, also those of the source: see prepared().
+  // Reads kEvalDataKeys and kEvalLoaderKeys. Records problems with the config, also those of the
+  // source: see prepared().
   EvalInput(const Config& config, const EvalEnv& env);
   // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
   // the list of skipped examples ("evals.<name>.<part>").

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "lib/device/dtype_name.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -41,7 +42,7 @@ at::Tensor class_labels(const Batch& batch, const std::string& key, const std::s
     throw Error(
         Exit::usage, "",
         fmt::format("evaluator '{}': '{}' is not one class per example, but {} {}", evaluator, key,
-                    c10::toString(labels.scalar_type()), shape_text(labels.sizes())));
+                    dtype_name(labels.scalar_type()), shape_text(labels.sizes())));
   }
   return labels.to(at::kLong);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/evaluator.h"
 
@@ -18,10 +19,22 @@ struct LabelledFeatures {
   at::Tensor labels;    // (n) int64
 };
 
+inline constexpr KeyText kRepresentationKeys[] = {
+    {"representation_layer", "string", "\"\"",
+     "Name of the activation of the model that represents an example, which must be one vector. "
+     "The usual choice is `pre_logits`, the input of the last layer; without this key it is the "
+     "output of the model, the logits. A wrong name is answered with a list of the right ones.",
+     "pre_logits"},
+    {"label_key", "string", "label",
+     "Name of the feature with the class of an example as one whole number, not one-hot."},
+    {"mask_key", "string", "_mask",
+     "Name of a feature that says which examples count, with one value each: those where it is 0 "
+     "are left out. By default all examples count."},
+};
+
 // The keys that say what the representation of an example is.
 struct RepresentationKeys {
-  // Reads representation_layer (an activation of the model; default: the "logits" of the prediction
-  // function), label_key (label) and mask_key (_mask). `evaluator` is a name for messages.
+  // Reads kRepresentationKeys. `evaluator` is a name for messages.
   RepresentationKeys(const Config& config, const std::string& evaluator);
 
   // Returns the activations to ask the model for: Evaluator::activations().

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lib/ckpt/npz.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/path.h"
 #include "lib/util/text.h"
 
@@ -45,7 +46,7 @@ std::optional<at::Tensor> StoredArrays::integers(const std::string& name) {
   const at::Tensor& array = need(name);
   if (array.dim() != 1 || !at::isIntegralType(array.scalar_type(), /*includeBool=*/true)) {
     refuse(fmt::format("array '{}' is {} {}, expected a list of integers", name,
-                       c10::toString(array.scalar_type()), shape_text(array.sizes())));
+                       dtype_name(array.scalar_type()), shape_text(array.sizes())));
   }
   return array.to(at::kLong).contiguous();
 }

@@ -8,15 +8,25 @@
 
 #include "lib/ckpt/tensors.h"
 #include "lib/config/config.h"
+#include "lib/config/key_table.h"
 
 namespace bv {
+
+inline constexpr KeyText kStoredFileKey = {
+    "file",
+    "string",
+    "required",
+    "Local npz file with the arrays. NumPy or any other program may have written it, or the "
+    "evaluator `save`.",
+    "embeddings.npz",
+    "-"};
 
 // The arrays of an npz file, written by another program or by the evaluator `save`. The first
 // function that needs an array opens the file. All of them throw Error(Exit::usage) naming the
 // file.
 class StoredArrays {
  public:
-  explicit StoredArrays(const Config& config);  // reads the key `file`
+  explicit StoredArrays(const Config& config);  // reads kStoredFileKey
 
   bool has(const std::string& name);
   // Returns the array as a matrix (n, d) float64. With `flatten` each row of an array with more

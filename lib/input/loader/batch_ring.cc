@@ -7,13 +7,12 @@
 #include <span>
 #include <string_view>
 
+#include "lib/device/dtype_name.h"
 #include "lib/input/image/decode.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-std::string dtype_text(at::ScalarType dtype) { return c10::getDtypeNames(dtype).first; }
 
 // Returns whether `bytes`, (n,) uint8, are an image that decode_image() knows (and not text).
 bool is_encoded(const at::Tensor& bytes) {
@@ -55,7 +54,7 @@ void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayR
       for (const int64_t size : whole) bytes *= static_cast<double>(size);
       throw Error::in("input", Exit::memory,
                       fmt::format("no memory for {} batches of feature '{}' {} ({}, {} in total)",
-                                  batches_.size(), name, shape_text(whole), dtype_text(dtype),
+                                  batches_.size(), name, shape_text(whole), dtype_name(dtype),
                                   human_bytes(bytes)));
     }
   }
@@ -86,7 +85,7 @@ void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
     ++given;
     if (value.scalar_type() != feature.dtype) {
       fail(fmt::format("feature '{}' is {}, but {} in other examples", feature.name,
-                       dtype_text(value.scalar_type()), dtype_text(feature.dtype)));
+                       dtype_name(value.scalar_type()), dtype_name(feature.dtype)));
     }
     const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
     const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();

@@ -15,8 +15,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/input/dataset.h"
 #include "lib/input/loader/failed_example.h"
 #include "lib/input/pipeline.h"
@@ -55,6 +57,10 @@ struct LoaderOptions {
 // Reads the key `skip_errors`: the number of failing examples to tolerate, or true for any number
 // (and false for none). Records problems with the config.
 int64_t read_error_budget(const Config& config);
+// The row of that key; `meaning` says what becomes of the examples.
+constexpr KeyText skip_errors_key(std::string_view meaning, std::string_view big_vision = {}) {
+  return {"skip_errors", "int >= 0 | bool", "0", meaning, "100", big_vision};
+}
 
 // Used by one thread, the consumer.
 class Loader {

@@ -1,16 +1,24 @@
-// central_crop(crop_size=None): the middle of the image.
-//   crop_size  a number for both sides or [height, width]; None: the largest square
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
-// any dtype. An image smaller than the crop is an error. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_central_crop`.
+// The op central_crop. Draws no random numbers.
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/crop.h"
 #include "lib/input/ops/common/image_op.h"
 #include "lib/input/ops/common/op_args.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: central_crop",
+    {"Cuts a window out of the middle of the image. It changes 'image', which must be "
+     "(height, width, channels) of any type. An evaluation uses it after resize_small.",
+     "central_crop(224)", "pp/ops_image.py get_central_crop"},
+    {{"crop_size", kSizeType, "= the shorter side of the image",
+      "The size of the window in pixels: one number for both sides, or [height, width]. An "
+      "image smaller than this is an error. Without it, the window is the largest square that "
+      "fits."}},
+    in_out_key_texts());
 
 class CentralCrop : public ImageOp {
  public:

@@ -1,27 +1,45 @@
-// choice(n="single", fewer_ok=False): a random choice among a feature's entries along its first
-// dimension. Several features get the same choice. Examples:
-// "choice(key='captions')", "choice(n=128, key=['patches', 'positions'])",
-// "choice([1, 4], inkey='boxes', outkey='some_{key}')".
-//   n         "single": one entry, without its dimension; a number: that many entries;
-//             [least, most]: a random number of entries. Without repetition, in the original order
-//   fewer_ok  True: take all entries if there are fewer than n (or least); False: that is an error
-//   key       the feature or a list of features; or inkey and outkey, where "{key}" in outkey
-//             stands for the name in inkey. Required
-// Takes and gives tensors of any dtype with at least 1 dimension. Draws the number of entries for
-// [least, most], then one number per chosen entry (a partial Fisher-Yates shuffle).
-// Follows big_vision's pp/ops_general.py `get_choice`.
+// The op choice. Draws the number of entries for [least, most], then one number per chosen entry (a
+// partial Fisher-Yates shuffle).
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 #include "lib/input/ops/common/op_args.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: choice",
+    {"Chooses entries of a feature at random, for example one of several captions. An entry "
+     "is what stands at one index of the first dimension; the feature may be of any type and "
+     "shape but a single number. No entry is chosen twice, and those that are chosen keep "
+     "their order.",
+     "choice(n=4, key=['patches', 'positions'])", "pp/ops_general.py get_choice"},
+    {{"n", "'single' | int >= 1 | [int 0..2147483648, int 0..2147483648]", "single",
+      "How many entries are chosen. 'single' gives one entry without its first dimension, a "
+      "number gives that many, and [least, most] gives a random number of them from least to "
+      "most.",
+      "[1, 4]"},
+     {"key", "string | list of string", "none",
+      "The feature to choose from, which the choice replaces. A list of features, which must "
+      "have equally many entries, gets the same choice for all. Required unless inkey and "
+      "outkey are given."},
+     {"fewer_ok", "bool", "false",
+      "What happens to an example that has fewer entries than n, or than least of [least, "
+      "most]. True takes all that it has; False makes it an error. With n='single' an example "
+      "without entries is always an error."},
+     {"inkey", "string | list of string", "= key",
+      "The feature or features to choose from, if the result has other names than they have. "
+      "It takes the place of key."},
+     {"outkey", "string | list of string", "= key",
+      "Where the choice is stored: as many names as inkey has. '{key}' in a name stands for "
+      "the name in inkey, so that 'some_{key}' stores the choice from 'boxes' as 'some_boxes'."}});
 
 class Choice : public Op {
  public:

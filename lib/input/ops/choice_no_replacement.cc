@@ -1,10 +1,19 @@
-// choice_no_replacement: not supported. big_vision's op (pp/ops_general.py
-// `get_choice_no_replacement`) counts how often it has seen an example. Here the result of an op
-// must not depend on what happened before, or a resumed run would differ from an uninterrupted one.
+// The op choice_no_replacement. big_vision's counts how often it has seen an example. Here the
+// result of an op must not depend on what happened before, or a resumed run would differ from an
+// uninterrupted one.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: choice_no_replacement",
+    {"Is not supported, and a config that uses it is refused: it counts the visits to each "
+     "example, which a resumed run could not repeat. Use choice, which chooses anew each "
+     "time.",
+     "", "pp/ops_general.py get_choice_no_replacement"},
+    {});
 
 class ChoiceNoReplacement : public Op {
  public:

@@ -1,8 +1,6 @@
-// clip_i1k_label_names: ImageNet's 1,000 class numbers to the names that CLIP uses for them.
-// Keys: inkey "label" and outkey "labels" by default. Takes a number or a list of numbers of any
-// integer dtype, gives text (common/text_tensor.h). Draws nothing.
-// Follows big_vision's pp/ops_text.py `get_pp_clip_i1k_label_names`. The names are embedded in the
-// executable: see label_names/README.md.
+// The op clip_i1k_label_names. Draws no random numbers. The names are embedded in the executable:
+// see label_names/README.md.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/label_names_op.h"
 
 asm(".pushsection .rodata\n"
@@ -17,6 +15,14 @@ extern const char bv_clip_i1k_names_end[] __attribute__((visibility("hidden")));
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: clip_i1k_label_names",
+    {"Turns class numbers of ImageNet, 0 to 999, into the names that CLIP uses for them. It "
+     "takes one number or a list of numbers of any integer type, by default from 'label', and "
+     "stores one text for each in 'labels'.",
+     "clip_i1k_label_names", "pp/ops_text.py get_pp_clip_i1k_label_names"},
+    {}, kLabelNamesKeys);
 
 class ClipI1kLabelNames : public LabelNamesOp {
  public:

@@ -1,12 +1,21 @@
-// clip_value_range(mean=..., std=...): (x - mean) / std with the statistics of CLIP's images.
-//   mean, std  a number or one number per channel, for values in 0..255
-// Keys: key, or inkey and outkey; "image" by default. Takes any real dtype, with the channels last;
-// gives float32 of the same shape. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_clip_value_range`.
+// The op clip_value_range. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/normalize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: clip_value_range",
+    {"Subtracts the mean from each channel and divides by the standard deviation, by default "
+     "those of the images that CLIP was trained on. It changes 'image' from numbers of any "
+     "type, with the channels as the last dimension, to float32 of the same shape. Use it "
+     "with weights that were trained that way.",
+     "clip_value_range", "pp/ops_image.py get_clip_value_range"},
+    {},
+    mean_std_key_texts("[122.7709383, 116.7460125, 104.09373615000001]",
+                       "[68.5005327, 66.6321579, 70.32316304999999]"),
+    in_out_key_texts());
 
 class ClipValueRange : public NormalizeOp {
  public:

@@ -1,11 +1,17 @@
-// coco_captions(outkey="captions"): the captions of a COCO example.
-// Copies the feature "captions/text" to outkey. Draws nothing.
-// Follows big_vision's pp/ops_text.py `get_coco_captions`.
+// The op coco_captions. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: coco_captions",
+    {"Stores the captions of an example of COCO, its feature 'captions/text', under a shorter "
+     "name, too. They stay as they are, with any type and shape.",
+     "coco_captions", "pp/ops_text.py get_coco_captions"},
+    {{"outkey", "string", "captions", "The feature that the captions are stored in."}});
 
 class CocoCaptions : public Op {
  public:

@@ -1,16 +1,27 @@
-// concat(inkeys, outkey=None, axis=-1): joins features along an axis.
-//   inkeys  a list of features of equal dtypes, and of equal shapes except along the axis
-//   outkey  None: the first of inkeys
-// Gives the dtype of the features. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_concat`.
+// The op concat. Draws no random numbers.
 #include <ATen/ops/cat.h>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: concat",
+    {"Joins features along one axis. They must have the same type, and the same shape except "
+     "along that axis; the result has their type.",
+     "concat(['left', 'right'], 'both', axis=1)", "pp/ops_general.py get_concat"},
+    {{"inkeys", "list of string", "required", "The features to join, at least one, in this order.",
+      "['left', 'right']"},
+     {"outkey", "string", "= the first of inkeys",
+      "The feature that the result is stored in. The joined features stay in the example."},
+     {"axis", "int", "-1",
+      "The axis along which they are joined. 0 is the first one, -1 the last: the channels of "
+      "an image."}});
 
 class Concat : public Op {
  public:
@@ -52,8 +63,8 @@ class Concat : public Op {
     throw Error::bare(
         Exit::usage,
         fmt::format("concat: '{}' has shape {} and type {}, which do not fit '{}' with {} and {}",
-                    inkeys_[i], shape_text(shape), c10::toString(parts[i].scalar_type()),
-                    inkeys_[0], shape_text(first), c10::toString(parts[0].scalar_type())));
+                    inkeys_[i], shape_text(shape), dtype_name(parts[i].scalar_type()), inkeys_[0],
+                    shape_text(first), dtype_name(parts[0].scalar_type())));
   }
 
   const std::vector<std::string> inkeys_;

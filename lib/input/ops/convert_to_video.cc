@@ -1,15 +1,23 @@
-// convert_to_video(num_frames): a video whose first frame is the image; the other frames are zeros.
-// Keys: key, or inkey and outkey; "image" by default. Takes (height, width, channels) of any dtype,
-// gives (num_frames, height, width, channels) of the same dtype. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_convert_to_video`.
+// The op convert_to_video. Draws no random numbers.
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
 
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: convert_to_video",
+    {"Makes a video of an image: the image is the first frame, and all other frames are "
+     "zeros. It changes 'image' from (height, width, channels) of any type to (frames, "
+     "height, width, channels) of the same type.",
+     "convert_to_video(16)", "pp/ops_image.py get_convert_to_video"},
+    {{"num_frames", "int 1..4096", "required",
+      "The number of frames of the video. With 1 the image alone is the video."}},
+    in_out_key_texts());
 
 class ConvertToVideo : public ImageOp {
  public:

@@ -1,11 +1,19 @@
-// copy(inkey, outkey): stores the tensor of inkey under outkey, too. Any dtype and shape. Draws
-// nothing.
-// Follows big_vision's pp/ops_general.py `get_copy`.
+// The op copy. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: copy",
+    {"Stores a feature under a second name, too. Its type and shape may be any. Ops that "
+     "follow can then change one of the two and leave the other.",
+     "copy('image', 'original')", "pp/ops_general.py get_copy"},
+    {{"inkey", "string", "required", "The feature to copy."},
+     {"outkey", "string", "required",
+      "The name of the copy. A feature that has this name is replaced."}});
 
 class Copy : public Op {
  public:

@@ -1,13 +1,8 @@
-// decode(channels=3, precise=False, exif=False): encoded bytes to an image.
-//   channels  1 or 3
-//   precise   True: the accurate DCT, as most JPEG decoders use; False: the fast integer DCT
-//   exif      True: the image is turned and mirrored as its EXIF orientation says; False: it stays
-//             as it is stored, as in big_vision, which has no such argument
-// Keys: key, or inkey and outkey; "image" by default. Takes the bytes of a JPEG, PNG or WebP file
-// as 1-d uint8, gives (height, width, channels) uint8. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_decode` and TensorFlow's decode_jpeg.
+// The op decode. Draws no random numbers.
 #include "lib/input/image/decode.h"
+#include "lib/device/dtype_name.h"
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
@@ -15,6 +10,26 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: decode",
+    {"Decodes an image file. It changes 'image' from the bytes of a JPEG, PNG or WebP file "
+     "(1-d uint8) to pixels: (height, width, channels) uint8. Data that consist of image "
+     "files need it as the first op, data that already are pixels do not.",
+     "decode", "pp/ops_image.py get_decode"},
+    {{"channels", "'1' | '3'", "3",
+      "The number of channels of the result. 3 gives colours, with three equal channels for a "
+      "grey image; 1 gives grey, which is the brightness of a colour image."},
+     {"precise", "bool", "false",
+      "How JPEG files are decoded. True is exact, as in most programs; False is faster, as in "
+      "big_vision, and off by up to about 6 of 255 levels. Choose True for weights that were "
+      "trained with another program."},
+     {"exif", "bool", "false",
+      "If True, the image is turned and mirrored as its EXIF orientation says, which photos of "
+      "phones and cameras need to be upright. If False, it stays as it is stored, as in "
+      "big_vision.",
+      "", "-"}},
+    in_out_key_texts());
 
 class Decode : public Op {
  public:
@@ -34,7 +49,7 @@ class Decode : public Op {
       throw Error::bare(
           Exit::usage,
           fmt::format("decode: '{}' must be encoded bytes (1-d uint8), has shape {} and type {}",
-                      keys_.in, shape_text(bytes.sizes()), c10::toString(bytes.scalar_type())));
+                      keys_.in, shape_text(bytes.sizes()), dtype_name(bytes.scalar_type())));
     }
     const std::span<const uint8_t> file{bytes.const_data_ptr<uint8_t>(),
                                         static_cast<size_t>(bytes.numel())};

@@ -1,21 +1,9 @@
-// decode_jpeg_and_inception_crop(size=None, area_min=5, area_max=100, ratio_min=0.75,
-//                                ratio_max=1.33, method="bilinear", antialias=False,
-//                                exif=False):
-// "decode|inception_crop" in one op, which decodes little more than the window of a JPEG file (PNG
-// and WebP files are decoded as a whole).
-//   size                  a number for both sides or [height, width]; None: the window's own size
-//   area_min, area_max    the window's area in percent of the image's
-//   ratio_min, ratio_max  the window's width / height
-//   method, antialias     see image/resizer.h
-//   exif                  True: the window is drawn in the upright image and turned upright, as by
-//                         "decode(exif=True)|inception_crop"; False: the EXIF orientation is
-//                         ignored, as in big_vision, which has no such argument
-// Keys: key, or inkey and outkey; "image" by default. Takes 1-d uint8 bytes, gives (height, width,
-// 3) uint8. The same draws give the same window as inception_crop (sample_crop_window()); its
-// values differ by up to 2 grey levels from a crop of the decoded image. The DCT is the fast one.
-// Follows big_vision's pp/ops_image.py `get_decode_jpeg_and_inception_crop`.
+// The op decode_jpeg_and_inception_crop. The same draws give the same window as inception_crop
+// (sample_crop_window()). The DCT is the fast one.
 #include <ATen/ops/empty.h>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/image/crop.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/jpeg.h"
@@ -25,6 +13,28 @@
 
 namespace bv {
 namespace {
+
+constexpr KeyText kRatioKeys[] = {
+    {"ratio_min", "float > 0", "0.75",
+     "The smallest width / height of the window. Below 1 the window is upright."},
+    {"ratio_max", "float > 0", "1.33",
+     "The largest width / height of the window. It must not be below ratio_min or above 1000. "
+     "Above 1 the window is wide."}};
+constexpr KeyText kExifKeys[] = {
+    {"exif", "bool", "false",
+     "If True, the window is cut out of the image that is turned upright as its EXIF "
+     "orientation says, which photos of phones and cameras need. If False, the image is taken "
+     "as it is stored, as in big_vision.",
+     "", "-"}};
+const KeyTable keys(
+    "pp: decode_jpeg_and_inception_crop",
+    {"Does the work of \"decode|inception_crop\", but decodes little more than the window of "
+     "a JPEG file, which saves time. It changes 'image' from the bytes of a JPEG, PNG or WebP "
+     "file (1-d uint8) to (height, width, 3) uint8. The values differ by up to 2 of 255 "
+     "levels from those of the two ops; PNG and WebP files are decoded as a whole.",
+     "decode_jpeg_and_inception_crop(224)", "pp/ops_image.py get_decode_jpeg_and_inception_crop"},
+    {}, kCropSizeKeys, kCropAreaKeys, kRatioKeys, resize_option_key_texts("bilinear", "false"),
+    kExifKeys, in_out_key_texts());
 
 class DecodeJpegAndInceptionCrop : public Op {
  public:
@@ -53,7 +63,7 @@ class DecodeJpegAndInceptionCrop : public Op {
           Exit::usage,
           fmt::format("decode_jpeg_and_inception_crop: '{}' must be encoded bytes "
                       "(1-d uint8), has shape {} and type {}",
-                      keys_.in, shape_text(encoded.sizes()), c10::toString(encoded.scalar_type())));
+                      keys_.in, shape_text(encoded.sizes()), dtype_name(encoded.scalar_type())));
     }
     const at::Tensor image = decode_window(
         {encoded.const_data_ptr<uint8_t>(), static_cast<size_t>(encoded.numel())}, rng);

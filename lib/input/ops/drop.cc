@@ -1,11 +1,19 @@
-// drop(*keys): removes these keys. All of them must exist (big_vision ignores missing ones).
-// Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_drop`.
+// The op drop. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: drop",
+    {"Removes features from the example, of any type and shape. All that are named must "
+     "exist, while big_vision ignores missing ones.",
+     "drop('mask')", "pp/ops_general.py get_drop"},
+    {{"*keys", "string", "required",
+      "The features to remove, at least one, each as an argument of its own: drop('mask', "
+      "'boxes')."}});
 
 class Drop : public Op {
  public:

@@ -1,10 +1,18 @@
-// flatten(keys=None): does nothing. big_vision's op (pp/ops_general.py `get_flatten`) turns nested
-// features into features named "a/b". Here examples are never nested, and features have such names
-// from the start.
+// The op flatten. Examples are never nested, and features are named "a/b" from the start.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: flatten",
+    {"Does nothing. In big_vision it makes the feature 'a/b' of a feature b inside a; here "
+     "features have such names from the start. It is accepted so that pp strings of "
+     "big_vision work.",
+     "flatten", "pp/ops_general.py get_flatten"},
+    {{"keys", "list of string", "none",
+      "Has no effect. No feature is nested, and nothing has to be named."}});
 
 class Flatten : public Op {
  public:

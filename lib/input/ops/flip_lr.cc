@@ -1,14 +1,20 @@
-// flip_lr: mirrors the image (left to right) with probability 0.5.
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
-// any dtype. Draws one uniform number.
-// Follows big_vision's pp/ops_image.py `get_random_flip_lr`.
+// The op flip_lr. Draws one uniform number.
 #include <cstring>
 
+#include "lib/config/key_table.h"
 #include "lib/device/cpu_dispatch.h"
 #include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: flip_lr",
+    {"Mirrors the image left to right with probability 0.5. It changes 'image', which must be "
+     "(height, width, channels) of any type. Leave it out where left and right matter, as for "
+     "digits and text.",
+     "flip_lr", "pp/ops_image.py get_random_flip_lr"},
+    {}, in_out_key_texts());
 
 // kPixel is the number of bytes of a pixel. It is 0 if the number is known only at run time.
 template <int kPixel>

@@ -1,8 +1,6 @@
-// i21k_label_names: ImageNet-21k's 21,843 class numbers to WordNet's first words for them.
-// Keys: inkey "label" and outkey "labels" by default. Takes a number or a list of numbers of any
-// integer dtype, gives text (common/text_tensor.h). Draws nothing.
-// Follows big_vision's pp/ops_text.py `get_pp_i21k_label_names`. The names are embedded in the
-// executable: see label_names/README.md.
+// The op i21k_label_names. Draws no random numbers. The names are embedded in the executable: see
+// label_names/README.md.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/label_names_op.h"
 
 asm(".pushsection .rodata\n"
@@ -17,6 +15,14 @@ extern const char bv_i21k_names_end[] __attribute__((visibility("hidden")));
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: i21k_label_names",
+    {"Turns class numbers of ImageNet-21k, 0 to 21842, into the first word that WordNet has "
+     "for them. It takes one number or a list of numbers of any integer type, by default from "
+     "'label', and stores one text for each in 'labels'.",
+     "i21k_label_names", "pp/ops_text.py get_pp_i21k_label_names"},
+    {}, kLabelNamesKeys);
 
 class I21kLabelNames : public LabelNamesOp {
  public:

@@ -1,17 +1,20 @@
-// inception_crop(size=None, area_min=5, area_max=100, method="bilinear", antialias=False): a random
-// window of random size and aspect ratio (0.75 .. 1.33), resized to `size`.
-//   size                a number for both sides or [height, width]; None: the window's own size
-//   area_min, area_max  the window's area in percent of the image's
-//   method, antialias   see image/resizer.h
-// Keys: key, or inkey and outkey; "image" by default. Takes (height, width, channels): uint8 or
-// float32 with a size, any dtype without. Gives the same dtype. Draws what sample_crop_window()
-// draws.
-// Follows big_vision's pp/ops_image.py `get_inception_crop`.
+// The op inception_crop. Draws what sample_crop_window() draws.
+#include "lib/config/key_table.h"
 #include "lib/input/image/crop.h"
 #include "lib/input/ops/common/resize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: inception_crop",
+    {"Cuts out a random window, of random size and with a width / height from 0.75 to 1.33, "
+     "and resizes it. It is the usual augmentation for training on photos. It changes "
+     "'image', which must be (height, width, channels): of uint8 or float32 with a size, of "
+     "any type without; the type stays.",
+     "inception_crop(224)", "pp/ops_image.py get_inception_crop"},
+    {}, kCropSizeKeys, kCropAreaKeys, resize_option_key_texts("bilinear", "false"),
+    in_out_key_texts());
 
 class InceptionCrop : public ImageOp {
  public:

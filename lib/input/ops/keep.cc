@@ -1,11 +1,20 @@
-// keep(*keys): removes all other keys. All of `keys` must exist (big_vision ignores missing
-// ones). Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_keep`.
+// The op keep. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: keep",
+    {"Removes all features but the named ones, which may be of any type and shape. It usually "
+     "ends a pp string, because what is left goes into the batch. All that are named must "
+     "exist, while big_vision ignores missing ones.",
+     "keep('image', 'labels')", "pp/ops_general.py get_keep"},
+    {{"*keys", "string", "required",
+      "The features to keep, at least one, each as an argument of its own: keep('image', "
+      "'labels')."}});
 
 class KeepOp : public Op {
  public:

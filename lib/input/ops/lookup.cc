@@ -1,15 +1,10 @@
-// lookup(mapping, npzkey="fnames", sep=None): text to its number in a table; -1 if it has none.
-// Example: "lookup('ids.txt', sep=',', inkey='id', outkey='row')".
-//   mapping  a text file with one string per line, or an .npz file. It is read at the first use
-//   npzkey   the array of strings in the .npz file; a string's number is its index
-//   sep      the lines are "<string><sep><number>"; None: a string's number is its line's, from 0
-// Keys: key, or inkey and outkey; "image" by default. Takes text (common/text_tensor.h), gives 0-d
-// int64 for one text and (texts,) int64 for several. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_lookup`.
+// The op lookup. Draws no random numbers.
 #include <ATen/ops/empty.h>
 
 #include <mutex>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/ops/common/lookup_table.h"
 #include "lib/input/ops/common/tensor_op.h"
 #include "lib/input/ops/common/text_tensor.h"
@@ -18,6 +13,28 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: lookup",
+    {"Replaces a text by its number in a table that a file holds, and a text that the table "
+     "lacks by -1. It takes a text (1-d uint8) or several (2-d uint8), and gives one int64 "
+     "number or a list of them. It reads and writes 'image' unless key, or inkey and outkey, "
+     "are given.",
+     "lookup('ids.txt', sep=',', inkey='id', outkey='row')", "pp/ops_general.py get_lookup"},
+    {{"mapping", "string", "required",
+      "The local file of the table: an .npz file, or else UTF-8 text with one entry per line. "
+      "It is read when the first example comes, and must not be larger than 1 GiB. A text that "
+      "has two numbers in it is an error.",
+      "'data/ids.txt'"},
+     {"npzkey", "string", "fnames",
+      "The list of texts inside the .npz file. The number of a text is its index in the list, "
+      "from 0. It has no effect for a text file."},
+     {"sep", "string", "none",
+      "What separates a text from its number in a line: with ',' a line is \"cat,17\". Without "
+      "it a line is the text alone, and its number is that of the line, from 0. It has no "
+      "effect for an .npz file.",
+      "','"}},
+    in_out_key_texts());
 
 class Lookup : public TensorOp {
  public:
@@ -35,7 +52,7 @@ class Lookup : public TensorOp {
   at::Tensor map(const at::Tensor& x, bool, std::span<Rng>) const override {
     if (!is_text(x)) {
       throw misuse(fmt::format("must be text (1-d or 2-d uint8), has shape {} and type {}",
-                               shape_text(x.sizes()), c10::toString(x.scalar_type())));
+                               shape_text(x.sizes()), dtype_name(x.scalar_type())));
     }
     std::call_once(read_, [&] { read(); });
     const std::vector<std::string> texts = read_texts(x);

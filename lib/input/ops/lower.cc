@@ -1,15 +1,22 @@
-// lower: text in lower case; changes ASCII letters only, as TensorFlow does by default.
-// Keys: key, or inkey and outkey; "text" by default. Takes and gives text (common/text_tensor.h).
-// Draws nothing.
-// Follows big_vision's pp/ops_text.py `get_lower`.
+// The op lower. TensorFlow's default, too, leaves letters that are not ASCII. Draws no random
+// numbers.
 #include <ATen/ops/empty_like.h>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/ops/common/tensor_op.h"
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: lower",
+    {"Turns the letters A to Z into lower case and leaves all others, such as Ä. It changes "
+     "'text', which must be a text (1-d uint8) or several (2-d uint8).",
+     "lower", "pp/ops_text.py get_lower"},
+    {}, in_out_key_texts("= text", "= text"));
 
 class Lower : public TensorOp {
  public:
@@ -21,7 +28,7 @@ class Lower : public TensorOp {
     if (x.scalar_type() != at::kByte || rank < 1 || rank > 2) {
       throw misuse(fmt::format("must be text (1-d or 2-d uint8), has shape {} and type {}",
                                shape_text(x.sizes().slice(batched ? 1 : 0)),
-                               c10::toString(x.scalar_type())));
+                               dtype_name(x.scalar_type())));
     }
     const at::Tensor in = x.contiguous();
     at::Tensor out = at::empty_like(in);

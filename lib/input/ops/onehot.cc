@@ -1,19 +1,34 @@
-// onehot(depth, key="labels", key_result=None, multi=True, on=1.0, off=0.0): class numbers to
-// vectors.
-//   key_result  None: the same as key
-//   multi       True: a list of numbers makes one vector; False: one vector for each number
-// Takes a number or a list of numbers of any integer dtype, gives float32 with a last dimension
-// `depth`. A number of `depth` or more is an error (big_vision: all values are `off`). A negative
-// number is an error in a list with multi, and gives all `off` otherwise. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_onehot`.
+// The op onehot. Draws no random numbers.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/ops/common/tensor_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: onehot",
+    {"Turns a class number into a vector that is 1 at this class and 0 elsewhere, and a list "
+     "of them into one such vector with several ones. It takes one number or a list of "
+     "numbers of any integer type, and gives float32. A number that is not below depth is an "
+     "error.",
+     "onehot(num_classes, key='label', key_result='labels')", "pp/ops_general.py get_onehot"},
+    {{"depth", "int 1..16777216", "required",
+      "The number of classes, which is the length of the vector. The name num_classes stands "
+      "for the number that the config has under that key."},
+     {"key", "string", "labels",
+      "The feature that holds the class numbers. Data sets call it 'label' as a rule."},
+     {"key_result", "string", "= key", "The feature that the vector is stored in."},
+     {"multi", "bool", "true",
+      "What becomes of a list of class numbers. True makes one vector that has all these "
+      "classes; False makes one vector for each number. A negative number is an error in a "
+      "list with True; otherwise its vector is off everywhere."},
+     {"on", "float", "1", "The value at the classes that the example has."},
+     {"off", "float", "0", "The value at all other classes."}});
 
 class Onehot : public TensorOp {
  public:
@@ -37,7 +52,7 @@ class Onehot : public TensorOp {
 
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
     if (!c10::isIntegralType(x.scalar_type(), false)) {
-      throw misuse(fmt::format("must be integers, is {}", c10::toString(x.scalar_type())));
+      throw misuse(fmt::format("must be integers, is {}", dtype_name(x.scalar_type())));
     }
     const int64_t rank = x.dim() - (batched ? 1 : 0);
     const bool merge = multi_ && rank > 0;

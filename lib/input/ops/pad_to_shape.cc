@@ -1,10 +1,4 @@
-// pad_to_shape(shape, pad_value=0, where="after"): pads a tensor to a shape. Example:
-// "pad_to_shape([16], key='labels', pad_value=-1, where='both')".
-//   shape  one number per dimension; None (or -1) leaves a dimension as it is
-//   where  "before", "after", or "both" (half of it, rounded down, before)
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives any real dtype or bool. A
-// tensor larger than the shape is an error. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_pad_to_shape`.
+// The op pad_to_shape. Draws no random numbers.
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 
@@ -12,11 +6,30 @@
 #include <cmath>
 #include <limits>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/ops/common/tensor_op.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: pad_to_shape",
+    {"Makes a feature larger by adding values at its edges, for example a border around an "
+     "image before random_crop. By default it changes 'image', which may have any type and "
+     "must have as many dimensions as shape. A feature larger than shape is an error.",
+     "pad_to_shape([40, 40, 3], where='both')", "pp/ops_general.py get_pad_to_shape"},
+    {{"shape", "list of (int -1..2147483648 | null)", "required",
+      "The length of each dimension of the result. None or -1 leaves a dimension as it is.",
+      "[40, 40, -1]"},
+     {"pad_value", "float", "0",
+      "The value that is added. It must fit the type of the feature: for integers it must be "
+      "whole, and for uint8 from 0 to 255."},
+     {"where", "'before' | 'after' | 'both'", "after",
+      "The side of each dimension at which values are added. 'both' puts half of them before "
+      "and half after, and one more after if their number is odd."}},
+    in_out_key_texts());
 
 // Where the input is placed in the output, both row-major, in elements.
 struct PaddedLayout {
@@ -134,7 +147,7 @@ class PadToShape : public TensorOp {
       const auto most = std::min<double>(std::numeric_limits<T>::max(), 0x1p53);
       if (pad_value_ != std::floor(pad_value_) || pad_value_ < least || pad_value_ > most) {
         throw misuse(fmt::format("can't be padded with {}, which its type {} can't hold",
-                                 pad_value_, c10::toString(c10::CppTypeToScalarType<T>::value)));
+                                 pad_value_, dtype_name(c10::CppTypeToScalarType<T>::value)));
       }
     }
     return static_cast<T>(pad_value_);

@@ -1,16 +1,35 @@
-// randaug(num_layers=2, magnitude=10): RandAugment, `num_layers` random operations in a row.
-//   magnitude  the strength of the operations; nominally 0..10, more extrapolates
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, 3) uint8.
-// Draws what draw_augmentation() draws, for each layer.
-// Follows big_vision's pp/archive/randaug.py `get_randaug`; "archive.randaug", the name of that
-// module, is the same op.
+// The op randaug. Draws what draw_augmentation() draws, for each layer.
 #include <cstring>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/image/rand_augment.h"
 #include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
+
+constexpr KeyText kRandAugKeys[] = {
+    {"num_layers", "int 0..100", "2",
+     "The number of operations that are applied to an image, one after the other. 0 leaves "
+     "the image as it is."},
+    {"magnitude", "float 0..100", "10",
+     "The strength of the operations. 10, the nominal maximum, rotates by 30 degrees, for "
+     "example, and 5 by 15; more than 10 goes further. Operations such as Invert have no "
+     "strength."}};
+const KeyTable keys(
+    "pp: randaug",
+    {"Applies RandAugment: random operations in a row, each drawn from 16 such as Rotate, "
+     "Posterize, Contrast, ShearX and Cutout. It changes 'image', which must be (height, "
+     "width, 3) uint8, so put it before value_range. It helps long trainings on photos "
+     "against overfitting.",
+     "randaug(2, 10)", "pp/archive/randaug.py get_randaug"},
+    {}, kRandAugKeys, in_out_key_texts());
+const KeyTable keys_with_its_module(
+    "pp: archive.randaug",
+    {"Does the same as randaug. Its name includes the module of big_vision that has the op.",
+     "archive.randaug(2, 10)", "pp/archive/randaug.py get_randaug"},
+    {}, kRandAugKeys, in_out_key_texts());
 
 class RandAug : public ImageOp {
  public:
@@ -32,7 +51,7 @@ class RandAug : public ImageOp {
     if (images.tensor.scalar_type() != at::kByte) {
       throw misuse(
           fmt::format("must be uint8, is {}: put this op before value_range and similar ops",
-                      c10::toString(images.tensor.scalar_type())));
+                      dtype_name(images.tensor.scalar_type())));
     }
     if (images.channels != 3) {
       throw misuse(fmt::format("must have 3 channels, has {}", images.channels));

@@ -1,23 +1,32 @@
-// random_affine(shift=0, rotate=0, scale=[1, 1], fill=0): a random shift, rotation and scaling
-// about the middle, for small images such as digits. Example: "random_affine(shift=2, rotate=10,
-// scale=[0.9, 1.1])".
-//   shift   the largest shift, up or down and left or right: in pixels if 1 or more, below 1 as a
-//           fraction of the height and of the width
-//   rotate  the largest angle in degrees, in either direction
-//   scale   [least, most]; 2 doubles the size of what the image shows
-//   fill    the value of pixels from outside the image
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
-// uint8 (rounded) or float32, with bilinear interpolation. All quantities are uniform. Draws the
-// angle, the scale, the shift down and the shift right.
-// Not an op of big_vision.
+// The op random_affine. Bilinear interpolation; uint8 results are rounded. Draws the angle, the
+// scale, the shift down and the shift right, all uniform.
 #include <cmath>
 #include <numbers>
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/affine.h"
 #include "lib/input/ops/common/image_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: random_affine",
+    {"Shifts, rotates and scales the image about its middle at random, all uniformly. It "
+     "changes 'image', which must be (height, width, channels) of uint8 or float32; size and "
+     "type stay. It suits small images such as digits.",
+     "random_affine(shift=2, rotate=10, scale=[0.9, 1.1])"},
+    {{"shift", "float >= 0", "0",
+      "The largest shift, up or down and left or right. 1 or more is a number of pixels; below "
+      "1 it is a fraction of the height and of the width."},
+     {"rotate", "float 0..180", "0", "The largest angle in degrees, in either direction."},
+     {"scale", "[float > 0, float > 0]", "[1, 1]",
+      "The smallest and the largest factor. 2 shows the middle of the image at twice its size, "
+      "0.5 the whole image at half its size."},
+     {"fill", "float", "0",
+      "The value of pixels that come from outside the image. For uint8 it must be from 0 to "
+      "255."}},
+    in_out_key_texts());
 
 class RandomAffine : public ImageOp {
  public:

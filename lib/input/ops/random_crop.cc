@@ -1,14 +1,21 @@
-// random_crop(crop_size): a window at a uniformly random place.
-//   crop_size  a number for both sides or [height, width]
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels) of
-// any dtype. An image smaller than the crop is an error. Draws y, then x.
-// Follows big_vision's pp/ops_image.py `get_random_crop`.
+// The op random_crop. Draws y, then x.
+#include "lib/config/key_table.h"
 #include "lib/input/image/crop.h"
 #include "lib/input/ops/common/image_op.h"
 #include "lib/input/ops/common/op_args.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: random_crop",
+    {"Cuts a window out of the image at a random place, all places being equally likely. It "
+     "changes 'image', which must be (height, width, channels) of any type.",
+     "random_crop(32)", "pp/ops_image.py get_random_crop"},
+    {{"crop_size", kSizeType, "required",
+      "The size of the window in pixels: one number for both sides, or [height, width]. An "
+      "image smaller than this is an error, and one of this size is kept as a whole."}},
+    in_out_key_texts());
 
 class RandomCrop : public ImageOp {
  public:

@@ -1,15 +1,24 @@
-// reshape(new_shape): the same values in another shape, where one side may be -1. Example:
-// "reshape([2, -1])".
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives any dtype. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_reshape`.
+// The op reshape. Draws no random numbers.
 #include <algorithm>
 #include <optional>
 
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/tensor_op.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: reshape",
+    {"Gives a feature another shape with the same values in the same order. By default it "
+     "changes 'image', which may have any type and shape.",
+     "reshape([28, 28, 1])", "pp/ops_general.py get_reshape"},
+    {{"new_shape", "list of int >= -1", "required",
+      "The length of each dimension. One of them may be -1: it becomes what is left for it. An "
+      "example whose number of values does not fit is an error.",
+      "[2, -1]"}},
+    in_out_key_texts());
 
 class Reshape : public TensorOp {
  public:

@@ -1,14 +1,18 @@
-// resize(size, method="bilinear", antialias=False): resizes the image; does not keep the aspect
-// ratio.
-//   size               a number for both sides or [height, width]
-//   method, antialias  see image/resizer.h
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
-// uint8 or float32. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_resize`.
+// The op resize. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/resize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: resize",
+    {"Resizes the image to a fixed size and does not keep its aspect ratio. It changes "
+     "'image', which must be (height, width, channels) of uint8 or float32; the type stays.",
+     "resize(224)", "pp/ops_image.py get_resize"},
+    {{"size", kSizeType, "required",
+      "The size of the result in pixels: one number for both sides, or [height, width]."}},
+    resize_option_key_texts("bilinear", "false"), in_out_key_texts());
 
 class Resize : public ResizeOp {
  public:

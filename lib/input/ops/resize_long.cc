@@ -1,15 +1,22 @@
-// resize_long(longer_size, method="area", antialias=True): resizes the image so that its longer
-// side has this length; keeps the aspect ratio.
-//   method, antialias  see image/resizer.h
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
-// uint8 or float32. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_resize_long`.
+// The op resize_long. Draws no random numbers.
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/resize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: resize_long",
+    {"Resizes the image so that its longer side has a given length, and keeps its aspect "
+     "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
+     "the type stays. With pad_to_shape behind it, all of the image stays visible.",
+     "resize_long(224)", "pp/ops_image.py get_resize_long"},
+    {{"longer_size", "int 1..65536", "required",
+      "The length of the longer side of the result in pixels. The other side is rounded to "
+      "whole pixels."}},
+    resize_option_key_texts("area", "true"), in_out_key_texts());
 
 class ResizeLong : public ResizeOp {
  public:

@@ -1,15 +1,22 @@
-// resize_small(smaller_size, method="area", antialias=False): resizes the image so that its smaller
-// side has this length; keeps the aspect ratio.
-//   method, antialias  see image/resizer.h
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives (height, width, channels)
-// uint8 or float32. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_resize_small`.
+// The op resize_small. Draws no random numbers.
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/resize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: resize_small",
+    {"Resizes the image so that its smaller side has a given length, and keeps its aspect "
+     "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
+     "the type stays. An evaluation uses it before central_crop.",
+     "resize_small(256)", "pp/ops_image.py get_resize_small"},
+    {{"smaller_size", "int 1..65536", "required",
+      "The length of the smaller side of the result in pixels. The other side is rounded to "
+      "whole pixels."}},
+    resize_option_key_texts("area", "false"), in_out_key_texts());
 
 class ResizeSmall : public ResizeOp {
  public:

@@ -1,21 +1,30 @@
-// setdefault(key, value): sets a key that is missing or whose tensor is empty. Example:
-// "setdefault('label', -1)".
-//   value  a number, a text, True or False
-// A missing key gets a 0-d int64, float32 or bool, or a text (common/text_tensor.h). An empty
-// tensor keeps its dtype, and its sides of length 0 become 1. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_setdefault`.
+// The op setdefault. Draws no random numbers. A text is stored as in common/text_tensor.h.
 #include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/op_args.h"
 #include "lib/input/ops/common/text_tensor.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: setdefault",
+    {"Sets a feature that an example lacks or that is empty, and leaves one that has values. "
+     "A missing feature becomes one int64, float32 or bool value, or a text. An empty one "
+     "keeps its type, and its dimensions of length 0 get length 1.",
+     "setdefault('label', -1)", "pp/ops_general.py get_setdefault"},
+    {{"key", "string", "required", "The feature to set."},
+     {"value", "bool | int | float | string", "required",
+      "What the feature becomes: a number, a text in quotes, True or False. It must fit the "
+      "type of a feature that is empty.",
+      "-1"}});
 
 class Setdefault : public Op {
  public:
@@ -66,10 +75,10 @@ class Setdefault : public Op {
     const bool text = std::holds_alternative<std::string>(value_);
     if (text && dtype == at::kByte && shape.size() == 1) return default_value();
     if (text || !fits(dtype)) {
-      throw Error::bare(Exit::usage,
-                        fmt::format("setdefault: '{}' is empty and of type {}, which can't hold {}",
-                                    key_, c10::toString(dtype),
-                                    text ? "a text" : fmt::format("{}", number().toDouble())));
+      throw Error::bare(
+          Exit::usage,
+          fmt::format("setdefault: '{}' is empty and of type {}, which can't hold {}", key_,
+                      dtype_name(dtype), text ? "a text" : fmt::format("{}", number().toDouble())));
     }
     for (int64_t& side : shape) side = std::max<int64_t>(side, 1);
     return at::full(shape, number(), dtype);

@@ -1,11 +1,17 @@
-// squeeze_last_dim: drops the last dimension, which must have length 1.
-// Keys: key, or inkey and outkey; "image" by default. Takes and gives any dtype. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_squeeze_last_dim`.
+// The op squeeze_last_dim. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/tensor_op.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: squeeze_last_dim",
+    {"Drops the last dimension, which must have length 1: (height, width, 1) becomes (height, "
+     "width). By default it changes 'image', which may have any type.",
+     "squeeze_last_dim", "pp/ops_general.py get_squeeze_last_dim"},
+    {}, in_out_key_texts());
 
 class SqueezeLastDim : public TensorOp {
  public:

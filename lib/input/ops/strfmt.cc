@@ -1,12 +1,8 @@
-// strfmt(template, outkey="text"): text from a template. Example: "strfmt('a photo of a
-// {labels}.')".
-//   template  "{key}" is replaced by the feature `key`, "{{" and "}}" by braces. Format specs are
-//             not supported
-// Text (common/text_tensor.h) is inserted as it is, numbers as TensorFlow prints them: "42",
-// "3.14", "[0 1 2]". A list of texts makes a list of texts. Draws nothing.
-// Follows big_vision's pp/ops_text.py `get_strfmt`.
+// The op strfmt. Numbers are inserted as TensorFlow prints them. Draws no random numbers.
 #include <cstdlib>
 
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 #include "lib/input/ops/common/text_tensor.h"
@@ -14,6 +10,18 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: strfmt",
+    {"Makes a text of a template with the values of features in it, and stores it in 'text' "
+     "(1-d uint8). A feature that is a list of texts makes a list of texts (2-d uint8).",
+     "strfmt('a photo of a {labels}.')", "pp/ops_text.py get_strfmt"},
+    {{"template", "string", "required",
+      "The text, in which \"{name}\" stands for the feature of that name: a text, or at most "
+      "1000 numbers, which look like 42, 3.14 or [0 1 2]. \"{{\" and \"}}\" stand for braces. "
+      "Python's formats such as \"{x:.2f}\" are not supported.",
+      "'a photo of a {labels}.'"},
+     {"outkey", "string", "text", "The feature that the text is stored in."}});
 
 // A piece of literal text, and the key whose value follows it ("" for none).
 struct FormatPiece {
@@ -127,8 +135,7 @@ class Strfmt : public Op {
       throw Error::bare(
           Exit::usage,
           fmt::format("strfmt: '{}' must be text or at most {} numbers, has shape {} and type {}",
-                      key, kMaxValues, shape_text(value.sizes()),
-                      c10::toString(value.scalar_type())));
+                      key, kMaxValues, shape_text(value.sizes()), dtype_name(value.scalar_type())));
     }
     return array_text(value, 0, value.dim());
   }

@@ -1,9 +1,17 @@
-// tokenize: not supported. big_vision's op (pp/ops_text.py `get_pp_tokenize`) needs a sentencepiece
-// model.
+// The op tokenize. big_vision's needs a sentencepiece model.
+#include "lib/config/key_table.h"
 #include "lib/input/op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: tokenize",
+    {"Is not supported, and a config that uses it is refused: sentencepiece models cannot be "
+     "read. Tokenize the texts beforehand and store the numbers of the tokens beside the "
+     "images, for example in an .npz file.",
+     "", "pp/ops_text.py get_pp_tokenize"},
+    {});
 
 class Tokenize : public Op {
  public:

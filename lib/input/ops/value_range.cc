@@ -1,17 +1,34 @@
-// value_range(vmin=-1, vmax=1, in_min=0, in_max=255, clip_values=False): scales values from
-// [in_min, in_max] to [vmin, vmax].
-//   in_min, in_max  a number or one number per channel
-//   clip_values     clips the results to [vmin, vmax]
-// Keys: key, or inkey and outkey; "image" by default. Takes any real dtype, with the channels last;
-// gives float32 of the same shape. Draws nothing.
-// Follows big_vision's pp/ops_general.py `get_value_range`.
+// The op value_range. Draws no random numbers.
 #include <algorithm>
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/normalize.h"
 #include "lib/input/ops/common/normalize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: value_range",
+    {"Scales numbers so that in_min becomes vmin and in_max becomes vmax; numbers between and "
+     "beyond follow the same line. It changes 'image' from numbers of any type, with the "
+     "channels as the last dimension, to float32 of the same shape. It is the usual step from "
+     "pixels, 0 to 255, to what a model takes.",
+     "value_range(-1, 1)", "pp/ops_general.py get_value_range"},
+    {{"vmin", "float", "-1", "The result for an input of in_min. Most models take -1, some 0."},
+     {"vmax", "float", "1",
+      "The result for an input of in_max. If clip_values is True, it must not be below vmin."},
+     {"in_min", "float | list of float", "0",
+      "The input that becomes vmin: one number for all channels, or a list with one for each.",
+      "[0, 0, 10]"},
+     {"in_max", "float | list of float", "255",
+      "The input that becomes vmax: one number for all channels, or a list with one for each. "
+      "It must differ from in_min. Give 1 for images that are already from 0 to 1.",
+      "[255, 255, 200]"},
+     {"clip_values", "bool", "false",
+      "If True, results below vmin become vmin and results above vmax become vmax. It matters "
+      "only if inputs lie outside in_min to in_max."}},
+    in_out_key_texts());
 
 class ValueRange : public NormalizeOp {
  public:

@@ -1,12 +1,19 @@
-// vgg_value_range(mean=..., std=...): (x - mean) / std with ImageNet's statistics.
-//   mean, std  a number or one number per channel, for values in 0..255
-// Keys: key, or inkey and outkey; "image" by default. Takes any real dtype, with the channels last;
-// gives float32 of the same shape. Draws nothing.
-// Follows big_vision's pp/ops_image.py `get_vgg_value_range`.
+// The op vgg_value_range. Draws no random numbers.
+#include "lib/config/key_table.h"
 #include "lib/input/ops/common/normalize_op.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "pp: vgg_value_range",
+    {"Subtracts the mean from each channel and divides by the standard deviation, by default "
+     "those of ImageNet. It changes 'image' from numbers of any type, with the channels as "
+     "the last dimension, to float32 of the same shape. Use it with weights that were trained "
+     "that way.",
+     "vgg_value_range", "pp/ops_image.py get_vgg_value_range"},
+    {}, mean_std_key_texts("[123.675, 116.28, 103.53]", "[58.395, 57.120000000000005, 57.375]"),
+    in_out_key_texts());
 
 class VggValueRange : public NormalizeOp {
  public:

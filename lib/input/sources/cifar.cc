@@ -1,6 +1,4 @@
 // cifar: the binary versions of CIFAR-10 and CIFAR-100, as published.
-//   data_dir  the folder with data_batch_1.bin or train.bin, or the folder above it
-//   classes   10 or 100; default: whichever is found
 //
 // Splits: train, test. Examples: "image" (32, 32, 3) uint8, "label" int64, for CIFAR-100 also
 // "coarse_label" int64, as in TFDS.
@@ -10,7 +8,10 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
+#include <optional>
 
+#include "lib/config/key_table.h"
+#include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/util/file.h"
@@ -19,6 +20,21 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "input.data: cifar",
+    {"CIFAR-10 or CIFAR-100 from the files of the published \"binary version\": colour images of "
+     "32x32 pixels with the splits train and test. Examples have `image` and `label`, those of "
+     "CIFAR-100 also `coarse_label`, the number of one of 20 groups of classes.",
+     "name: cifar\ndata_dir: data/cifar-10-batches-bin\nsplit: train[:98%]"},
+    {{"data_dir", "string", "required",
+      "Folder on a local or mounted disk with data_batch_1.bin to data_batch_5.bin and "
+      "test_batch.bin (CIFAR-10), or train.bin and test.bin (CIFAR-100). It may also be the folder "
+      "above cifar-10-batches-bin or cifar-100-binary.",
+      "data/cifar-10-batches-bin"},
+     {"classes", "'10' | '100' | '0'", "0",
+      "Which of the two data sets to read, CIFAR-10 or CIFAR-100, if the folder has both. With 0 "
+      "it is the one that is there."}});
 
 constexpr int64_t kSide = 32;
 constexpr int64_t kPlane = kSide * kSide;
@@ -40,6 +56,14 @@ const Variant kVariants[2] = {
      "batches.meta.txt",
      1},
     {100, "cifar-100-binary", {"train.bin"}, {"test.bin"}, "fine_label_names.txt", 2}};
+
+// Returns the folder, `dir` or one in it, that holds the files of `variant`; "" if there is none.
+std::string folder_of(const Variant& variant, const std::string& dir) {
+  for (const std::string& folder : {dir, dir + "/" + variant.folder}) {
+    if (file_exists(folder + "/" + variant.train[0])) return folder;
+  }
+  return "";
+}
 
 class Cifar : public ArraySource {
  public:
@@ -102,11 +126,8 @@ class Cifar : public ArraySource {
     std::vector<std::pair<const Variant*, std::string>> found;
     for (const Variant& variant : kVariants) {
       if (classes_ != 0 && classes_ != variant.classes) continue;
-      for (const std::string& folder : {dir_.path, dir_.path + "/" + variant.folder}) {
-        if (!file_exists(folder + "/" + variant.train[0])) continue;
-        found.emplace_back(&variant, folder);
-        break;
-      }
+      const std::string folder = folder_of(variant, dir_.path);
+      if (!folder.empty()) found.emplace_back(&variant, folder);
     }
     if (found.size() > 1) {
       throw Error(
@@ -171,7 +192,24 @@ class Cifar : public ArraySource {
   FolderKey dir_;
 };
 
+std::optional<DetectedData> detect(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const Variant& variant : kVariants) {
+    if (!folder_of(variant, folder).empty()) found.push_back(fmt::format("{}", variant.classes));
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() > 1) {
+    throw Error(Exit::usage, folder,
+                fmt::format("holds CIFAR-10 and CIFAR-100: give '{0}/{1}' or '{0}/{2}'", folder,
+                            kVariants[0].folder, kVariants[1].folder));
+  }
+  return DetectedData{fmt::format("binary files of CIFAR-{}", found[0]), {{"data_dir", folder}}};
+}
+
 const Register<Source, Cifar> registered("cifar");
+const RegisterDetector detector("cifar",
+                                "the binary files of CIFAR (data_batch_1.bin or train.bin)",
+                                detect);
 
 }  // namespace
 }  // namespace bv

@@ -1,7 +1,7 @@
-// digits: handwritten digits that are embedded in the executable, 1,437 for training and 360 for
-// testing, 8x8 pixels, grey (digits/README.md). It has no keys.
+// digits: handwritten digits that are embedded in the executable (digits/README.md).
 //
 // Splits: train, test. Examples: "image" (8, 8, 1) uint8, "label" int64.
+#include "lib/config/key_table.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/input/sources/common/idx.h"
 
@@ -27,6 +27,14 @@ extern const uint8_t bv_digits_end[] __attribute__((visibility("hidden")));
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "input.data: digits",
+    {"Handwritten digits that are part of the program, to try it out without a download: grey "
+     "images of 8x8 pixels, 1,437 in the split train and 360 in the split test. Examples have "
+     "`image` and `label`; no op has to decode the images.",
+     "name: digits\nsplit: train"},
+    {});
 
 class Digits : public ArraySource {
  public:

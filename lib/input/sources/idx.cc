@@ -1,18 +1,54 @@
 // idx: MNIST, Fashion-MNIST and similar data sets as published, gzipped or not.
-//   data_dir        a folder with train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] (split
-//                   train) and the same with t10k- or test- (split test)
-//   images, labels  instead of data_dir: two files, which make the split train
-//   class_names     a list, optional
 //
 // Examples: "image" (height, width, channels) uint8, "label" int64.
 #include "lib/input/sources/common/idx.h"
 
+#include "lib/config/key_table.h"
+#include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/util/file.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "input.data: idx",
+    {"MNIST, Fashion-MNIST, EMNIST and other data sets in IDX files, gzipped or not. Examples have "
+     "`image`, which no op has to decode, and `label`. Give either `data_dir`, or `images` and "
+     "`labels`.",
+     "name: idx\ndata_dir: data/mnist\nsplit: train"},
+    {{"data_dir", "string", "none",
+      "Folder on a local or mounted disk with the files train-images-idx3-ubyte and "
+      "train-labels-idx1-ubyte for the split train, and the same with t10k- or test- for the split "
+      "test. Each may end in .gz.",
+      "data/mnist"},
+     {"images", "string", "none",
+      "File with the images, if the files have other names. It needs `labels` beside it; the "
+      "examples are the split train.",
+      "data/emnist/emnist-letters-train-images-idx3-ubyte.gz"},
+     {"labels", "string", "none",
+      "File with the class numbers of `images`, one for each image in the same order.",
+      "data/emnist/emnist-letters-train-labels-idx1-ubyte.gz"},
+     {"class_names", "list of string", "[]",
+      "Names of the classes in the order of their numbers, from 0. Reports show them, and data "
+      "sets of one run match their classes by them. A number in the labels without a name is an "
+      "error.",
+      "[zero, one, two]"}});
+
+// Returns the file of a split in `dir`, or "" if there is none.
+std::string find_idx(const std::string& dir, const std::string& split, const std::string& rest) {
+  const std::vector<std::string> prefixes = split == "test"
+                                                ? std::vector<std::string>{"t10k-", "test-"}
+                                                : std::vector<std::string>{"train-"};
+  for (const std::string& prefix : prefixes) {
+    for (const char* suffix : {"", ".gz"}) {
+      std::string file = dir + "/" + prefix + rest + suffix;
+      if (file_exists(file)) return file;
+    }
+  }
+  return "";
+}
 
 class Idx : public ArraySource {
  public:
@@ -40,7 +76,7 @@ class Idx : public ArraySource {
     dir_.check_exists();
     std::vector<std::string> found;
     for (const char* split : {"test", "train"}) {
-      if (!find(split, "images-idx3-ubyte").empty()) found.push_back(split);
+      if (!find_idx(dir_.path, split, "images-idx3-ubyte").empty()) found.push_back(split);
     }
     if (found.empty()) {
       throw Error(Exit::usage, dir_.place,
@@ -66,8 +102,8 @@ class Idx : public ArraySource {
     std::string images = images_, labels = labels_;
     if (!dir_.path.empty()) {
       const std::string name = splits().at(split);
-      images = find(name, "images-idx3-ubyte");
-      labels = find(name, "labels-idx1-ubyte");
+      images = find_idx(dir_.path, name, "images-idx3-ubyte");
+      labels = find_idx(dir_.path, name, "labels-idx1-ubyte");
       if (labels.empty()) {
         throw Error(Exit::usage, dir_.place,
                     fmt::format("no labels for '{}' in '{}': expected {}-labels-idx1-ubyte[.gz]",
@@ -81,20 +117,6 @@ class Idx : public ArraySource {
   }
 
  private:
-  // Returns the file of a split, or "" if there is none.
-  std::string find(const std::string& split, const std::string& rest) const {
-    const std::vector<std::string> prefixes = split == "test"
-                                                  ? std::vector<std::string>{"t10k-", "test-"}
-                                                  : std::vector<std::string>{"train-"};
-    for (const std::string& prefix : prefixes) {
-      for (const char* suffix : {"", ".gz"}) {
-        std::string file = dir_.path + "/" + prefix + rest + suffix;
-        if (file_exists(file)) return file;
-      }
-    }
-    return "";
-  }
-
   void check_labels(const at::Tensor& labels, const std::string& file) const {
     if (class_names_.empty()) return;
     const int64_t* values = labels.const_data_ptr<int64_t>();
@@ -112,7 +134,18 @@ class Idx : public ArraySource {
   std::vector<std::string> class_names_;
 };
 
+std::optional<DetectedData> detect(const std::string& folder) {
+  const bool any = !find_idx(folder, "train", "images-idx3-ubyte").empty() ||
+                   !find_idx(folder, "test", "images-idx3-ubyte").empty();
+  if (!any) return std::nullopt;
+  return DetectedData{"IDX files, as of MNIST", {{"data_dir", folder}}};
+}
+
 const Register<Source, Idx> registered("idx");
+const RegisterDetector detector("idx",
+                                "IDX files (train-images-idx3-ubyte[.gz] and "
+                                "train-labels-idx1-ubyte[.gz])",
+                                detect);
 
 }  // namespace
 }  // namespace bv

@@ -1,7 +1,4 @@
 // image_folder: JPEG, PNG and WebP files, in one folder per class.
-//   data_dir  the folder. It has the layout <split>/<class>/<file> if it has a folder named train,
-//             test, val or validation that holds folders. Otherwise the layout is <class>/<file>,
-//             with the only split `train`
 //
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
 // class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64. With
@@ -16,8 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "lib/config/key_table.h"
+#include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/source.h"
 #include "lib/input/sources/common/folder_index.h"
@@ -25,7 +25,23 @@
 namespace bv {
 namespace {
 
+const KeyTable keys(
+    "input.data: image_folder",
+    {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
+     "`decode` must decode, and `label`, the place of the class in the sorted names of all class "
+     "folders. A broken file and a class folder without images are errors at the start, unless "
+     "`skip_errors` allows them.",
+     "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
+    {{"data_dir", "string", "required",
+      "Folder on a local or mounted disk. If it has a folder train, test, val or validation with "
+      "class folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all "
+      "its folders are splits. Otherwise the layout is <class>/<file>, and the only split is "
+      "train.",
+      "data/flowers"}});
+
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
+// One of these is there in the layout with splits.
+const std::vector<std::string> kSplitNames = {"test", "train", "val", "validation"};
 
 // Returns the file as (n,) uint8. Messages do not name the file, because the loader names the
 // example.
@@ -55,6 +71,14 @@ at::Tensor read_bytes(const std::string& file) {
   return bytes;
 }
 
+// Returns whether the layout of `dir`, which holds the folders `top`, is <split>/<class>/<file>.
+bool has_split_folders(const std::string& dir, const std::vector<std::string>& top) {
+  return std::any_of(kSplitNames.begin(), kSplitNames.end(), [&](const std::string& name) {
+    return std::binary_search(top.begin(), top.end(), name) &&
+           !list_folders(dir + "/" + name).empty();
+  });
+}
+
 class ImageFolder : public Source {
  public:
   ImageFolder(const Config& config, const SourceEnv& env)
@@ -68,7 +92,7 @@ class ImageFolder : public Source {
   }
   int64_t size(size_t split) const override { return index(split).size(); }
   std::vector<std::string> class_names() const override { return layout().classes; }
-  bool sorted_by_class() const override { return true; }
+  bool sorted_by_class(size_t split) const override { return true; }
   SyntheticSpec synthetic_spec() const override { return {}; }
 
   Example read(size_t split, int64_t i) const override {
@@ -117,12 +141,7 @@ class ImageFolder : public Source {
     dir.check_exists();
     Layout layout;
     const std::vector<std::string> top = list_folders(dir.path);
-    bool by_split = false;
-    for (const char* name : {"train", "test", "val", "validation"}) {
-      by_split |= std::binary_search(top.begin(), top.end(), name) &&
-                  !list_folders(dir.path + "/" + name).empty();
-    }
-    if (by_split) {
+    if (has_split_folders(dir.path, top)) {
       for (const std::string& name : top) {
         std::vector<std::string> classes = list_folders(dir.path + "/" + name);
         if (!classes.empty())
@@ -180,7 +199,34 @@ class ImageFolder : public Source {
   mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, like each Split::index in it
 };
 
+std::optional<DetectedData> detect(const std::string& folder) {
+  const std::vector<std::string> top = list_folders(folder);
+  const auto any_with_images = [](const std::string& path, const std::vector<std::string>& names) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return count_images(path + "/" + name) > 0;
+    });
+  };
+  if (has_split_folders(folder, top)) {
+    for (const std::string& split : top) {
+      const std::string path = folder + "/" + split;
+      if (any_with_images(path, list_folders(path)))
+        return DetectedData{"image folder, <split>/<class>/<file>", {{"data_dir", folder}}};
+    }
+    return std::nullopt;
+  }
+  if (!any_with_images(folder, top)) return std::nullopt;
+  if (std::includes(kSplitNames.begin(), kSplitNames.end(), top.begin(), top.end())) {
+    throw Error(Exit::usage, folder + "/" + top[0],
+                fmt::format("has images but no class folders: move the images of each class into "
+                            "a folder of their own, {}/<class>/*.jpg",
+                            top[0]));
+  }
+  return DetectedData{"image folder, <class>/<file>", {{"data_dir", folder}}};
+}
+
 const Register<Source, ImageFolder> registered("image_folder");
+const RegisterDetector detector("image_folder",
+                                "one folder of JPEG, PNG or WebP images for each class", detect);
 
 }  // namespace
 }  // namespace bv

@@ -1,7 +1,4 @@
 // npz: the rows of the arrays of an npz file.
-//   fname   the file
-//   prefix  only arrays whose names begin with it are features, named by the rest of the name:
-//           "train/" makes the array "train/image" the feature "image". Default "": all arrays
 //
 // One split, which is called `train` and `all`. Examples have the arrays' dtypes, except that
 // one-dimensional integer arrays become int64, and floating-point arrays whose name begins with
@@ -10,13 +7,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <optional>
 
+#include "lib/config/key_table.h"
+#include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "input.data: npz",
+    {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
+     "array. So the file usually has the arrays `image`, with height, width and channels behind "
+     "the number of the example, and `label`. The only split is called train, or all.",
+     "name: npz\nfname: data/train.npz"},
+    {{"fname", "string", "required",
+      "The .npz file, on a local or mounted disk. All arrays that are used must have the same "
+      "number of rows; arrays of text are left out.",
+      "data/train.npz"},
+     {"prefix", "string", "\"\"",
+      "Only arrays whose names begin with this text are used, under the rest of their names: with "
+      "`train/` the array train/image becomes `image`. So one file can hold several data sets.",
+      "train/"}});
 
 class Npz : public ArraySource {
  public:
@@ -81,7 +97,74 @@ class Npz : public ArraySource {
   std::string fname_, prefix_;
 };
 
+// A file, and the prefix of its arrays `image` and `label`.
+struct NpzExamples {
+  std::string file, prefix;
+
+  // Returns the split that the name of the arrays or of the file tells: train, validation, or "".
+  std::string split() const {
+    const std::string stem = std::filesystem::path(file).stem().string();
+    for (const std::string& name : {prefix, stem}) {
+      if (name.find("train") != std::string::npos) return "train";
+      if (name.find("val") != std::string::npos || name.find("test") != std::string::npos)
+        return "validation";
+    }
+    return "";
+  }
+  DataKeys keys() const {
+    DataKeys all = {{"fname", file}};
+    if (!prefix.empty()) all.emplace_back("prefix", prefix);
+    return all;
+  }
+};
+
+std::vector<NpzExamples> find_examples(const std::string& file) {
+  const std::vector<NpzEntry> entries = list_npz(file);
+  std::vector<NpzExamples> found;
+  for (const NpzEntry& image : entries) {
+    if (!image.name.ends_with("image") || image.shape.size() < 3) continue;
+    const std::string prefix = image.name.substr(0, image.name.size() - 5);
+    const bool labelled = std::any_of(entries.begin(), entries.end(), [&](const NpzEntry& label) {
+      return label.name == prefix + "label" && label.shape.size() == 1 &&
+             at::isIntegralType(label.dtype, /*includeBool=*/false);
+    });
+    if (labelled) found.push_back({file, prefix});
+  }
+  return found;
+}
+
+std::optional<DetectedData> detect(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".npz" && entry.is_regular_file())
+      files.push_back(folder + "/" + entry.path().filename().string());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<NpzExamples> found;
+  for (const std::string& file : files) {
+    for (NpzExamples& examples : find_examples(file)) found.push_back(std::move(examples));
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() == 1) return DetectedData{"npz file", found[0].keys()};
+  DetectedData data{"npz files", {}};
+  for (const NpzExamples& examples : found) {
+    const std::string split = examples.split();
+    if (DataKeys& keys = split == "train" ? data.train : data.validation;
+        keys.empty() && !split.empty())
+      keys = examples.keys();
+    else
+      data.kind.clear();  // ambiguous
+  }
+  if (data.kind.empty() || data.train.empty()) {
+    throw Error(Exit::usage, folder,
+                "holds several npz files or arrays with images and labels, and their names do not "
+                "say which are for training: expected train.npz and val.npz or test.npz");
+  }
+  return data;
+}
+
 const Register<Source, Npz> registered("npz");
+const RegisterDetector detector("npz", "an npz file with the arrays image and label", detect);
 
 }  // namespace
 }  // namespace bv

@@ -1,9 +1,4 @@
 // synthetic: generated images that a model can learn to classify.
-//   size           examples per split, default 1024
-//   image_size     height and width, default 256; or height and width separately
-//   channels       1 or 3 (default)
-//   classes        default: the config's num_classes, or else 10
-//   encoded        jpeg (default) or none
 //
 // Splits: train, val, validation, test. Examples: "image" (JPEG bytes, or (height, width, channels)
 // uint8), "label" int64. An image is a brightness gradient plus noise; the gradient's direction in
@@ -17,11 +12,34 @@
 #include <cmath>
 #include <numbers>
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/util/rng.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "input.data: synthetic",
+    {"Generated images whose classes a model can learn, for trying out a config and for measuring "
+     "speed without files: gradients of brightness, whose direction depends on the class, with "
+     "noise. There are the splits train, val, validation and test, and examples have `image` and "
+     "`label`.",
+     "name: synthetic\nsize: 4096\nimage_size: 224"},
+    {{"size", "int 1..1099511627776", "1024", "Number of examples in each split."},
+     {"image_size", "int 1..16384", "256", "Height and width of the images in pixels."},
+     {"height", "int 1..16384", "= image_size",
+      "Height of the images in pixels, for images that are not square."},
+     {"width", "int 1..16384", "= image_size",
+      "Width of the images in pixels, for images that are not square."},
+     {"channels", "'1' | '3'", "3", "Number of channels: 3 for colour images, 1 for grey ones."},
+     {"classes", "int 1..2147483648", "= num_classes, or 10 if it is not known",
+      "Number of classes; the examples have them in turn. Leave it out to get as many as the model "
+      "has.",
+      "100"},
+     {"encoded", "'jpeg' | 'none'", "jpeg",
+      "Form of the images: `jpeg` makes JPEG files, which an op such as `decode` must decode, so "
+      "that the time for decoding is measured too. `none` makes pixels."}});
 
 constexpr int64_t kDefaultClasses = 10;
 constexpr int kJpegQuality = 90;
@@ -78,7 +96,7 @@ class Synthetic : public Source {
       spec.channels = 3;
     }
     spec.classes = config.has("classes") ? positive("classes", 1, int64_t{1} << 31)
-                                         : config.get<int64_t>("classes", 0);
+                                         : config.maybe<int64_t>("classes").value_or(0);
     spec.encoded = config.word("encoded", "jpeg", {"jpeg", "none"}) == "jpeg";
     return spec;
   }

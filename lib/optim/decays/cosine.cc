@@ -1,4 +1,4 @@
-// cosine: base * (1 + cos(pi x)) / 2, where x goes from 0 to 1 after the warm-up. No keys. Follows
+// cosine: base * (1 + cos(pi x)) / 2, where x goes from 0 to 1 after the warm-up. Follows
 // "cosine" of utils.py `create_learning_rate_schedule` of big_vision.
 #include <cmath>
 #include <numbers>
@@ -7,6 +7,13 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "schedule: cosine",
+    {"Falls from `mult` to 0 along half a cosine: slowly at first, fastest in the middle, slowly "
+     "at the end. A good first choice, and it has no number to tune.",
+     "warmup_percent: 0.05", "utils.py create_learning_rate_schedule"},
+    {});
 
 class Cosine : public Decay {
  public:

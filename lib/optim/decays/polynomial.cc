@@ -1,8 +1,6 @@
 // polynomial, linear: end + (base - end) * (1 - x)^power, where x goes from 0 to 1 after the
 // warm-up. Follows "polynomial" and "linear" of utils.py `create_learning_rate_schedule` of
 // big_vision.
-//   schedule: {power: 1,   1 is linear
-//              end: 0}     the final value, on the scale of `mult`; default: `linear_end`, or 0
 #include <cmath>
 
 #include "lib/optim/not_negative.h"
@@ -10,6 +8,28 @@
 
 namespace bv {
 namespace {
+
+constexpr KeyText kKeys[] = {
+    {"power", "float >= 0", "1",
+     "How the value falls: 1 is a straight line, 2 falls faster at first and flattens out towards "
+     "the end, and below 1 most of the fall comes last."},
+    {"linear_end", "float >= 0", "0",
+     "Value at the end of the run, on the scale of `mult`. It has no effect if `end` is given, "
+     "which means the same."},
+    {"end", "float >= 0", "= linear_end",
+     "Value at the end of the run, on the scale of `mult`: the last learning rate is `lr` times "
+     "this.",
+     "0.01"}};
+const KeyTable keys("schedule: polynomial",
+                    {"Falls from `mult` to `end` as a power of the remaining part of the run.",
+                     "power: 2\nwarmup_steps: 1000", "utils.py create_learning_rate_schedule"},
+                    {}, kKeys);
+const KeyTable linear_keys("schedule: linear",
+                           {"Falls from `mult` to `end` in a straight line, or along a curve if "
+                            "`power` is not 1. It is the same as `polynomial`.",
+                            "end: 0.01\nwarmup_steps: 1000",
+                            "utils.py create_learning_rate_schedule"},
+                           {}, kKeys);
 
 class Polynomial : public Decay {
  public:

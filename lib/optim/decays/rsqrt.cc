@@ -1,7 +1,5 @@
 // rsqrt: base / sqrt(1 + (s - W + shift) / timescale) in step s after a warm-up of W steps;
 // constant before. Follows "rsqrt" of utils.py `create_learning_rate_schedule` of big_vision.
-//   schedule: {timescale: 10000,   in steps; or timescale_<unit>, a duration
-//              shift: 0}           in steps; or shift_<unit>, a duration
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +8,27 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys(
+    "schedule: rsqrt",
+    {"Falls like one over the square root of the steps that are done, and never reaches 0. The "
+     "values do not depend on the length of the run, so that a run can be made longer; add a "
+     "`cooldown_*` to end at 0.",
+     "warmup_steps: 10000\ncooldown_steps: 50000", "utils.py create_learning_rate_schedule"},
+    {{"timescale", "float > 0", "10000",
+      "Number of steps after the warm-up until the value has fallen to 0.71 of its start. After "
+      "three times as many steps it is a half."},
+     {"timescale_{steps,examples,epochs,percent}", "float", "none",
+      "The same as `timescale`, which it replaces, in a unit of your choice; `percent` is a "
+      "fraction of the run, from 0 to 1. Give one unit, with a positive number.",
+      "5"},
+     {"shift", "float >= 0", "0",
+      "Number of steps by which the fall is moved ahead, as if so many had been done before the "
+      "run. The value then starts lower and falls more slowly."},
+     {"shift_{steps,examples,epochs,percent}", "float", "none",
+      "The same as `shift`, which it replaces, in a unit of your choice; `percent` is a fraction "
+      "of the run, from 0 to 1. Give one unit.",
+      "2"}});
 
 class Rsqrt : public Decay {
  public:

@@ -1,6 +1,5 @@
 // stair: base until the first of `steps`; from step steps[i] on, base * mults[i]. Without steps the
 // schedule is constant. Follows "stair" of utils.py `create_learning_rate_schedule` of big_vision.
-//   schedule: {steps: [], mults: []}   lists of the same length; steps in ascending order
 #include <algorithm>
 
 #include "lib/optim/not_negative.h"
@@ -8,6 +7,20 @@
 
 namespace bv {
 namespace {
+
+const KeyTable keys("schedule: stair",
+                    {"Jumps to another value at given steps and stays there until the next one. "
+                     "Without `steps` the value stays at `mult` for the whole run.",
+                     "steps: [30000, 60000]\nmults: [0.1, 0.01]",
+                     "utils.py create_learning_rate_schedule"},
+                    {{"steps", "list of float", "[]",
+                      "Steps at which the value changes, in ascending order. They are counted in "
+                      "steps, whatever unit the length of the run has.",
+                      "[30000, 60000, 80000]"},
+                     {"mults", "list of float >= 0", "[]",
+                      "Factor of `mult` from each of the `steps` on, one for each of them. The "
+                      "factors do not multiply up: each applies to `mult` itself.",
+                      "[0.1, 0.01, 0.001]"}});
 
 class Stair : public Decay {
  public:

@@ -1,15 +1,28 @@
 // adam, adamw: optax.adam and optax.adamw. The shared implementation is lib/optim/adam.{h,cc}.
-//   optax: {learning_rate,        optional; without it adam is the same as scale_by_adam
-//           b1: 0.9, b2: 0.999, eps: 1e-8, eps_root: 0, mu_dtype: float32, nesterov: false,
-//                                 see scale_by_adam.cc
-//           weight_decay: 1e-4}   adamw only: decoupled weight decay of every parameter
-//                                 (Loshchilov and Hutter 2019), besides the config's `wd`
+// The weight decay of adamw is that of Loshchilov and Hutter 2019.
 //
 // The optimizer multiplies by -learning_rate and the training step by -lr: see optax_factor().
 #include "lib/optim/adam.h"
 
 namespace bv {
 namespace {
+
+const KeyTable adam_keys(
+    "optax: adam",
+    {"Adam as optax.adam. Without `learning_rate` it is the same as `scale_by_adam`.",
+     "b1: 0.9\nb2: 0.999", "optax.py make"},
+    {}, kAdamKeys, kOptaxFactorKeys);
+
+const KeyTable adamw_keys(
+    "optax: adamw",
+    {"Adam with a weight decay of its own, as optax.adamw. The decay acts on every weight, also on "
+     "biases and norms, and shrinks with `lr`; `wd` decays only the weights that `wd_mults` "
+     "chooses.",
+     "weight_decay: 0.05", "optax.py make"},
+    {{"weight_decay", "float >= 0", "1e-4",
+      "Weight decay of every weight. In each step a weight loses this share, multiplied by `lr` "
+      "and by the schedule; 0 switches it off. It acts besides the `wd` of the config."}},
+    kAdamKeys, kOptaxFactorKeys);
 
 struct PlainAdam : Adam {
   explicit PlainAdam(const Config& config) : Adam(config) { factor_ = optax_factor(config); }

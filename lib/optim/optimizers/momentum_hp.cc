@@ -1,12 +1,22 @@
 // momentum_hp, big_vision.momentum_hp: momentum with a trace in half precision, optax.py
 // `momentum_hp` of big_vision. The shared implementation is lib/optim/momentum.{h,cc}.
-//   optax: {momentum: 0.9,      decay of the trace
-//           dtype: bfloat16,    float32 or bfloat16: how the trace is stored
-//           nesterov: false}    true: Nesterov momentum
 #include "lib/optim/momentum.h"
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "SGD with momentum: the update is a running sum of gradients, stored in half precision. It "
+    "suits convolutional networks such as BiT.",
+    "momentum: 0.9\nnesterov: true", "optax.py momentum_hp"};
+constexpr KeyText kMomentumKeys[] = {
+    {"momentum", "float 0..1", "0.9",
+     "Share of the running sum of gradients that stays in each step. With m, updates grow to about "
+     "1 / (1 - m) times the gradient. It must be below 1."}};
+const KeyTable short_name_keys("optax: momentum_hp", kText, {}, kMomentumKeys,
+                               momentum_keys("dtype", "bfloat16"));
+const KeyTable full_name_keys("optax: big_vision.momentum_hp", kText, {}, kMomentumKeys,
+                              momentum_keys("dtype", "bfloat16"));
 
 struct MomentumHp : Momentum {
   explicit MomentumHp(const Config& config)

@@ -1,14 +1,6 @@
 // scale_by_adafactor, big_vision.scale_by_adafactor: optax.py `scale_by_adafactor` of big_vision,
 // which is Adafactor (Shazeer and Stern 2018) without parameter scale and relative step, and with a
 // cap on the decay of the second moment.
-//   optax: {min_dim_size_to_factor: 32,   smallest dimension that is factored
-//           decay_rate: 0.8,              the decay in update t is 1 - t^-decay_rate, at most
-//           beta2_cap: 0.999,               beta2_cap
-//           decay_offset: 0,              subtracted from the number of the update to get t
-//           clipping_threshold: null,     largest RMS of a parameter's direction; null: no limit
-//           momentum: 0.9,                decay of the averaged direction; null or 0: none
-//           dtype_momentum: bfloat16,     float32 or bfloat16: how the average is stored
-//           eps: 1e-30}                   added to the squares of gradients
 //
 // A parameter with two or more dimensions, of which the second largest is at least
 // min_dim_size_to_factor, keeps its second moments as two means: v_row (over the largest dimension)
@@ -33,6 +25,41 @@
 
 namespace bv {
 namespace {
+
+constexpr TableText kText = {
+    "Adafactor, which behaves like Adam but needs little more memory than momentum: it keeps the "
+    "average squared gradients of a matrix as one number a row and one a column. It suits large "
+    "transformers.",
+    "beta2_cap: 0.95", "optax.py scale_by_adafactor"};
+constexpr KeyText kKeys[] = {
+    {"min_dim_size_to_factor", "int", "32",
+     "Smallest size that the second largest dimension of an array of weights must have to be kept "
+     "as rows and columns. Smaller arrays keep all of their average squared gradients, as in "
+     "Adam."},
+    {"decay_rate", "float > 0", "0.8",
+     "How fast the memory of squared gradients grows: in step t their average keeps a share of 1 - "
+     "t^-decay_rate, but at most `beta2_cap`."},
+    {"beta2_cap", "float 0..1", "0.999",
+     "Largest share of the average squared gradient that stays in a step, like `b2` of Adam. It "
+     "must lie between 0 and 1 and be neither of them. A value of 0.95 makes long runs of large "
+     "transformers more stable."},
+    {"decay_offset", "int", "0",
+     "Subtracted from the number of the step before `decay_rate` is applied. A run that continues "
+     "another one with `resume` can give that one's steps, to begin with a short memory again."},
+    {"clipping_threshold", "float > 0", "none",
+     "Largest root mean square of the update of one array of weights, before `lr`: a larger update "
+     "is scaled down to it. Without the key there is no limit; 1 is usual where there is one.",
+     "1.0"},
+    {"momentum", "float 0..1", "0.9",
+     "Share of the average update that stays in each step. It must be below 1. With 0 or null "
+     "there is no average, which saves its memory; leaving the key out means 0.9."},
+    {"dtype_momentum", "'float32' | 'bfloat16'", "bfloat16",
+     "Number format in which the average update is stored. With `float32` it takes twice the "
+     "memory, 2 bytes a weight more, and is more precise."},
+    {"eps", "float >= 0", "1e-30",
+     "Added to squared gradients, so that a gradient of zero does not divide by zero."}};
+const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
+const KeyTable full_name_keys("optax: big_vision.scale_by_adafactor", kText, {}, kKeys);
 
 // Returns the axes of the largest and the second largest dimension. Of equal dimensions the last
 // one counts as the largest.

@@ -1,17 +1,40 @@
 // Optimizers that use the gradient as the direction.
 //   sgd: optax.sgd (its momentum is in lib/optim/momentum.{h,cc})
-//     optax: {learning_rate,                optional factor, see optax_factor()
-//             momentum: null,               decay of the trace; null: no momentum
-//             nesterov: false,              true: Nesterov momentum
-//             accumulator_dtype: float32}   float32 or bfloat16: how the trace is stored
 //   scale: optax.scale
-//     optax: {step_size}                    required factor
-//   identity, big_vision.sgd: optax.identity; no keys. sgd without keys does the same.
+//   identity, big_vision.sgd: optax.identity
 #include "lib/optim/fused.h"
 #include "lib/optim/momentum.h"
 
 namespace bv {
 namespace {
+
+const KeyTable sgd_keys(
+    "optax: sgd",
+    {"Stochastic gradient descent, as optax.sgd: with momentum if it is given, otherwise the "
+     "update is the gradient.",
+     "momentum: 0.9\nnesterov: true", "optax.py make"},
+    {{"momentum", "float 0..1", "none",
+      "Share of the running sum of gradients that stays in each step; 0.9 is common. With m, "
+      "updates grow to about 1 / (1 - m) times the gradient. It must be below 1; without it there "
+      "is no running sum, and `nesterov` and `accumulator_dtype` have no effect.",
+      "0.9"}},
+    momentum_keys("accumulator_dtype", "float32"), kOptaxFactorKeys);
+
+constexpr TableText kPlainText = {
+    "Plain gradient descent: the update is the gradient. It is also the choice for runs that train "
+    "nothing and only evaluate.",
+    "", "optax.py make"};
+const KeyTable identity_keys("optax: identity", kPlainText, {});
+const KeyTable plain_sgd_keys("optax: big_vision.sgd", kPlainText, {});
+
+const KeyTable scale_keys(
+    "optax: scale",
+    {"Gradient descent whose update is the gradient times a fixed number, as optax.scale.",
+     "step_size: 0.5", "optax.py make"},
+    {{"step_size", "float", "required",
+      "Number that gradients are multiplied by, besides `lr`. A negative one makes the loss go up; "
+      "a warning says so.",
+      "0.5"}});
 
 struct Sgd : Momentum {
   explicit Sgd(const Config& config)

@@ -1,11 +1,17 @@
 // trace: momentum, optax.trace. The shared implementation is lib/optim/momentum.{h,cc}.
-//   optax: {decay,                        required: decay of the trace
-//           nesterov: false,              true: Nesterov momentum
-//           accumulator_dtype: float32}   float32 or bfloat16: how the trace is stored
 #include "lib/optim/momentum.h"
 
 namespace bv {
 namespace {
+
+const KeyTable keys("optax: trace",
+                    {"SGD with momentum, as optax.trace: the update is a running sum of gradients.",
+                     "decay: 0.9", "optax.py make"},
+                    {{"decay", "float 0..1", "required",
+                      "Share of the running sum of gradients that stays in each step. With d, "
+                      "updates grow to about 1 / (1 - d) times the gradient. It must be below 1.",
+                      "0.9"}},
+                    momentum_keys("accumulator_dtype", "float32"));
 
 struct Trace : Momentum {
   explicit Trace(const Config& config)

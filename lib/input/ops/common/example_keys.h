@@ -1,9 +1,12 @@
 // How ops name and find the tensors of an example.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "lib/config/config.h"
+#include "lib/config/key_table.h"
 #include "lib/input/example.h"
 
 namespace bv {
@@ -18,6 +21,19 @@ struct InOutKeys {
 
   std::string in = "image", out = "image";
 };
+// The rows of these arguments. in, out: the features that the op takes by default, as "= image".
+constexpr std::array<KeyText, 3> in_out_key_texts(std::string_view in = "= image",
+                                                  std::string_view out = "= image") {
+  return {{
+      {"key", "string", "none",
+       "The feature that is read and that the result replaces, given by name as in key='mask'. "
+       "If it is given, inkey and outkey have no effect."},
+      {"inkey", "string", in, "The feature that is read, given by name as in inkey='mask'."},
+      {"outkey", "string", out,
+       "The feature that the result is stored in, given by name as in outkey='mask'. It does not "
+       "follow inkey: if inkey alone is given, the result still goes to the default."},
+  }};
+}
 
 // Returns the tensor of `key`. Throws Error(Exit::usage) "<op>: no key ..." that lists the keys of
 // the example.

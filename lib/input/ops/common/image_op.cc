@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "lib/device/dtype_name.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -41,7 +42,7 @@ at::Tensor ImageOp::map(const at::Tensor& x, bool batched, std::span<Rng> rngs) 
 void ImageOp::require_byte_or_float(const Images& images) const {
   const at::ScalarType dtype = images.tensor.scalar_type();
   if (dtype == at::kByte || dtype == at::kFloat) return;
-  throw misuse(fmt::format("must be uint8 or float32, is {}", c10::toString(dtype)));
+  throw misuse(fmt::format("must be uint8 or float32, is {}", dtype_name(dtype)));
 }
 
 }  // namespace bv

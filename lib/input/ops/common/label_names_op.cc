@@ -1,5 +1,6 @@
 #include "lib/input/ops/common/label_names_op.h"
 
+#include "lib/device/dtype_name.h"
 #include "lib/input/ops/common/text_tensor.h"
 
 namespace bv {
@@ -17,7 +18,7 @@ LabelNamesOp::LabelNamesOp(const char* name, std::string_view lines, const Confi
 
 at::Tensor LabelNamesOp::map(const at::Tensor& x, bool, std::span<Rng>) const {
   if (!c10::isIntegralType(x.scalar_type(), false)) {
-    throw misuse(fmt::format("must be class numbers, is {}", c10::toString(x.scalar_type())));
+    throw misuse(fmt::format("must be class numbers, is {}", dtype_name(x.scalar_type())));
   }
   if (x.dim() > 1) {
     throw misuse(fmt::format("must be one number or a list of them, has {} dimensions", x.dim()));

@@ -8,6 +8,8 @@
 
 namespace bv {
 
+inline constexpr auto kLabelNamesKeys = in_out_key_texts("= label", "= labels");
+
 // Replaces class numbers (of any integer type; one number or a list) by their names, as text
 // (text_tensor.h). Reads `label` and writes `labels` by default.
 class LabelNamesOp : public TensorOp {

@@ -1,13 +1,27 @@
 // NormalizeOp: base class of value_range, vgg_value_range and clip_value_range.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
+#include "lib/config/key_table.h"
 #include "lib/input/image/normalize.h"
 #include "lib/input/ops/common/tensor_op.h"
 
 namespace bv {
+
+// The rows of `mean` and `std` with their defaults.
+constexpr std::array<KeyText, 2> mean_std_key_texts(std::string_view mean, std::string_view std) {
+  return {{
+      {"mean", "list of float", mean,
+       "What is subtracted, in levels from 0 to 255: a list of one number for each channel, or of "
+       "one number for all."},
+      {"std", "list of float", std,
+       "What the difference is divided by, in levels from 0 to 255: a list with as many numbers as "
+       "mean has. None of them may be 0."},
+  }};
+}
 
 // Applies normalization_, which the constructor of the derived class fills in.
 class NormalizeOp : public TensorOp {

@@ -2,6 +2,7 @@
 // argument.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "lib/config/config.h"
+#include "lib/config/key_table.h"
 #include "lib/input/image/crop.h"
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/resizer.h"
@@ -23,6 +25,9 @@ int64_t read_side(const Config& args, std::string_view key);
 // Return a size: one number for both sides, or [height, width]; each 1 .. kMaxSide.
 Size read_size(const Config& args, std::string_view key);                  // required
 std::optional<Size> maybe_size(const Config& args, std::string_view key);  // nullopt if absent
+// KeyText::type of a size.
+inline constexpr std::string_view kSizeType = "int 1..65536 | [int 1..65536, int 1..65536]";
+static_assert(kMaxSide == 65536);
 
 struct ResizeOptions {
   ResizeMethod method = ResizeMethod::bilinear;
@@ -30,9 +35,41 @@ struct ResizeOptions {
 };
 // Reads `method` and `antialias`, in this order, with these defaults.
 ResizeOptions read_resize_options(const Config& args, std::string_view method, bool antialias);
+// Their rows, with the same defaults.
+constexpr std::array<KeyText, 2> resize_option_key_texts(std::string_view method,
+                                                         std::string_view antialias) {
+  return {{
+      {"method",
+       "'nearest' | 'bilinear' | 'bicubic' | 'area' | 'lanczos3' | 'lanczos5' | 'gaussian' | "
+       "'mitchellcubic'",
+       method,
+       "How new pixels are computed. 'bilinear' is fast, 'area' takes the mean of the pixels and "
+       "is best for making photos smaller, and 'nearest' makes no values that were not there, as "
+       "masks need. 'bicubic' and the others look at more pixels: they are sharper or smoother, "
+       "and slower."},
+      {"antialias", "bool", antialias,
+       "If True, an image that becomes smaller is smoothed on the way, which avoids jagged edges "
+       "and takes more time. It has no effect on enlarging, nor with 'area' and 'nearest'."},
+  }};
+}
 
 // Reads `area_min` and `area_max` in percent (default 5 and 100), in this order.
 CropRange read_crop_area(const Config& args);
+inline constexpr KeyText kCropAreaKeys[] = {
+    {"area_min", "float 0..100", "5",
+     "The smallest area of the window in percent of the image's area. It must not be above "
+     "area_max. Larger values, such as 25, make the augmentation weaker and cut off fewer "
+     "objects."},
+    {"area_max", "float 0..100", "100",
+     "The largest area of the window in percent of the image's area. It must be above 0."},
+};
+// The row of `size` in the ops that cut out such a window.
+inline constexpr KeyText kCropSizeKeys[] = {
+    {"size", kSizeType, "none",
+     "The size to which the window is resized, in pixels: one number for both sides, or [height, "
+     "width]. Without it the window keeps its own size, which differs from image to image, so that "
+     "a later op must resize it."},
+};
 
 // Returns one string or a list of strings; empty if the key is absent.
 std::vector<std::string> maybe_strings(const Config& args, std::string_view key);

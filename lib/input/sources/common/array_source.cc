@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace bv {
@@ -60,6 +61,16 @@ at::Tensor ArraySource::labels(size_t split) const {
   const bool usable =
       found != all.end() && found->second.dim() == 1 && found->second.scalar_type() == at::kLong;
   return usable ? found->second : at::Tensor();
+}
+
+bool ArraySource::sorted_by_class(size_t split) const {
+  const at::Tensor all = labels(split);
+  if (!all.defined() || all.numel() == 0) return false;
+  const int64_t* values = all.const_data_ptr<int64_t>();
+  if (!std::is_sorted(values, values + all.numel())) return false;
+  // Neither one class only, nor numbers that differ in every example, which are no classes.
+  return values[0] != values[all.numel() - 1] &&
+         std::adjacent_find(values, values + all.numel()) != values + all.numel();
 }
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-#include "lib/train/signals.h"
+#include "lib/util/signals.h"
 
 #include <unistd.h>
 #include <csignal>

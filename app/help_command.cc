@@ -1,0 +1,54 @@
+// bvtrain help, schema and completion: texts made from the tables of keys (lib/help).
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.h"
+#include "lib/help/completion.h"
+#include "lib/help/help_text.h"
+#include "lib/help/man_page.h"
+#include "lib/help/reference.h"
+#include "lib/help/schema.h"
+#include "lib/report/log.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void write_reference(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  for (const ReferencePage& page : reference_pages())
+    write_file_atomically(folder + "/" + page.file, page.text);
+  log::info("Wrote the reference pages to {}", folder);
+}
+
+}  // namespace
+
+Exit help_command(const Arguments& arguments) {
+  if (arguments.help.man) {
+    print(man_page(command_line(), BV_VERSION));
+  } else if (!arguments.help.reference.empty()) {
+    write_reference(arguments.help.reference);
+  } else if (arguments.help.words.empty()) {
+    print(help_overview(command_line()));
+  } else {
+    // "bvtrain help exit codes" asks for one text, not for two.
+    print(help_on(join(arguments.help.words, " "), command_line()));
+  }
+  return Exit::ok;
+}
+
+Exit schema_command() {
+  print(config_schema().dump(1) + "\n");
+  return Exit::ok;
+}
+
+Exit completion_command(const Arguments& arguments) {
+  print(completion_script(arguments.shell, command_line()));
+  return Exit::ok;
+}
+
+}  // namespace bv

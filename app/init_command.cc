@@ -1,0 +1,55 @@
+// bvtrain init: looks at a folder of images and writes a config that trains on it (lib/init).
+#include <cstdio>
+#include <filesystem>
+
+#include "app/commands.h"
+#include "app/json_output.h"
+#include "lib/init/data_findings.h"
+#include "lib/init/init_report.h"
+#include "lib/init/pretrained.h"
+#include "lib/init/recipe_yaml.h"
+#include "lib/init/starter_recipe.h"
+#include "lib/report/log.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Returns the name of a folder, also of "." and "photos/".
+std::string default_output(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(folder, error);
+  const std::string name = error ? "" : path.filename().string();
+  return (name.empty() ? "data" : name) + ".yaml";
+}
+
+}  // namespace
+
+Exit init_command(const Arguments& arguments) {
+  const Arguments::Init& given = arguments.init;
+  const std::string output =
+      arguments.output.empty() ? default_output(given.folder) : arguments.output;
+  // Looked up before the work, and again when the file is written.
+  if (file_exists(output))
+    throw Error(Exit::usage, output, "exists already; name another --output");
+  const DataFindings found = inspect_data(given.folder);
+  std::optional<PretrainedModel> pretrained;
+  if (!given.from.empty()) pretrained = inspect_weights(given.from);
+  const PretrainedModel* from = pretrained ? &*pretrained : nullptr;
+  const StarterRecipe recipe = choose_recipe(found, from);
+  write_new_file(output, recipe_yaml(found, recipe, from, output));
+  for (const std::string& line : found.warnings) log::warn("{}", line);
+  if (arguments.json) {
+    print_json(findings_json(found, recipe, output));
+    return Exit::ok;
+  }
+  const std::string text = fmt::format(
+      "{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n", findings_text(found),
+      output, recipe.about, recipe.epochs, recipe.total_steps(found.train_examples),
+      recipe.batch_size, training_command(output));
+  std::fputs(text.c_str(), stdout);
+  return Exit::ok;
+}
+
+}  // namespace bv

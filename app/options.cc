@@ -1,0 +1,289 @@
+#include "app/options.h"
+
+#include <cstdlib>
+
+namespace bv {
+namespace {
+
+constexpr const char* kFooter = R"(
+Exit codes: 0 finished (or already finished), 2 bad usage, config or data, 3 data errors during
+the run, 4 diverged, 5 storage failed, 6 out of memory, 7 another process of the run failed,
+75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving. Run the same
+command again to continue a stopped run. Options marked (Env:...) can also be set by that
+environment variable.)";
+
+CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* exporter =
+      app.add_subcommand("export", "write the weights of the newest checkpoint for other programs");
+  exporter->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
+  exporter->add_option("--config", out.config, "YAML file of a model, instead of --workdir");
+  exporter->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  exporter
+      ->add_option("--format", out.format,
+                   "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
+                   "default: what the suffix of --output says")
+      ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
+  exporter->add_option(
+      "--image-size", out.image_size,
+      "HEIGHT,WIDTH[,CHANNELS] of the model's images, if --workdir or --config does not tell");
+  exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
+  exporter->add_option("--output", out.output, "file to write: *.npz, *.safetensors or *.onnx")
+      ->required();
+  return exporter;
+}
+
+CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* predict =
+      app.add_subcommand("predict", "run a trained model on images and write its outputs");
+  predict->add_option("--config", out.config, "YAML file; default: that of the checkpoint or file")
+      ->envname("BVTRAIN_CONFIG");
+  predict->add_option("--workdir", out.workdir, "folder of the run whose newest checkpoint is used")
+      ->envname("BVTRAIN_WORKDIR");
+  predict->add_option("--weights", out.weights,
+                      "instead of --workdir: a *.safetensors or *.npz of `bvtrain export`, or any "
+                      "weights file with --config");
+  predict->add_option("--set", sets, "KEY=VALUE, e.g. precision=float32")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  predict
+      ->add_option("images,--input", out.inputs,
+                   "images: files, folders, an npz with the array `image`, or - for a list of "
+                   "files on standard input (one a line, or NUL-separated)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  predict->add_option("--eval", out.eval,
+                      "instead of images: use the data and pp_fn of this evaluator of the config");
+  predict->add_option("--first", out.first, "process only this many examples")
+      ->check(CLI::Range(1, 1 << 30));
+  predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
+  predict->add_option(
+      "--outputs", out.outputs,
+      "for *.npz: logits, image (after preprocessing) or paths of activations, joined by ','");
+  predict->add_option("--output", out.output,
+                      "*.jsonl or *.csv for the most probable classes, *.npz for arrays, or - for "
+                      "standard output; default: print a table");
+  predict
+      ->add_option("--format", out.format,
+                   "jsonl, csv or npz; default: what the suffix of --output says, jsonl for -")
+      ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
+  predict->add_option("--top", out.top, "classes per image; default: 5, in the table 1")
+      ->check(CLI::PositiveNumber);
+  predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
+      ->check(CLI::Range(1, 65536));
+  predict->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
+  return predict;
+}
+
+CLI::Option* add_json(CLI::App& app, Arguments& out) {
+  return app.add_flag("--json", out.json, "print one JSON object instead of text");
+}
+
+// Adds the options that `bench` and `bench scaling` have in common and returns them. The first is
+// --config, which may come from the environment.
+std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
+                                     std::vector<std::string>& sets) {
+  return {
+      bench.add_option("--config", out.config, "YAML file of the run")->envname("BVTRAIN_CONFIG"),
+      bench.add_option("--set", sets, "KEY=VALUE replaces a value of the config")
+          ->allow_extra_args(false)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+      bench.add_flag("--synthetic", out.synthetic, "use generated data"), add_json(bench, out)};
+}
+
+CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* scaling = bench.add_subcommand(
+      "scaling", "predict the step time of a config on many processes (docs/scaling.md)");
+  add_config(*scaling, out, sets);
+  Arguments::Scaling& given = out.scaling;
+  scaling->add_option("--processes", given.processes, "numbers of processes: 8,16,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  scaling
+      ->add_option("--examples", given.examples,
+                   "examples per process; default: batch size / processes")
+      ->check(CLI::Range(1, 1 << 20));
+  const auto add = [&](const char* name, double& value, const char* help) {
+    return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
+  };
+  add("--compute-ms", given.compute_ms,
+      "time of forward and backward on one device, for --examples or else the whole batch");
+  add("--tflops", given.tflops,
+      "instead of --compute-ms: sustained speed of a device, 10^12 operations per second");
+  add("--update-ms", given.update_ms, "time of the optimizer's update of all parameters");
+  add("--bandwidth-gb", given.bandwidth_gb,
+      "bandwidth of a process within a host, 10^9 bytes per second")
+      ->required();
+  add("--latency-us", given.latency_us, "latency of a message within a host")->required();
+  add("--network-gb", given.network_gb,
+      "bandwidth of a process between hosts, 10^9 bytes per second");
+  add("--network-us", given.network_us, "latency of a message between hosts");
+  scaling->add_option("--per-host", given.per_host, "processes per host")
+      ->check(CLI::Range(1, 65536));
+  scaling
+      ->add_option("--cores", given.cores,
+                   "number of cores that the processes of a host share; default: a device each")
+      ->check(CLI::Range(1, 65536));
+  return scaling;
+}
+
+CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
+  std::vector<CLI::Option*> own = add_config(*bench, out, sets);
+  own.erase(own.begin());
+  own.push_back(bench->add_option("--seconds", out.seconds, "seconds per measurement"));
+  CLI::Option* devices =
+      bench
+          ->add_option("--devices", out.devices, "the device to measure: auto, cpu, cuda or cuda:N")
+          ->envname("BVTRAIN_DEVICES");
+  CLI::App* scaling = add_scaling(*bench, out, sets);
+  if (std::getenv("BVTRAIN_DEVICES") == nullptr) scaling->excludes(devices);
+  CLI::App* collectives = bench->add_subcommand(
+      "collectives", "measure the speed of collectives between the processes of --devices");
+  collectives->add_option("--devices", out.devices, "cpu:N for N processes")
+      ->envname("BVTRAIN_DEVICES");
+  collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
+      ->check(CLI::Range(1, 4096));
+  add_json(*collectives, out);
+  // Options of `bench` itself have no meaning for its subcommands.
+  for (CLI::App* part : {scaling, collectives}) {
+    for (CLI::Option* option : own) part->excludes(option);
+  }
+  bench->require_subcommand(0, 1);
+  return bench;
+}
+
+CLI::App* add_compare(CLI::App& app, Arguments& out) {
+  CLI::App* compare = app.add_subcommand(
+      "compare", "print a table of runs: the config keys that differ, and a metric over seeds");
+  Arguments::Compare& given = out.compare;
+  compare->add_option("runs", given.paths, "workdirs, folders that hold workdirs, or globs")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  compare->add_option("--sort", given.sort,
+                      "metric that sorts the runs; default: the main metric of their evaluators");
+  compare
+      ->add_option("--better", given.better,
+                   "higher or lower: which values come first; default: what the metric's name says")
+      ->check(CLI::IsMember({"higher", "lower"}));
+  CLI::Option* best =
+      compare->add_flag("--best", given.best, "take the best value of all rows of a run");
+  compare
+      ->add_flag("--last", given.last, "take the value of the last row that has it (the default)")
+      ->excludes(best);
+  compare->add_option("--metrics", given.metrics, "further metrics to show, joined by ','")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  compare->add_option("--format", given.format, "text, csv or json")
+      ->check(CLI::IsMember({"text", "csv", "json"}));
+  compare->add_option("--html", given.html, "also write a page with the table and all curves");
+  return compare;
+}
+
+CLI::App* add_init(CLI::App& app, Arguments& out) {
+  CLI::App* init =
+      app.add_subcommand("init", "look at a folder of images and write a config that trains on it");
+  init->add_option("folder", out.init.folder,
+                   "class folders of images, train/ and val/ with class folders, or the files of "
+                   "MNIST (IDX), CIFAR or npz")
+      ->required();
+  init->add_option("--from", out.init.from,
+                   "weights to fine-tune: *.npz, *.safetensors, or the workdir of a run");
+  init->add_option("--output", out.output,
+                   "YAML file to write, which must not exist; default: the folder's name + .yaml");
+  add_json(*init, out);
+  return init;
+}
+
+void add_launch(CLI::App& app, Arguments& out) {
+  app.add_option("--devices", out.devices,
+                 "auto, cpu, cpu:N for N processes on this host, cuda, cuda:0,1 or cuda:all")
+      ->envname("BVTRAIN_DEVICES");
+  app.add_option("--launcher", out.launcher,
+                 "what starts the processes: auto, none, self, env (torchrun), slurm, mpi")
+      ->envname("BVTRAIN_LAUNCHER");
+  app.add_option("--nnodes", out.nnodes, "number of hosts; each runs this command")
+      ->envname("BVTRAIN_NNODES");
+  app.add_option("--node-rank", out.node_rank, "index of this host; 0 is the host of --rendezvous")
+      ->envname("BVTRAIN_NODE_RANK");
+  app.add_option("--rendezvous", out.rendezvous, "HOST:PORT on node 0, where the hosts meet")
+      ->envname("BVTRAIN_RENDEZVOUS");
+  app.add_option("--max-restarts", out.max_restarts,
+                 "how often to restart from the last checkpoint after a process failed")
+      ->check(CLI::Range(0, 1000000))
+      ->envname("BVTRAIN_MAX_RESTARTS");
+  app.add_option("--elastic", out.elastic,
+                 "MIN:MAX processes: a restart may have fewer than before")
+      ->envname("BVTRAIN_ELASTIC");
+}
+
+CLI::App* add_help(CLI::App& app, Arguments& out) {
+  CLI::App* help = app.add_subcommand(
+      "help", "explain a key of a config, a name, an exit code or any other word");
+  help->add_option("words", out.help.words,
+                   "such as lr, evals.*.pp_fn, vit, ops, 75; none: the words there are")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::Option* man = help->add_flag("--man", out.help.man, "print the man page");
+  help->add_option("--reference", out.help.reference, "write the reference pages into this folder")
+      ->excludes(man);
+  return help;
+}
+
+CLI::App* add_completion(CLI::App& app, Arguments& out) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "print a script that completes bvtrain's command line");
+  completion->add_option("shell", out.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  return completion;
+}
+
+}  // namespace
+
+Options::Options(Arguments& out) {
+  app.footer(kFooter);
+  app.set_help_flag("--help,-h", "print this help and exit");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  app.add_option("--config", out.config, "YAML file that says what to train")
+      ->envname("BVTRAIN_CONFIG");
+  app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")
+      ->envname("BVTRAIN_WORKDIR");
+  app.add_option("--set", sets,
+                 "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_launch(app, out);
+  dry = app.add_flag(
+      "--dry-run{quick}", dry_run,
+      "build and check everything, print sizes, write nothing; =full uses the whole batch");
+  app.add_flag("--synthetic", out.synthetic,
+               "replace all data by generated data of the right shape")
+      ->envname("BVTRAIN_SYNTHETIC");
+  app.add_flag("--cleanup", out.cleanup, "remove the workdir after the last step")
+      ->envname("BVTRAIN_CLEANUP");
+  app.add_flag("--accept-changes", out.accept_changes,
+               "continue the run in --workdir although its config has changed since");
+  app.add_option("--list", out.list,
+                 "print the names of: models sources ops optimizers schedules losses tasks evals");
+  app.add_flag("--explain", out.explain,
+               "print every key that is read: its value, its origin and the line that reads it");
+  app.add_flag("--json", out.json,
+               "with --list and --dry-run: print one JSON object instead of text");
+  app.add_flag("--version", out.version, "print the version");
+
+  using Verb = Arguments::Verb;
+  bench = add_bench(app, out, sets);
+  verbs = {{Verb::export_weights, add_export(app, out, sets)},
+           {Verb::bench, bench},
+           {Verb::predict, add_predict(app, out, sets)},
+           {Verb::compare, add_compare(app, out)},
+           {Verb::init, add_init(app, out)},
+           {Verb::help, add_help(app, out)},
+           {Verb::schema, app.add_subcommand("schema", "print the JSON Schema of a config")},
+           {Verb::completion, add_completion(app, out)}};
+  app.require_subcommand(0, 1);
+}
+
+}  // namespace bv

@@ -1,0 +1,26 @@
+// The commands and flags as CLI11 parses them. Others include app/arguments.h, without CLI11.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/arguments.h"
+
+namespace bv {
+
+struct Options {
+  // Values go to `out`, which must live longer; those that need another look stay below.
+  explicit Options(Arguments& out);
+
+  CLI::App app{"bvtrain: trains image models from a YAML file", "bvtrain"};
+  std::vector<std::string> sets;  // of --set, of any command
+  std::string dry_run;
+  CLI::Option* dry = nullptr;
+  CLI::App* bench = nullptr;
+  std::vector<std::pair<Arguments::Verb, CLI::App*>> verbs;
+};
+
+}  // namespace bv

@@ -1,0 +1,40 @@
+#include "lib/help/exit_codes.h"
+
+namespace bv {
+
+const std::vector<ExitText>& exit_codes() {
+  static const std::vector<ExitText> codes = {
+      {Exit::ok, "finished", "The command did its work, now or in an earlier run."},
+      {Exit::internal, "internal error",
+       "A bug in bvtrain. Please report the line that it printed."},
+      {Exit::usage, "bad usage",
+       "The command line, config, data set, weights or launch environment is wrong. Nothing was "
+       "trained. Correct what the message says and run the command again."},
+      {Exit::data, "data error",
+       "During the run, more examples were broken than skip_errors allows, or a label was out of "
+       "range. Of predict: no image could be read. Correct the data and run the command again."},
+      {Exit::diverged, "diverged",
+       "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
+       "set grad_clip_norm or a warm-up."},
+      {Exit::storage, "write failed",
+       "A file could not be written. Free some space or mend the disk, then run the command again: "
+       "it continues from the last checkpoint."},
+      {Exit::memory, "out of memory",
+       "The memory of the host or device was not enough. Lower input.batch_size or raise "
+       "grad_accum_steps."},
+      {Exit::peer, "another process failed",
+       "Another process of the run failed, or did not reach a collective in time. Its own message "
+       "says why. Mend the cause and run the command again."},
+      {Exit::stopped, "stopped early",
+       "The run was asked to stop (SIGUSR1, as slurm sends before a time limit) and saved a "
+       "checkpoint. Run the same command again to continue."},
+      {Exit::sigint, "stopped by SIGINT",
+       "Ctrl-C. The run saved a checkpoint first. Run the same command again to continue."},
+      {Exit::sigterm, "stopped by SIGTERM",
+       "kill or a scheduler. The run saved a checkpoint first. Run the same command again to "
+       "continue."},
+  };
+  return codes;
+}
+
+}  // namespace bv

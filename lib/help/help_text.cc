@@ -1,0 +1,292 @@
+#include "lib/help/help_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "lib/config/familiar_words.h"
+#include "lib/help/catalog.h"
+#include "lib/help/exit_codes.h"
+#include "lib/help/wrap.h"
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t kMostInFull = 4;  // more keys of one name are listed with a line each
+
+// A key, with all places whose tables describe it in the same words.
+struct FoundKey {
+  const KeyText* key;
+  const HelpTable* table;  // the first of them
+  std::string path;
+  std::vector<std::string> plugins;
+};
+
+std::string field(std::string_view label, const std::string& text) {
+  return wrap(text, fmt::format("  {:<11} ", label), std::string(14, ' ')) + "\n";
+}
+
+// Returns whether `asked` is `path` or its end. A "*" in the path stands for any name.
+bool matches(const std::string& path, const std::string& asked) {
+  const std::vector<std::string> ours = split(path, '.'), theirs = split(asked, '.');
+  if (theirs.size() > ours.size()) return false;
+  const size_t offset = ours.size() - theirs.size();
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    if (ours[offset + i] != "*" && ours[offset + i] != theirs[i]) return false;
+  }
+  return theirs.back() == ours.back();
+}
+
+bool asks_for(const HelpTable& table, const KeyText& key, const std::string& word) {
+  if (word == key.name) return true;
+  for (const std::string& name : expand_braces(key.name)) {
+    if (matches(key_path(table, name), word)) return true;
+    if (!table.plugin.empty() && word == table.plugin + "." + name) return true;
+  }
+  return false;
+}
+
+std::vector<FoundKey> find_keys(const std::string& word) {
+  std::vector<FoundKey> found;
+  for (const HelpTable& table : help_tables()) {
+    for (const KeyText& key : table.keys) {
+      if (!asks_for(table, key, word)) continue;
+      const std::string path = key_path(table, key.name);
+      const auto same = std::find_if(found.begin(), found.end(), [&](const FoundKey& other) {
+        return other.key->meaning == key.meaning && other.key->fallback == key.fallback &&
+               other.key->type == key.type && other.table->mapping == table.mapping;
+      });
+      const bool is_new = same == found.end();
+      FoundKey& entry = is_new ? found.emplace_back(FoundKey{&key, &table, path, {}}) : *same;
+      if (!table.plugin.empty()) entry.plugins.push_back(table.plugin);
+      if (big_vision_name(*entry.table, key).empty()) entry.table = &table;  // it may have a name
+    }
+  }
+  return found;
+}
+
+// Returns "a key of the model vit", "an argument of the ops resize and crop".
+std::string belongs_to(const FoundKey& found) {
+  const HelpTable& table = *found.table;
+  if (table.kind == nullptr)
+    return table.place.empty() ? "a key at the top level" : "a key of '" + table.place + "'";
+  return fmt::format("{} of the {}{} {}", table.mapping == "pp" ? "an argument" : "a key",
+                     table.kind->kind, found.plugins.size() == 1 ? "" : "s",
+                     join(found.plugins, ", "));
+}
+
+std::string key_in_full(const FoundKey& found) {
+  const KeyText& key = *found.key;
+  std::string text = fmt::format("{}: {}\n\n", found.path, belongs_to(found));
+  text += wrap(std::string(key.meaning), "  ", "  ") + "\n\n";
+  text += field("Type", type_of_key(*found.table, key));
+  text += field("Default", default_in_words(*found.table, key));
+  if (!key.example.empty())
+    text += field("Example",
+                  fmt::format("{}: {}",
+                              split(key.name, '{')[0] == key.name ? std::string(key.name)
+                                                                  : expand_braces(key.name)[0],
+                              key.example));
+  const std::string theirs = big_vision_name(*found.table, key);
+  text += field("big_vision", theirs.empty() ? "has no such key" : theirs);
+  return text;
+}
+
+std::string keys_in_full(const std::vector<FoundKey>& found) {
+  std::string text;
+  if (found.size() <= kMostInFull) {
+    for (const FoundKey& key : found) text += (text.empty() ? "" : "\n") + key_in_full(key);
+    return text;
+  }
+  for (const FoundKey& key : found) {
+    text += fmt::format("{}: {}\n", key.path, belongs_to(key));
+    text += wrap(first_sentence(key.key->meaning), "    ", "    ") + "\n";
+  }
+  const FoundKey& one = found.back();
+  return text + fmt::format("\nFor one of them, say for example: bvtrain help {}.{}\n",
+                            one.plugins.empty() ? one.table->place : one.plugins[0],
+                            expand_braces(one.key->name)[0]);
+}
+
+std::string plugin_in_full(const HelpTable& table) {
+  std::string text = fmt::format(
+      "{}: {} {}\n\n", table.plugin,
+      std::string_view("aeio").find(table.kind->kind[0]) != std::string_view::npos ? "an" : "a",
+      table.kind->kind);
+  text += wrap(std::string(table.text.about), "  ", "  ") + "\n\n";
+  if (!table.kind->selector.empty())
+    text +=
+        field("Chosen by", fmt::format("{}: {}",
+                                       table.kind->inside
+                                           ? table.mapping + "." + std::string(table.kind->selector)
+                                           : std::string(table.kind->selector),
+                                       table.plugin));
+  if (!table.text.example.empty()) text += field("Example", std::string(table.text.example));
+  if (!table.text.big_vision.empty())
+    text += field("big_vision", std::string(table.text.big_vision));
+  for (const KeyText& key : table.keys) {
+    text +=
+        fmt::format("\n  {} ({}; {}{})\n", key.name, type_of_key(table, key),
+                    key.fallback == "required" || key.fallback.starts_with("= ") ? "" : "default ",
+                    default_in_words(table, key));
+    text += wrap(std::string(key.meaning), "      ", "      ") + "\n";
+  }
+  return text;
+}
+
+std::string mapping_in_full(const HelpTable& table) {
+  std::string text = fmt::format(
+      "{}: {}\n\n", table.place,
+      table.plugin.empty() ? "a mapping of the config" : "a call, with these arguments");
+  if (!table.text.about.empty()) text += wrap(std::string(table.text.about), "  ", "  ") + "\n\n";
+  for (const KeyText& key : table.keys)
+    text += wrap(first_sentence(key.meaning), fmt::format("  {:<24} ", key.name),
+                 std::string(27, ' ')) +
+            "\n";
+  return text;
+}
+
+std::string kind_in_full(const PluginKind& kind) {
+  std::string text = fmt::format("{}\n\n", kind.plural);
+  for (const HelpTable* table : plugins_of(kind))
+    text += wrap(first_sentence(table->text.about), fmt::format("  {:<24} ", table->plugin),
+                 std::string(27, ' ')) +
+            "\n";
+  return text + fmt::format("\nMore on one of them: bvtrain help NAME\n");
+}
+
+std::string exit_in_full(const ExitText& code) {
+  return fmt::format("{}: the exit code for '{}'\n\n{}\n", static_cast<int>(code.code), code.name,
+                     wrap(std::string(code.meaning), "  ", "  "));
+}
+
+std::string flag_in_full(const FlagText& flag, const std::vector<std::string>& verbs) {
+  std::string text =
+      fmt::format("{}: {}\n\n{}\n", join(flag.names, ", "),
+                  verbs[0].empty() ? "a flag of bvtrain" : "a flag of bvtrain " + join(verbs, ", "),
+                  wrap(flag.meaning, "  ", "  "));
+  if (!flag.choices.empty()) text += "\n" + field("Values", join(flag.choices, ", "));
+  if (!flag.variable.empty()) text += "\n" + field("Variable", flag.variable);
+  return text;
+}
+
+std::string flags_named(const std::string& word, const CommandLine& command_line) {
+  std::string text;
+  for (const VerbText& verb : command_line) {
+    if (!verb.name.empty() && verb.name == word) {
+      text += fmt::format("{}: a command\n\n{}\n\n  All of its flags: bvtrain {} --help\n",
+                          verb.name, wrap(verb.about, "  ", "  "), verb.name);
+    }
+    for (const FlagText& flag : verb.flags) {
+      if (std::find(flag.names.begin(), flag.names.end(), word) != flag.names.end() &&
+          word.starts_with("-"))
+        text += (text.empty() ? "" : "\n") + flag_in_full(flag, {verb.name});
+    }
+  }
+  return text;
+}
+
+// Returns what takes the place of a word that other trainers use.
+std::string familiar(const std::string& word) {
+  const size_t dot = word.rfind('.');
+  const std::string path = dot == std::string::npos ? "" : word.substr(0, dot);
+  const std::string name = dot == std::string::npos ? word : word.substr(dot + 1);
+  FamiliarWord found = name.starts_with("-") ? familiar_flag(name) : familiar_key(path, name);
+  for (const char* below : {"input", "optax", "schedule", "evals.val", "model"}) {
+    if (path.empty() && found.advice.empty() && found.ours.empty())
+      found = familiar_key(below, name);
+  }
+  if (found.ours.empty() && found.advice.empty()) return "";
+  std::string text = fmt::format("{}: not a word of bvtrain\n\n", word);
+  if (!found.advice.empty()) text += wrap(found.advice, "  ", "  ") + "\n";
+  if (found.ours.empty()) return text;
+  if (found.advice.empty()) text += fmt::format("  The same is '{}' here.\n", found.ours);
+  const std::vector<FoundKey> keys = find_keys(found.ours);
+  return keys.empty() ? text : text + "\n" + keys_in_full(keys);
+}
+
+std::vector<std::string> all_words(const CommandLine& command_line) {
+  std::set<std::string> words;
+  for (const HelpTable& table : help_tables()) {
+    if (!table.plugin.empty()) words.insert(table.plugin);
+    for (const KeyText& key : table.keys) {
+      for (const std::string& name : expand_braces(key.name)) words.insert(name);
+    }
+  }
+  for (const PluginKind& kind : plugin_kinds()) words.emplace(kind.plural);
+  for (const VerbText& verb : command_line) {
+    for (const FlagText& flag : verb.flags) words.insert(flag.names.begin(), flag.names.end());
+  }
+  return {words.begin(), words.end()};
+}
+
+void append(std::string& text, const std::string& part) {
+  if (!part.empty()) text += (text.empty() ? "" : "\n") + part;
+}
+
+}  // namespace
+
+std::string help_on(const std::string& word, const CommandLine& command_line) {
+  std::string text;
+  for (const PluginKind& kind : plugin_kinds()) {
+    // "task" is a key, too: its own text says more.
+    if (word == kind.plural || (word == kind.kind && find_keys(word).empty()))
+      append(text, kind_in_full(kind));
+  }
+  for (const HelpTable& table : help_tables()) {
+    if (!table.plugin.empty() && (word == table.plugin || word == table.place))
+      append(text, table.kind != nullptr ? plugin_in_full(table) : mapping_in_full(table));
+  }
+  if (const std::vector<FoundKey> keys = find_keys(word); !keys.empty())
+    append(text, keys_in_full(keys));
+  if (const HelpTable* table = find_help_table(word); table != nullptr && table->kind == nullptr)
+    append(text, mapping_in_full(*table));
+  for (const ExitText& code : exit_codes()) {
+    if (word == std::to_string(static_cast<int>(code.code)) || word == code.name)
+      append(text, exit_in_full(code));
+  }
+  if (word == "exit" || word == "exit codes") {
+    for (const ExitText& code : exit_codes()) append(text, exit_in_full(code));
+  }
+  append(text, flags_named(word, command_line));
+  if (text.empty()) text = familiar(word);
+  if (!text.empty()) return text;
+  const std::string near = nearest(word, all_words(command_line));
+  throw Error(Exit::usage, "help",
+              fmt::format("no text about '{}'{}; see bvtrain help", word,
+                          near.empty() ? "" : " (did you mean '" + near + "'?)"));
+}
+
+std::string help_overview(const CommandLine& command_line) {
+  std::string text = "bvtrain help WORD explains a word. Words are\n\n";
+  text += field("keys", "all keys of a config: lr, input.batch_size, evals.*.pp_fn, model.depth");
+  std::vector<std::string> plurals;
+  for (const PluginKind& kind : plugin_kinds()) plurals.emplace_back(kind.plural);
+  text += field("names", "what a key can name, such as vit, resize or cosine; all of a kind: " +
+                             join(plurals, ", "));
+  std::vector<std::string> verbs;
+  for (const VerbText& verb : command_line) {
+    if (!verb.name.empty()) verbs.push_back(verb.name);
+  }
+  text += field("commands", join(verbs, ", "));
+  text += field("flags", "--set, --workdir, --devices, ...");
+  std::vector<std::string> codes;
+  for (const ExitText& code : exit_codes())
+    codes.push_back(std::to_string(static_cast<int>(code.code)));
+  text += field("exit codes", join(codes, ", "));
+  text += field("other words", "those of other trainers: epochs, learning_rate, optimizer, ...");
+  text += "\nThe keys at the top level of a config:\n\n";
+  if (const HelpTable* top = find_help_table("")) {
+    for (const KeyText& key : top->keys)
+      text += wrap(first_sentence(key.meaning), fmt::format("  {:<24} ", key.name),
+                   std::string(27, ' ')) +
+              "\n";
+  }
+  return text;
+}
+
+}  // namespace bv

@@ -1,0 +1,144 @@
+#include "lib/help/reference.h"
+
+#include <fmt/format.h>
+
+#include "lib/help/catalog.h"
+#include "lib/help/exit_codes.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Returns `text` for a cell of a table.
+std::string cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|' || c == '<') escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return escaped;
+}
+
+std::string code(std::string_view text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
+
+std::string default_cell(const HelpTable& table, const KeyText& key) {
+  const std::string text = default_in_words(table, key);
+  return has_literal_default(key) ? code(text) : cell(text);
+}
+
+std::string meaning_cell(const HelpTable& table, const KeyText& key) {
+  std::string text = cell(key.meaning);
+  if (!key.example.empty())
+    text += " Example: " + code(fmt::format("{}: {}", expand_braces(key.name)[0], key.example));
+  const std::string theirs = big_vision_name(table, key);
+  if (!theirs.empty() && theirs != key.name) text += " big_vision: " + code(theirs) + ".";
+  return text;
+}
+
+std::string key_rows(const HelpTable& table) {
+  if (table.keys.empty()) return "";
+  std::string text = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (const KeyText& key : table.keys)
+    text += fmt::format("| {} | {} | {} | {} |\n", code(key.name), cell(type_of_key(table, key)),
+                        default_cell(table, key), meaning_cell(table, key));
+  return text + "\n";
+}
+
+// The call of an op with its arguments: "resize(size, method, antialias)".
+std::string call_of(const HelpTable& op) {
+  std::vector<std::string> names;
+  for (const KeyText& key : op.keys)
+    names.push_back(std::string(key.name) +
+                    (has_literal_default(key) ? "=" + default_in_words(op, key) : ""));
+  return op.plugin + "(" + join(names, ", ") + ")";
+}
+
+std::string plugin_section(const HelpTable& table) {
+  std::string text = fmt::format("## {}\n\n{}\n\n", table.plugin, table.text.about);
+  if (table.mapping == "pp") text += "`" + call_of(table) + "`\n\n";
+  if (!table.text.example.empty()) {
+    text += table.text.example.find('\n') == std::string_view::npos
+                ? fmt::format("Example: `{}`\n\n", table.text.example)
+                : fmt::format("```yaml\n{}\n```\n\n", table.text.example);
+  }
+  if (!table.text.big_vision.empty())
+    text += fmt::format("In big_vision: `{}`.\n\n", table.text.big_vision);
+  return text + key_rows(table);
+}
+
+std::string selector_line(const PluginKind& kind) {
+  if (kind.selector.empty())
+    return "Ops are the steps of `input.pp` and of an evaluator's `pp_fn`, joined by `|`.\n\n";
+  const std::string key =
+      kind.inside ? fmt::format("{}.{}", kind.mapping, kind.selector) : std::string(kind.selector);
+  std::string text = fmt::format("The key `{}` names one of these.", key);
+  if (kind.mapping != "loss" && kind.mapping != "task")
+    text += fmt::format(" Its keys stand below `{}`.", kind.mapping);
+  return text + "\n\n";
+}
+
+std::string title_of(const PluginKind& kind) {
+  std::string title(kind.mapping == "evals.*" ? "evaluators" : kind.plural);
+  title[0] = static_cast<char>(std::toupper(title[0]));
+  return title;
+}
+
+constexpr std::string_view kNote =
+    "<!-- Made by scripts/dev.sh docs from the tables beside the code that reads the keys. -->\n";
+
+std::string kind_page(const PluginKind& kind) {
+  std::string text = fmt::format("{}# {}\n\n{}", kNote, title_of(kind), selector_line(kind));
+  if (const HelpTable* common = find_help_table(kind.mapping)) {
+    if (!common->text.about.empty()) text += std::string(common->text.about) + "\n\n";
+    if (!common->keys.empty())
+      text += fmt::format("Keys that all of them have:\n\n{}", key_rows(*common));
+  }
+  for (const HelpTable* plugin : plugins_of(kind)) text += plugin_section(*plugin);
+  text.pop_back();
+  return text;
+}
+
+bool has_page(const std::string& mapping) {
+  for (const PluginKind& kind : plugin_kinds()) {
+    if (kind.mapping == mapping) return true;
+  }
+  return false;
+}
+
+std::string config_page() {
+  std::string text = fmt::format("{}# Keys of a config\n\n", kNote);
+  for (const HelpTable& table : help_tables()) {
+    if (table.kind != nullptr || has_page(table.mapping)) continue;
+    text += table.place.empty() ? "## Top level\n\n" : fmt::format("## {}\n\n", table.place);
+    if (!table.text.about.empty()) text += std::string(table.text.about) + "\n\n";
+    text += key_rows(table);
+  }
+  text.pop_back();
+  return text;
+}
+
+std::string index_page() {
+  std::string text = fmt::format("{}# Reference\n\n", kNote);
+  text +=
+      "The same texts are in the program: `bvtrain help WORD`. `bvtrain schema` prints them as a "
+      "JSON\nSchema, with which editors complete and check configs.\n\n"
+      "- [Keys of a config](config.md)\n";
+  for (const PluginKind& kind : plugin_kinds()) {
+    std::vector<std::string> names;
+    for (const HelpTable* plugin : plugins_of(kind))
+      names.push_back(fmt::format("[{0}]({1}.md#{0})", plugin->plugin, kind.plural));
+    text += fmt::format("- [{}]({}.md): {}\n", title_of(kind), kind.plural, join(names, ", "));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<ReferencePage> reference_pages() {
+  std::vector<ReferencePage> pages = {{"README.md", index_page()}, {"config.md", config_page()}};
+  for (const PluginKind& kind : plugin_kinds())
+    pages.push_back({std::string(kind.plural) + ".md", kind_page(kind)});
+  return pages;
+}
+
+}  // namespace bv

@@ -1,0 +1,155 @@
+#include "lib/help/schema.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lib/config/load_config.h"
+#include "lib/help/catalog.h"
+#include "lib/help/key_type.h"
+#include "lib/input/prepare_data.h"
+
+namespace bv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Returns the kind of plug-in that `key` of the mapping at `place` names; null for other keys.
+const PluginKind* kind_named_by(const std::string& place, std::string_view key) {
+  for (const PluginKind& kind : plugin_kinds()) {
+    if (kind.selector == key && place == (kind.inside ? kind.mapping : "")) return &kind;
+  }
+  return nullptr;
+}
+
+Json names_of(const PluginKind& kind) {
+  Json names = Json::array();
+  for (const HelpTable* table : plugins_of(kind)) names.push_back(table->plugin);
+  // With --synthetic, the name of a data set may be one of these.
+  if (kind.mapping == "input.data") {
+    for (const std::string& name : known_tfds_names()) names.push_back(name);
+  }
+  return names;
+}
+
+// Returns the value that `yaml` stands for.
+Json parse_value(std::string_view yaml) {
+  const std::string text = parse_config("value: " + std::string(yaml), "default").json();
+  return Json::parse(text)["value"];
+}
+
+std::string path_below(const std::string& mapping, std::string_view key) {
+  return mapping.empty() ? std::string(key) : mapping + "." + std::string(key);
+}
+
+// Adds the keys of `table` to a schema whose plug-in, if it has one, is that of `owner`.
+void add_keys(Json& schema, const HelpTable& table) {
+  for (const KeyText& key : table.keys) {
+    for (const std::string& name : expand_braces(key.name)) {
+      Json property;
+      if (const PluginKind* kind = kind_named_by(table.place, name)) {
+        property["enum"] = names_of(*kind);
+      } else {
+        property = type_schema(parse_key_type(key.type), path_below(table.mapping, name));
+      }
+      // In draft 7, nothing beside "$ref" counts.
+      Json described = {{"description", std::string(key.meaning)}};
+      if (has_literal_default(key)) described["default"] = parse_value(key.fallback);
+      described.update(property);
+      schema["properties"][name] = described;
+      if (key.fallback == "required" && name == key.name) schema["required"].push_back(name);
+    }
+  }
+}
+
+Json object_schema(const std::string& about) {
+  Json schema = Json::object();
+  if (!about.empty()) schema["description"] = about;
+  schema["type"] = "object";
+  schema["properties"] = Json::object();
+  schema["additionalProperties"] = false;
+  return schema;
+}
+
+Json plugin_schema(const HelpTable& plugin) {
+  Json schema = object_schema(std::string(plugin.text.about));
+  if (const HelpTable* common = find_help_table(plugin.mapping)) add_keys(schema, *common);
+  add_keys(schema, plugin);
+  return schema;
+}
+
+Json reference(const std::string& place) { return {{"$ref", "#/definitions/" + place}}; }
+
+// Returns {"if": the selector names the plug-in, "then": consequence}.
+Json when_named(const PluginKind& kind, const std::string& plugin, const Json& consequence) {
+  const std::string selector(kind.selector);
+  return {{"if", {{"properties", {{selector, {{"const", plugin}}}}}, {"required", {selector}}}},
+          {"then", consequence}};
+}
+
+// Returns the schema of a mapping that names its plug-in itself.
+Json choice_schema(const PluginKind& kind) {
+  const HelpTable* common = find_help_table(kind.mapping);
+  const std::string selector(kind.selector);
+  Json schema = {{"type", "object"}, {"properties", {{selector, {{"enum", names_of(kind)}}}}}};
+  std::string fallback;
+  if (common != nullptr) {
+    schema["description"] = std::string(common->text.about);
+    for (const KeyText& key : common->keys) {
+      if (key.name == selector) fallback = key.fallback;
+    }
+  }
+  if (fallback == "required") schema["required"] = {selector};
+  schema["allOf"] = Json::array();
+  for (const HelpTable* plugin : plugins_of(kind)) {
+    schema["allOf"].push_back(when_named(kind, plugin->plugin, reference(plugin->place)));
+    if (plugin->plugin == fallback)
+      schema["allOf"].push_back(
+          {{"if", {{"not", {{"required", {selector}}}}}}, {"then", reference(plugin->place)}});
+  }
+  return schema;
+}
+
+}  // namespace
+
+nlohmann::ordered_json config_schema() {
+  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                 {"title", "bvtrain config"}};
+  const HelpTable* top = find_help_table("");
+  Json root = object_schema(top ? std::string(top->text.about) : "");
+  if (top != nullptr) add_keys(root, *top);
+  // An included file may have the required keys.
+  if (root.contains("required")) {
+    root["if"] = {{"not", {{"required", {"include"}}}}};
+    root["then"] = {{"required", root["required"]}};
+    root.erase("required");
+  }
+  root["allOf"] = Json::array();
+  Json definitions = Json::object();
+  for (const HelpTable& table : help_tables()) {
+    const bool call = table.mapping == "pp" || (table.kind == nullptr && !table.plugin.empty());
+    if (table.place.empty() || call) continue;
+    if (table.kind != nullptr) {
+      if (table.mapping == "loss" || table.mapping == "task") continue;
+      definitions[table.place] = plugin_schema(table);
+      if (!table.kind->inside)
+        root["allOf"].push_back(
+            when_named(*table.kind, table.plugin,
+                       {{"properties", {{table.mapping, reference(table.place)}}}}));
+    } else {
+      Json mapping = object_schema(std::string(table.text.about));
+      add_keys(mapping, table);
+      definitions[table.place] = mapping;
+    }
+  }
+  for (const PluginKind& kind : plugin_kinds()) {
+    const std::string mapping(kind.mapping);
+    if (kind.inside) definitions[mapping] = choice_schema(kind);
+    // The mapping of a plug-in that is named beside it: the conditions at the root say more.
+    if (!kind.inside && (mapping == "model" || mapping == "optax"))
+      definitions[mapping] = {{"type", "object"}};
+  }
+  schema.update(root);
+  schema["definitions"] = definitions;
+  return schema;
+}
+
+}  // namespace bv

@@ -1,0 +1,304 @@
+#include "lib/init/data_findings.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lib/config/load_config.h"
+#include "lib/init/yaml_text.h"
+#include "lib/input/broken_files.h"
+#include "lib/input/data_notes.h"
+#include "lib/input/dataset.h"
+#include "lib/input/image/image_suffix.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSample = 256;  // images that are decoded
+constexpr int64_t kFewest = 3;    // examples that can be divided into training and validation data
+constexpr int64_t kImbalance = 3;
+
+// What a folder has that no detector knows: for the message.
+struct FolderContent {
+  int64_t entries = 0, images = 0;
+  std::vector<std::string> folders;
+};
+
+FolderContent list_content(const std::string& folder) {
+  FolderContent content;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".")) continue;
+    ++content.entries;
+    if (entry.is_directory())
+      content.folders.push_back(name);
+    else
+      content.images += has_image_suffix(name);
+  }
+  std::sort(content.folders.begin(), content.folders.end());
+  return content;
+}
+
+// Returns why a folder that no detector knows cannot be used.
+std::string unknown_folder(const std::string& folder) {
+  const FolderContent content = list_content(folder);
+  if (content.entries == 0) return "is empty";
+  for (const std::string& inner : content.folders) {
+    try {
+      if (!detect_data(folder + "/" + inner).empty())
+        return fmt::format("holds no data itself (did you mean '{}/{}'?)", folder, inner);
+    } catch (const Error&) {
+      // Another folder may be the one.
+    }
+  }
+  if (content.images > 0) {
+    return fmt::format(
+        "has {} image{}, but no class folders: move the images of each class into a "
+        "folder of their own, {}/<class>/*.jpg",
+        content.images, content.images == 1 ? "" : "s", folder);
+  }
+  return "has no data that can be trained on; expected " + join(detectable_data(), ", or ");
+}
+
+DetectedData detect_one(const std::string& folder) {
+  std::vector<DetectedData> found = detect_data(folder);
+  if (found.empty()) throw Error(Exit::usage, folder, unknown_folder(folder));
+  if (found.size() > 1) {
+    std::vector<std::string> kinds;
+    for (const DetectedData& data : found) kinds.push_back(data.kind);
+    throw Error(Exit::usage, folder,
+                fmt::format("holds data of several kinds ({}): move them into folders of their own",
+                            join(kinds, "; ")));
+  }
+  return std::move(found[0]);
+}
+
+std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKeys& keys,
+                                          const std::string& folder, bool keep_broken) {
+  std::string yaml;
+  for (const auto& [key, value] : keys) yaml += key + ": " + yaml_text(value) + "\n";
+  const Config config = parse_config(yaml, folder);
+  SourceEnv env;
+  env.keep_broken = keep_broken;
+  std::shared_ptr<const Source> source =
+      Source::Registry::make(data.source, config, config.place(), env);
+  throw_problems(config);
+  return source;
+}
+
+// Returns which of `names` is a split of the source; "" if none is.
+std::string first_split(const Source& source, const std::vector<std::string>& names) {
+  const std::vector<std::string> known = source.splits();
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) return name;
+  }
+  return "";
+}
+
+size_t index_of(const Source& source, const std::string& split) {
+  const std::vector<std::string> known = source.splits();
+  return static_cast<size_t>(std::find(known.begin(), known.end(), split) - known.begin());
+}
+
+std::string training_split(const Source& source, const std::string& folder) {
+  const std::vector<std::string> known = source.splits();
+  const std::string named = first_split(source, {"train", "training"});
+  if (!named.empty()) return named;
+  if (known.size() == 1) return known[0];
+  throw Error(Exit::usage, folder,
+              fmt::format("has no split 'train': there are {}; rename the one for training",
+                          join(known, ", ")));
+}
+
+// Divides a split in two. The fewer examples, the larger the part for validation has to be.
+void slice(const std::string& split, DataFindings& found) {
+  const int percent = found.examples < 1000 ? 80 : found.examples < 20000 ? 90 : 95;
+  found.train = fmt::format("{}[:{}%]", split, percent);
+  found.validation = fmt::format("{}[{}%:]", split, percent);
+  found.sliced = true;
+}
+
+// Opens the source without tolerance for broken files, to find those that can be seen at once.
+void find_broken_files(const DetectedData& data, DataFindings& found) {
+  for (const DataKeys* keys : {&data.train, &data.validation}) {
+    if (keys->empty()) continue;
+    const auto strict = open_source(data, *keys, found.folder, /*keep_broken=*/false);
+    for (size_t split = 0; split < strict->splits().size(); ++split) {
+      try {
+        strict->size(split);
+      } catch (const BrokenFiles& broken) {
+        for (const Error& problem : broken.problems()) found.broken.push_back(problem.what());
+        found.broken_files +=
+            std::ssize(broken.problems()) + static_cast<int64_t>(broken.left_out());
+      }
+    }
+  }
+}
+
+// Counts the examples of each class of a split. Returns false if the source does not know its
+// labels.
+bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
+                   std::vector<FoundClass>& classes) {
+  const size_t index = index_of(source, split);
+  const at::Tensor labels = source.labels(index);
+  if (!labels.defined()) return false;
+  const int64_t* values = labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < labels.size(0); ++i) {
+    const int64_t label = values[i];
+    constexpr int64_t kMostClasses = 1 << 20;
+    if (label < 0 || label >= kMostClasses) {
+      throw Error(Exit::usage, "",
+                  fmt::format("{} has the label {}, expected 0, 1, 2, ...",
+                              source.describe(index, i), label));
+    }
+    while (std::ssize(classes) <= label)
+      classes.push_back({.name = fmt::format("{}", classes.size())});
+    // An image folder that keeps broken files has an example "cat/" for a class without images.
+    if (!source.describe(index, i).ends_with('/')) ++(classes[label].*count);
+  }
+  return true;
+}
+
+void check_classes(const DataFindings& found) {
+  const auto used = std::count_if(found.classes.begin(), found.classes.end(),
+                                  [](const FoundClass& one) { return one.examples > 0; });
+  if (found.classes.empty() || used > 1) return;
+  const std::string& name = found.most_frequent()->name;
+  throw Error(
+      Exit::usage, found.folder,
+      fmt::format("has images of one class only, '{}': a classifier needs at least two", name));
+}
+
+void add_warnings(const DataFindings& found, const Dataset& train, const Dataset& validation,
+                  std::vector<std::string>& warnings) {
+  if (found.sliced) {
+    for (const Dataset* part : {&train, &validation}) {
+      if (std::string line = part->missing_classes(); !line.empty()) warnings.push_back(line);
+    }
+  }
+  for (const FoundClass& one : found.classes) {
+    if (one.examples == 0)
+      warnings.push_back(fmt::format("class '{}' has no training images", one.name));
+    else if (!found.sliced && one.validation == 0)
+      warnings.push_back(fmt::format("class '{}' has no validation images", one.name));
+  }
+  constexpr size_t kMany = 8;
+  if (warnings.size() > kMany) {
+    const size_t more = warnings.size() - kMany;
+    warnings.resize(kMany);
+    warnings.push_back(fmt::format("and {} more warnings of this kind", more));
+  }
+}
+
+void add_notes(const Dataset& data, DataFindings& found) {
+  for (const auto& [split, notes] : data.file_notes()) {
+    found.turned |= notes.turned > 0;
+    for (std::string& line : split_notes(split, notes, Pipeline("decode(exif=True)", Place())))
+      found.notes.push_back(std::move(line));
+  }
+}
+
+// The names and counts of the classes.
+void read_classes(const Source& source, const Source& validation, const std::string& train_split,
+                  const std::string& validation_split, DataFindings& found) {
+  if (!count_classes(source, train_split, &FoundClass::examples, found.classes)) return;
+  if (!found.sliced)
+    count_classes(validation, validation_split, &FoundClass::validation, found.classes);
+  const std::vector<std::string> names = source.class_names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i == found.classes.size()) found.classes.push_back({});
+    found.classes[i].name = names[i];
+  }
+  check_classes(found);
+}
+
+void check_folder(const std::string& folder) {
+  struct stat info;
+  if (stat(folder.c_str(), &info) != 0)
+    throw Error(Exit::usage, folder, errno == ENOENT ? "no such folder" : std::strerror(errno));
+  if (!S_ISDIR(info.st_mode))
+    throw Error(Exit::usage, folder, "is a file; give the folder that holds the data");
+  if (!valid_utf8(folder))
+    throw Error(Exit::usage, folder, "a config cannot name this folder: its name is not UTF-8");
+}
+
+DataFindings inspect_checked(const std::string& folder) {
+  DataFindings found;
+  found.folder = folder;
+  found.data = detect_one(folder);
+  find_broken_files(found.data, found);
+  const DataKeys& train_keys = found.data.train;
+  const auto source = open_source(found.data, train_keys, folder, /*keep_broken=*/true);
+  const std::string split = training_split(*source, folder);
+  found.train = split;
+  found.examples = source->size(index_of(*source, split));
+  auto other = source;
+  if (!found.data.validation.empty()) {
+    other = open_source(found.data, found.data.validation, folder, /*keep_broken=*/true);
+    found.validation = training_split(*other, folder);
+  } else {
+    found.validation = first_split(*source, {"val", "validation", "valid", "dev", "test"});
+    if (found.validation == split) found.validation.clear();
+    if (!found.validation.empty() && found.validation != "test")
+      found.test = first_split(*source, {"test"});
+  }
+  const std::string validation_split = found.validation;
+  if (found.validation.empty()) slice(split, found);
+  read_classes(*source, *other, split, validation_split, found);
+  if (found.examples < kFewest) {
+    throw Error(Exit::usage, folder,
+                fmt::format("has {} images, too few to train and to validate on", found.examples));
+  }
+  const Dataset train(source, found.train, Place{folder});
+  const Dataset validation(other, found.validation, Place{folder});
+  found.train_examples = train.size();
+  found.validation_examples = validation.size();
+  found.images = sample_images(*source, index_of(*source, split), kSample);
+  add_warnings(found, train, validation, found.warnings);
+  add_notes(train, found);
+  if (!found.sliced) add_notes(validation, found);
+  return found;
+}
+
+}  // namespace
+
+const FoundClass* DataFindings::rarest() const {
+  const auto least =
+      std::min_element(classes.begin(), classes.end(),
+                       [](const auto& a, const auto& b) { return a.examples < b.examples; });
+  return least == classes.end() ? nullptr : &*least;
+}
+
+const FoundClass* DataFindings::most_frequent() const {
+  const auto most =
+      std::max_element(classes.begin(), classes.end(),
+                       [](const auto& a, const auto& b) { return a.examples < b.examples; });
+  return most == classes.end() ? nullptr : &*most;
+}
+
+bool DataFindings::imbalanced() const {
+  return !classes.empty() && most_frequent()->examples >= kImbalance * rarest()->examples;
+}
+
+DataFindings inspect_data(const std::string& given) {
+  std::string folder = given;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  check_folder(folder);
+  try {
+    return inspect_checked(folder);
+  } catch (const Error& error) {
+    if (!error.needs_place()) throw;
+    throw Error(error.code(), folder, error.message());
+  } catch (const fs::filesystem_error& error) {
+    throw Error(Exit::usage, folder, error.code().message());
+  }
+}
+
+}  // namespace bv

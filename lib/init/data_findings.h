@@ -1,0 +1,49 @@
+// What `bvtrain init` finds in a folder of data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/init/sampled_images.h"
+#include "lib/input/detect_data.h"
+
+namespace bv {
+
+struct FoundClass {
+  std::string name;                      // its number if the data does not name it
+  int64_t examples = 0, validation = 0;  // in the whole splits, before slicing
+};
+
+struct DataFindings {
+  std::string folder;
+  DetectedData data;
+  // Split expressions of the training and validation data, and of test data beside it or "".
+  std::string train, validation, test;
+  bool sliced = false;   // validation data is a part of the training split
+  int64_t examples = 0;  // of the training split before slicing
+  int64_t train_examples = 0, validation_examples = 0;
+  std::vector<FoundClass> classes;  // empty: the source does not know its labels
+  SampledImages images;
+  // The lines of files that are clearly broken, at most 20, and the number of all.
+  std::vector<std::string> broken;
+  int64_t broken_files = 0;
+  bool turned = false;                // some images have an EXIF orientation
+  std::vector<std::string> notes;     // one line each: what training will ignore
+  std::vector<std::string> warnings;  // one line each: what the user should look at
+
+  // Returns whether training has to skip examples that cannot be read.
+  bool any_broken() const { return broken_files > 0 || !images.broken.empty(); }
+  // Returns the classes with the fewest and the most training examples; null if the source does
+  // not know its labels.
+  const FoundClass* rarest() const;
+  const FoundClass* most_frequent() const;
+  // Returns whether the most frequent class has at least three times the examples of the rarest.
+  bool imbalanced() const;
+};
+
+// Finds out what `folder` holds, through the sources (lib/input/detect_data.h). Throws
+// Error(Exit::usage) at the folder if it is none, or if it holds nothing to train on.
+DataFindings inspect_data(const std::string& folder);
+
+}  // namespace bv

@@ -1,0 +1,255 @@
+#include "lib/init/pretrained.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <regex>
+#include <set>
+
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/weights_file.h"
+#include "lib/config/load_config.h"
+#include "lib/export/trained_model.h"
+#include "lib/model/transformer_shape.h"
+#include "lib/predict/predict_model.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kBlock = "Transformer/encoderblock_0/";
+constexpr const char* kUsualRange = "value_range(-1, 1)";
+
+// The parameters of a model, by big_vision's names.
+class ParameterShapes {
+ public:
+  ParameterShapes(const NamedTensors& tree, const std::string& path) : tree_(tree), path_(path) {}
+
+  bool has(const std::string& name) const { return tree_.count(name) > 0; }
+  // Returns a side of a parameter that must be there; negative axes count from the end.
+  int64_t side(const std::string& name, int64_t axis) const {
+    const auto found = tree_.find(name);
+    const int64_t rank = found == tree_.end() ? 0 : found->second.dim();
+    if (axis >= rank || -axis > rank) {
+      throw Error(Exit::usage, path_,
+                  fmt::format("'{}' is missing or has another shape than in a model that can be "
+                              "fine-tuned; write model_name and model yourself",
+                              name));
+    }
+    return found->second.size(axis);
+  }
+  // Returns how many numbers n there are for which prefix + n + "/" begins a name.
+  int64_t count(const std::string& prefix) const {
+    std::set<std::string> numbers;
+    for (auto at = tree_.lower_bound(prefix); at != tree_.end() && at->first.starts_with(prefix);
+         ++at)
+      numbers.insert(
+          at->first.substr(prefix.size(), at->first.find('/', prefix.size()) - prefix.size()));
+    return std::ssize(numbers);
+  }
+
+ private:
+  const NamedTensors& tree_;
+  const std::string& path_;
+};
+
+// Returns n if `count` is n * n, otherwise 0.
+int64_t square_root(int64_t count) {
+  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(count))));
+  return side * side == count ? side : 0;
+}
+
+// Returns the width D of a vit, by the names of any program; nullopt if it is no vit.
+std::optional<int64_t> vit_width(const NamedTensors& tree) {
+  for (const char* name :
+       {"patch_embed.proj.weight", "embeddings.patch_embeddings.projection.weight",
+        "vit.embeddings.patch_embeddings.projection.weight"}) {
+    const auto found = tree.find(name);
+    if (found != tree.end() && found->second.dim() == 4) return found->second.size(0);
+  }
+  const auto ours = tree.find("embedding/kernel");
+  const bool vit = ours != tree.end() && ours->second.dim() == 4;
+  return vit ? std::optional(ours->second.size(3)) : std::nullopt;
+}
+
+// Returns the name of the variant of this shape, such as "B"; "" if there is none.
+std::string variant_of(const TransformerShape& shape) {
+  for (const NamedVariant& variant : transformer_variants()) {
+    const Config config = parse_config(variant.yaml, variant.name);
+    const TransformerShape known = read_transformer_shape(config, 16);
+    if (known.width == shape.width && known.depth == shape.depth &&
+        known.mlp_dim == shape.mlp_dim && known.num_heads == shape.num_heads)
+      return variant.name.substr(0, variant.name.find('/'));
+  }
+  return "";
+}
+
+// Returns the number of heads of a width. Fused attention kernels do not show it.
+int64_t usual_heads(int64_t width, const std::string& path) {
+  for (const NamedVariant& variant : transformer_variants()) {
+    const TransformerShape known =
+        read_transformer_shape(parse_config(variant.yaml, variant.name), 16);
+    if (known.width == width) return known.num_heads;
+  }
+  constexpr int64_t kUsualWidthOfHead = 64;
+  if (width % kUsualWidthOfHead == 0) return width / kUsualWidthOfHead;
+  throw Error(Exit::usage, path,
+              fmt::format("the number of attention heads does not follow from its width {}; write "
+                          "model_name and model yourself",
+                          width));
+}
+
+PretrainedModel vit_of(const NamedTensors& given, int64_t width, const std::string& path) {
+  const std::string query = std::string(kBlock) + "MultiHeadDotProductAttention_0/query/bias";
+  const NamedTensors unstacked = unstack_blocks(given, path);
+  const auto own = unstacked.find(query);
+  const int64_t heads = own != unstacked.end() && own->second.dim() == 2 ? own->second.size(0)
+                                                                         : usual_heads(width, path);
+  const Shapes wanted = {{"Transformer/encoder_norm/scale", {width}},
+                         {query, {heads, width / heads}}};
+  const NamedTensors tree = adapt_layout(given, wanted, path);
+  const ParameterShapes shapes(tree, path);
+  TransformerShape shape;
+  shape.width = width;
+  shape.depth = shapes.count("Transformer/encoderblock_");
+  shape.mlp_dim = shapes.side(std::string(kBlock) + "MlpBlock_0/Dense_0/kernel", 1);
+  shape.num_heads = heads;
+  const int64_t rows = shapes.side("embedding/kernel", 0),
+                columns = shapes.side("embedding/kernel", 1);
+
+  PretrainedModel found;
+  found.path = path;
+  found.model_name = "vit";
+  found.patch = std::max(rows, columns);
+  found.channels = shapes.side("embedding/kernel", 2);
+  const std::string variant = variant_of(shape);
+  found.model = variant.empty() || rows != columns
+                    ? fmt::format(
+                          "{{width: {}, depth: {}, mlp_dim: {}, num_heads: {}, patch_size: "
+                          "[{}, {}]",
+                          width, shape.depth, shape.mlp_dim, heads, rows, columns)
+                    : fmt::format("{{variant: {}/{}", variant, rows);
+  found.model += fmt::format(", pool_type: {}{}}}",
+                             shapes.has("cls")               ? "tok"
+                             : shapes.has("MAPHead_0/probe") ? "map"
+                                                             : "gap",
+                             shapes.has("pos_embedding") ? "" : ", posemb: sincos2d");
+  if (shapes.has("pos_embedding")) {
+    const int64_t side = square_root(shapes.side("pos_embedding", -2));
+    found.image = {side * rows, side * columns};
+  }
+  found.fresh = {"head/.*"};
+  if (shapes.has("pre_logits/kernel")) found.fresh.emplace_back("pre_logits/.*");
+  return found;
+}
+
+PretrainedModel mixer_of(const NamedTensors& given, const std::string& path) {
+  const NamedTensors tree = adapt_layout(given, {{"pre_head_layer_norm/scale", {1}}}, path);
+  const ParameterShapes shapes(tree, path);
+  const int64_t rows = shapes.side("stem/kernel", 0), columns = shapes.side("stem/kernel", 1);
+  const std::string block = "MixerBlock_0/";
+  const int64_t side = square_root(shapes.side(block + "token_mixing/Dense_0/kernel", 0));
+  if (side == 0)
+    throw Error(Exit::usage, path,
+                "is a mixer for images that are not square; write model yourself");
+  PretrainedModel found;
+  found.path = path;
+  found.model_name = "mlp_mixer";
+  found.model = fmt::format(
+      "{{patch_size: [{}, {}], hidden_dim: {}, num_blocks: {}, tokens_mlp_dim: {}, "
+      "channels_mlp_dim: {}}}",
+      rows, columns, shapes.side("stem/kernel", 3), shapes.count("MixerBlock_"),
+      shapes.side(block + "token_mixing/Dense_0/kernel", 1),
+      shapes.side(block + "channel_mixing/Dense_0/kernel", 1));
+  found.channels = shapes.side("stem/kernel", 2);
+  found.image = {side * rows, side * columns};
+  found.other_sizes = false;
+  found.fresh = {"head/.*"};
+  return found;
+}
+
+PretrainedModel bit_of(const NamedTensors& given, const std::string& path) {
+  const NamedTensors tree = adapt_layout(given, {{"norm-pre-head/scale", {1}}}, path);
+  const ParameterShapes shapes(tree, path);
+  std::vector<std::string> units;
+  for (int64_t block = 1; block <= shapes.count("block"); ++block)
+    units.push_back(fmt::format("{}", shapes.count(fmt::format("block{}/unit", block))));
+  const int64_t width = shapes.side("root_block/conv_root/kernel", 3);
+  PretrainedModel found;
+  found.path = path;
+  found.model_name = "bit_paper";
+  found.model =
+      fmt::format("{{depth: [{}], width: {}}}", join(units, ", "), static_cast<double>(width) / 64);
+  found.channels = shapes.side("root_block/conv_root/kernel", 2);
+  found.fresh = {"head/.*"};
+  return found;
+}
+
+// Returns the value_range of a pp string, if it has just one.
+std::string value_range_in(const std::string& pp) {
+  static const std::regex op(R"((?:vgg_)?value_range(?:\([^)]*\))?)");
+  std::smatch found;
+  return std::regex_search(pp, found, op) ? found.str() : kUsualRange;
+}
+
+// A model that bvtrain has trained: a checkpoint, or a file of `bvtrain export`.
+PretrainedModel own_model(const std::string& path, bool checkpoint) {
+  const PredictModel trained = open_predict_model({.workdir = checkpoint ? path : "",
+                                                   .weights = checkpoint ? "" : path,
+                                                   .config = "",
+                                                   .overrides = {}});
+  PretrainedModel found;
+  found.path = path;
+  found.model_name = trained.config.get<std::string>("model_name");
+  found.model = trained.config.section("model").json();
+  const auto evaluator = first_evaluator_with_pp(trained.config);
+  found.value_range =
+      value_range_in(evaluator ? evaluator->get<std::string>("pp_fn") : std::string());
+  found.other_sizes = false;
+  if (trained.image.size() != 3) {
+    throw Error(Exit::usage, path,
+                "does not tell the size of its images; name the weights in model_init yourself");
+  }
+  found.image = {trained.image[0], trained.image[1]};
+  found.channels = trained.image[2];
+  found.fresh = {"head/.*"};
+  return found;
+}
+
+}  // namespace
+
+PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path) {
+  const auto any_below = [&](const char* prefix) {
+    const auto found = tree.lower_bound(prefix);
+    return found != tree.end() && found->first.starts_with(prefix);
+  };
+  PretrainedModel found;
+  if (is_timm_mixer(tree) || any_below("MixerBlock_") || any_below("Mixer/"))
+    found = mixer_of(tree, path);
+  else if (is_bit_tf(tree) || is_timm_bit(tree) || any_below("root_block/conv_root/"))
+    found = bit_of(tree, path);
+  else if (const auto width = vit_width(tree))
+    found = vit_of(tree, *width, path);
+  else
+    throw Error(Exit::usage, path,
+                "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
+                "(big_vision, timm, Hugging Face), a file of `bvtrain export` or a workdir");
+  found.value_range = kUsualRange;
+  return found;
+}
+
+PretrainedModel inspect_weights(const std::string& path) {
+  if (!valid_utf8(path))
+    throw Error(Exit::usage, path, "a config cannot name this file: its name is not UTF-8");
+  peek_weights(path);
+  if (is_checkpoint(path)) return own_model(path, /*checkpoint=*/true);
+  if (read_weights_metadata(path).contains("bvtrain.model_name"))
+    return own_model(path, /*checkpoint=*/false);
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  constexpr uint64_t kUnknown = uint64_t{1} << 30;  // of a part of a file, "two_towers.npz:img"
+  return model_of_parameters(read_weights(path, error ? kUnknown : bytes), path);
+}
+
+}  // namespace bv

@@ -1,0 +1,34 @@
+// The pretrained model of `bvtrain init --from WEIGHTS`: what a config must say to load it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/tensors.h"
+#include "lib/init/sampled_images.h"
+
+namespace bv {
+
+struct PretrainedModel {
+  std::string path;  // for model_init
+  std::string model_name;
+  std::string model;  // its arguments, a flow mapping of YAML: "{variant: B/16}"
+  int64_t patch = 1;  // sides of images must be multiples of it
+  int64_t channels = 3;
+  ImageSides image;                // of its training; 0 if not known
+  bool other_sizes = true;         // it also works on images of other sizes
+  std::string value_range;         // the op that scales values as in its training
+  std::vector<std::string> fresh;  // patterns of parameters that start fresh: the head
+};
+
+// Finds out what `path` holds. It may be all that model_init takes: a workdir or a checkpoint, a
+// file of `bvtrain export`, which describe their model, or weights of a vit, mlp_mixer or bit_paper
+// by big_vision, timm or Hugging Face, whose model follows from the names and shapes of the
+// parameters. Throws Error(Exit::usage) at the path.
+PretrainedModel inspect_weights(const std::string& path);
+
+// The same for parameters that were read (read_weights()), for inspect_weights() and tests.
+PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path);
+
+}  // namespace bv

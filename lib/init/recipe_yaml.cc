@@ -1,0 +1,197 @@
+#include "lib/init/recipe_yaml.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lib/init/yaml_text.h"
+#include "lib/util/file.h"
+#include "lib/util/printable.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kLabels =
+    R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
+
+// Returns the text as lines of a comment. A name from the data cannot end a comment.
+std::string comment(const std::string& text, const std::string& indent = "") {
+  std::string lines;
+  for (const std::string& line : split(text, '\n'))
+    lines += indent + "#" + (line.empty() ? "" : " ") + printable(line, 400) + "\n";
+  return lines;
+}
+
+std::string shell_word(const std::string& text) {
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("/._-+=:,@%", c) != nullptr;
+  });
+  if (safe) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// Returns the section `data`.
+std::string data_yaml(const DataFindings& found, const DataKeys& keys, const std::string& split) {
+  std::string text = "{name: " + found.data.source;
+  for (const auto& [key, value] : keys) text += ", " + key + ": " + yaml_text(value);
+  return text + ", split: " + (found.sliced ? json_string(split) : yaml_text(split)) + "}";
+}
+
+const DataKeys& validation_keys(const DataFindings& found) {
+  return found.data.validation.empty() ? found.data.train : found.data.validation;
+}
+
+std::string head(const DataFindings& found, const StarterRecipe& recipe,
+                 const std::string& output) {
+  std::string text = training_command(output) + "\n\n";
+  text += fmt::format("Written by bvtrain init {}: {}", shell_word(found.folder), found.data.kind);
+  text += fmt::format(", {} images", human_count(found.examples));
+  if (!found.classes.empty()) text += fmt::format(" of {} classes", found.classes.size());
+  text += fmt::format(".\nThe recipe is {}: {} epochs, {} steps.\n", recipe.about, recipe.epochs,
+                      human_count(recipe.total_steps(found.train_examples)));
+  text +=
+      "Paths are relative to the folder in which the command runs. bvtrain help KEY explains a "
+      "key.";
+  return comment(text) + "\n";
+}
+
+std::string length(const StarterRecipe& recipe) {
+  return "seed: 0\nnum_classes: auto  # that of the data\n"
+         "# Halve the epochs for a quick look; more may help if the loss still falls at the "
+         "end.\n" +
+         fmt::format("total_epochs: {}\n\n", recipe.epochs);
+}
+
+std::string input(const DataFindings& found, const StarterRecipe& recipe) {
+  std::string text = "input:\n";
+  if (found.sliced) {
+    text += comment(
+        "There is no folder or file of validation data, so a fixed part of the images "
+        "is kept for it.\nThe part is the same in every run, whatever the seed.",
+        "  ");
+  }
+  text += "  data: " + data_yaml(found, found.data.train, found.train) + "\n";
+  text += fmt::format("  batch_size: {}\n", recipe.batch_size);
+  if (found.any_broken()) {
+    text += comment(
+        "Some images cannot be read. skipped.jsonl in the workdir lists those that "
+        "training meets.",
+        "  ");
+    text += "  skip_errors: true\n";
+  }
+  if (!recipe.pp_hint.empty()) text += comment(recipe.pp_hint, "  ");
+  return text + "  pp: " + recipe.train_pp + kLabels + "\n\n";
+}
+
+std::string model(const StarterRecipe& recipe, const PretrainedModel* pretrained) {
+  std::string text = "model_name: " + recipe.model_name + "\nmodel: " + recipe.model + "\n";
+  if (!pretrained) return text + "\n";
+  text += "model_init: " + yaml_text(pretrained->path) + "\n";
+  std::vector<std::string> patterns;
+  for (const std::string& pattern : pretrained->fresh) patterns.push_back(json_string(pattern));
+  text +=
+      fmt::format("model_load: {{dont_load: [{}]}}  # the head for the new classes starts fresh\n",
+                  join(patterns, ", "));
+  return text + "\n";
+}
+
+std::string optimizer(const StarterRecipe& recipe, bool fine_tuning) {
+  std::string text = "loss: softmax_xent\n";
+  if (recipe.label_smoothing > 0)
+    text += fmt::format("label_smoothing: {}\n", recipe.label_smoothing);
+  text +=
+      "# If the loss is not finite or jumps, divide lr by 3. If you change batch_size, change lr "
+      "by the\n# same factor.\n";
+  text += recipe.optimizer;
+  if (fine_tuning) {
+    text +=
+        "# On a CPU it is much quicker to train the head alone. Replace the schedule by\n"
+        "#   schedule:\n"
+        "#     - [\"head/.*\", {decay_type: cosine, warmup_percent: 0.1}]\n"
+        "#     - [\".*\", null]\n"
+        "# and lr by 0.03.\n";
+  }
+  if (recipe.ema > 0)
+    text +=
+        fmt::format("ema: {{decay: {}}}  # averaged weights; evaluators use them\n", recipe.ema);
+  return text + "\n";
+}
+
+std::string imbalance(const DataFindings& found) {
+  if (!found.imbalanced()) return "";
+  const FoundClass& most = *found.most_frequent();
+  const FoundClass& least = *found.rarest();
+  const std::string often = printable(most.name);
+  const double share = static_cast<double>(most.examples) / static_cast<double>(found.examples);
+  return comment(
+      fmt::format("The classes are not balanced: '{}' has {} images, '{}' has {}. A model that "
+                  "always\nanswers '{}' reaches prec@1 {:.2f}, so look at the accuracy of each "
+                  "class in report.html.\nMore images of the rare classes help most.",
+                  often, human_count(most.examples), printable(least.name),
+                  human_count(least.examples), often, share),
+      "  ");
+}
+
+std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, int64_t every) {
+  std::string text = "evals:\n" + imbalance(found);
+  const std::string name = found.validation == "test" && !found.sliced ? "test" : "val";
+  text += fmt::format("  {}:{}\n", name, found.test.empty() ? "" : " &val");
+  text += "    type: classification\n";
+  text += "    data: " + data_yaml(found, validation_keys(found), found.validation) + "\n";
+  text += "    pp_fn: " + recipe.eval_pp + kLabels + "\n";
+  text += "    loss_name: softmax_xent\n";
+  text += fmt::format("    log_epochs: {}\n", every);
+  if (found.any_broken()) text += "    skip_errors: true\n";
+  if (recipe.ema > 0) text += "    ema: true\n";
+  if (!found.test.empty()) {
+    text += "  # Only at the end, so that no choice is made by it.\n";
+    text += "  test: {<<: *val, data: " + data_yaml(found, found.data.train, found.test) +
+            fmt::format(", log_epochs: {}, skip_first: true}}\n", recipe.epochs);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string training_command(const std::string& output) {
+  const std::string name = std::filesystem::path(output).stem().string();
+  return fmt::format("bvtrain --config {} --workdir {}", shell_word(output),
+                     shell_word("out/" + name));
+}
+
+std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,
+                        const PretrainedModel* pretrained, const std::string& output) {
+  const int64_t steps = std::max<int64_t>(1, recipe.total_steps(found.train_examples));
+  constexpr int64_t kEvaluations = 20, kRows = 100;
+  const int64_t every = (recipe.epochs + kEvaluations - 1) / kEvaluations;
+  return head(found, recipe, output) + length(recipe) + input(found, recipe) +
+         model(recipe, pretrained) + optimizer(recipe, pretrained != nullptr) +
+         fmt::format(
+             "log_training_steps: {}\n"
+             "ckpt_epochs: {}  # an interrupted run continues from here\n\n",
+             std::clamp<int64_t>(steps / kRows, 1, 50), every) +
+         evaluators(found, recipe, every);
+}
+
+void write_new_file(const std::string& output, const std::string& content) {
+  const int fd = ::open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    if (errno == EEXIST) throw Error(Exit::usage, output, "exists already; name another --output");
+    throw Error(Exit::storage, output, fmt::format("cannot be written: {}", std::strerror(errno)));
+  }
+  int failed = write_all(fd, content);
+  if (::close(fd) != 0 && failed == 0) failed = errno;
+  if (failed == 0) return;
+  ::unlink(output.c_str());
+  throw Error(Exit::storage, output, fmt::format("cannot be written: {}", std::strerror(failed)));
+}
+
+}  // namespace bv

@@ -1,0 +1,162 @@
+#include "lib/init/sampled_images.h"
+
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "lib/input/image/decode.h"
+#include "lib/input/shuffle.h"
+#include "lib/util/error.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr uint64_t kSampleSeed = 0x1417;
+constexpr int64_t kMostBytes = int64_t{256} << 20;  // of encoded images
+constexpr unsigned kMostThreads = 16;
+
+// What is kept of one image.
+struct OneImage {
+  bool tried = false, encoded = false, grey = false;
+  std::string problem;
+  std::vector<int64_t> shape;
+  at::ScalarType type = at::kByte;
+  double least = 0, most = 0;
+};
+
+// Returns whether the channels of (h, w, 3) uint8 are equal. JPEG files of grey scans may differ by
+// rounding.
+bool looks_grey(const at::Tensor& image) {
+  if (image.size(2) == 1) return true;
+  if (image.size(2) != 3 || image.scalar_type() != at::kByte) return false;
+  constexpr int kRounding = 2;
+  const at::Tensor dense = image.contiguous();
+  const uint8_t* pixel = dense.const_data_ptr<uint8_t>();
+  for (int64_t i = 0; i < dense.numel(); i += 3) {
+    const auto [low, high] = std::minmax({pixel[i], pixel[i + 1], pixel[i + 2]});
+    if (high - low > kRounding) return false;
+  }
+  return true;
+}
+
+OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<int64_t>& bytes) {
+  OneImage seen;
+  try {
+    const Example example = source.read(split, index);
+    const auto found = example.find("image");
+    if (found == example.end())
+      throw Error(Exit::usage, "", "the examples have no feature 'image'");
+    at::Tensor image = found->second;
+    seen.encoded = image.dim() == 1 && image.scalar_type() == at::kByte;
+    if (seen.encoded) {
+      bytes += image.numel();
+      image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())},
+                           /*channels=*/0, /*precise=*/false);
+    }
+    seen.shape = image.sizes().vec();
+    seen.type = image.scalar_type();
+    seen.grey = image.dim() == 2 || (image.dim() == 3 && looks_grey(image));
+    if (!seen.encoded && image.numel() > 0) {
+      seen.least = image.min().item<double>();
+      seen.most = image.max().item<double>();
+    }
+  } catch (const Error& error) {
+    if (error.code() != Exit::data) throw;
+    seen.problem = fmt::format("{}: {}", source.describe(split, index), error.message());
+  }
+  seen.tried = true;
+  return seen;
+}
+
+std::vector<OneImage> look_at_all(const Source& source, size_t split, int64_t count) {
+  std::vector<OneImage> seen(count);
+  std::atomic<int64_t> next = 0, bytes = 0;
+  std::atomic<bool> failed = false;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      // In order, so that what is left out when the bytes are used up is at the end.
+      for (int64_t i; (i = next++) < count && bytes < kMostBytes && !failed;) {
+        const int64_t index = shuffle(kSampleSeed, 0, i, source.size(split));
+        seen[i] = look_at(source, split, index, bytes);
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+    for (unsigned i = 1; i < cores; ++i) threads.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  return seen;
+}
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Fills in the sizes.
+void measure(const std::vector<ImageSides>& sides, SampledImages& all) {
+  const auto by_area = [](const ImageSides& a, const ImageSides& b) {
+    return a.height * a.width < b.height * b.width;
+  };
+  std::vector<int64_t> heights, widths;
+  for (const ImageSides& one : sides) {
+    heights.push_back(one.height);
+    widths.push_back(one.width);
+    all.equal &= one == sides[0];
+  }
+  all.smallest = *std::min_element(sides.begin(), sides.end(), by_area);
+  all.largest = *std::max_element(sides.begin(), sides.end(), by_area);
+  all.typical = {median(heights), median(widths)};
+}
+
+}  // namespace
+
+SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
+  const auto seen = look_at_all(source, split, std::min(limit, source.size(split)));
+  SampledImages all;
+  std::vector<ImageSides> sides;
+  bool grey = true, first = true;
+  for (const OneImage& one : seen) {
+    all.tried += one.tried;
+    if (!one.problem.empty()) all.broken.push_back(one.problem);
+    if (!one.tried || !one.problem.empty()) continue;
+    const size_t rank = one.shape.size();
+    if (rank < 2 || rank > 3) {
+      throw Error(Exit::usage, "",
+                  fmt::format("'image' has the shape {}, expected (height, width, channels)",
+                              shape_text(one.shape)));
+    }
+    sides.push_back({one.shape[0], one.shape[1]});
+    grey &= one.grey;
+    all.encoded = one.encoded;
+    all.type = one.type;
+    all.rank2 = rank == 2;
+    all.channels = one.encoded ? 3 : rank == 2 ? 1 : one.shape[2];
+    all.least = first ? one.least : std::min(all.least, one.least);
+    all.most = first ? one.most : std::max(all.most, one.most);
+    first = false;
+  }
+  if (sides.empty()) {
+    throw Error(Exit::usage, "",
+                all.broken.empty() ? "has no images"
+                                   : fmt::format("none of {} images can be decoded: {}", all.tried,
+                                                 all.broken[0]));
+  }
+  if (grey && all.encoded) all.channels = 1;
+  measure(sides, all);
+  return all;
+}
+
+}  // namespace bv

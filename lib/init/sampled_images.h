@@ -1,0 +1,40 @@
+// The images of a data set, judged by a sample that is decoded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/input/source.h"
+
+namespace bv {
+
+// Sides in pixels, as the image is stored.
+struct ImageSides {
+  int64_t height = 0, width = 0;
+
+  int64_t shorter() const { return height < width ? height : width; }
+  bool operator==(const ImageSides&) const = default;
+};
+
+struct SampledImages {
+  int64_t tried = 0;                // how many images were decoded
+  std::vector<std::string> broken;  // a line for each of them that could not be decoded
+  bool encoded = true;              // the source gives encoded files, otherwise arrays
+  // By the number of pixels. `typical` is the median of the heights and of the widths.
+  ImageSides smallest, largest, typical;
+  bool equal = true;     // all have the same size
+  int64_t channels = 3;  // 1 if every image is grey, even if it is stored in colour
+  bool rank2 = false;    // arrays are (height, width), without channels
+  at::ScalarType type = at::kByte;
+  double least = 0, most = 255;  // values of arrays
+};
+
+// Decodes up to `limit` images of a split, taken along a fixed permutation, with several threads.
+// It decodes fewer if they take more than 256 MiB of files. Throws Error(Exit::usage) without a
+// place if the examples have no usable feature "image", or if none can be decoded.
+SampledImages sample_images(const Source& source, size_t split, int64_t limit);
+
+}  // namespace bv

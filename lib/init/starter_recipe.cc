@@ -1,0 +1,288 @@
+#include "lib/init/starter_recipe.h"
+
+#include <algorithm>
+
+#include "lib/config/duration.h"
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kSmall = 40;    // images up to this side keep their size
+constexpr int64_t kFew = 2000;    // fewer examples get stronger augmentation
+constexpr int64_t kMany = 10000;  // as many small colour images get CIFAR-10's recipe
+constexpr int64_t kHuge = 200000;
+constexpr int64_t kLeastSteps = 300;     // of the whole training
+constexpr int64_t kFineTuneSteps = 500;  // BiT's rule for data sets of up to 20,000 examples
+constexpr const char* kAdam =
+    "optax_name: scale_by_adam\n"
+    "lr: {}\n"
+    "wd: 0.0001\n"
+    "schedule: {{decay_type: cosine, warmup_percent: {}}}\n";
+
+std::string size_text(const ImageSides& size) {
+  return size.height == size.width ? fmt::format("{}", size.height)
+                                   : fmt::format("[{}, {}]", size.height, size.width);
+}
+
+void add_op(std::string& pp, const std::string& op) {
+  if (!op.empty()) pp += (pp.empty() ? "" : "|") + op;
+}
+
+// Returns value_range for arrays that are not 0..255.
+std::string range_of_arrays(const SampledImages& images) {
+  if (images.least < 0) {
+    const double most = std::max(-images.least, images.most);
+    return most <= 1 ? "value_range(-1, 1, -1, 1)"
+                     : fmt::format("value_range(-1, 1, {0}, {1})", images.least, images.most);
+  }
+  for (const int top : {1, 16, 255, 65535}) {
+    if (images.most <= top)
+      return top == 255 ? "value_range(-1, 1)" : fmt::format("value_range(-1, 1, 0, {})", top);
+  }
+  return fmt::format("value_range(-1, 1, 0, {})", images.most);
+}
+
+// The ops that every image passes first, and those that scale its values at the end. Arrays that
+// are not 8-bit are scaled first, because the other ops take 8-bit or float32 images.
+struct CommonOps {
+  std::string first, last;
+  bool scaled_first = false;
+};
+
+CommonOps common_ops(const DataFindings& found, int64_t channels, const std::string& range) {
+  const SampledImages& images = found.images;
+  CommonOps ops;
+  if (images.encoded) {
+    std::string arguments = channels == 1 ? "1" : "";
+    if (found.turned) arguments += (arguments.empty() ? "" : ", ") + std::string("exif=True");
+    ops.first = arguments.empty() ? "decode" : "decode(" + arguments + ")";
+    ops.last = range;
+    return ops;
+  }
+  if (images.rank2)
+    ops.first = fmt::format("reshape([{}, {}, 1])", images.typical.height, images.typical.width);
+  if (images.channels == 1 && channels == 3)
+    add_op(ops.first, R"(concat(["image", "image", "image"], outkey="image"))");
+  const std::string scale = range_of_arrays(images);
+  ops.scaled_first = images.type != at::kByte;
+  if (ops.scaled_first)
+    add_op(ops.first, scale);
+  else
+    ops.last = scale == "value_range(-1, 1)" ? range : scale;
+  return ops;
+}
+
+int64_t batch_size_for(int64_t examples) {
+  const int64_t size = examples < 200     ? 16
+                       : examples < kFew  ? 32
+                       : examples < kMany ? 64
+                       : examples < 50000 ? 128
+                                          : 256;
+  return std::min(size, examples);
+}
+
+// Returns the epochs in which training sees about `images` images, between `least` and 200, but
+// always those of kLeastSteps.
+int64_t epochs_for(int64_t images, int64_t least, int64_t examples, int64_t batch_size) {
+  const int64_t epochs = std::clamp<int64_t>(images / examples, least, 200);
+  return std::max(epochs, (kLeastSteps * batch_size + examples - 1) / examples);
+}
+
+// Small grey images, such as digits: the CNN of configs/mnist_cnn.yaml.
+void choose_cnn(const DataFindings& found, const CommonOps& ops, StarterRecipe& recipe) {
+  const int64_t n = found.train_examples;
+  const bool grey = found.images.channels == 1;
+  recipe.about = fmt::format("a small CNN on {} images", grey ? "grey" : "colour");
+  recipe.model_name = "cnn";
+  const int64_t side = recipe.image.shorter();
+  recipe.model = fmt::format("{{widths: {}, dense: 256, dropout: {}}}",
+                             side >= 4   ? "[32, 64]"
+                             : side >= 2 ? "[32]"
+                                         : "[]",
+                             n < 5000 ? 0.3 : 0.2);
+  if (!grey) add_op(recipe.train_pp, "flip_lr");
+  add_op(recipe.train_pp, fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})",
+                                      ops.scaled_first ? ", fill=-1" : ""));
+  recipe.pp_hint =
+      grey ? "Images are shifted, turned and scaled a little, but not mirrored, because mirrored\n"
+             "digits and letters are other signs. For things that may be mirrored add flip_lr."
+           : "";
+  recipe.batch_size = std::min<int64_t>(n, n < 500 ? 32 : n < 2000 ? 64 : 128);
+  recipe.epochs = epochs_for(240000, 15, n, recipe.batch_size);
+  recipe.optimizer = fmt::format(kAdam, 0.002, 0.05);
+  recipe.ema = 0.99;
+}
+
+// Small colour images, such as CIFAR's: the network of configs/cifar10_resnet.yaml.
+void choose_small_resnet(const DataFindings& found, const CommonOps& ops, StarterRecipe& recipe) {
+  const int64_t n = found.train_examples;
+  recipe.about = "a small residual network on colour images";
+  recipe.model_name = "resnet_cifar";
+  recipe.model = "{norm: batch, width: 32}";
+  const int64_t pad = std::max<int64_t>(2, recipe.image.shorter() / 8);
+  const std::string fill = ops.scaled_first ? ", pad_value=-1" : "";
+  add_op(recipe.train_pp,
+         fmt::format("pad_to_shape([{}, {}, {}], where=\"both\"{})|random_crop({})|flip_lr",
+                     recipe.image.height + 2 * pad, recipe.image.width + 2 * pad,
+                     found.images.channels, fill, size_text(recipe.image)));
+  if (n < kFew) {
+    add_op(recipe.train_pp, fmt::format("random_affine(rotate=10, scale=[0.85, 1.15]{})",
+                                        ops.scaled_first ? ", fill=-1" : ""));
+  }
+  recipe.label_smoothing = 0.1;
+  recipe.ema = 0.99;
+  if (n >= kMany) {
+    recipe.batch_size = 256;
+    recipe.epochs = epochs_for(750000, 15, n, recipe.batch_size);
+    recipe.optimizer =
+        "optax_name: momentum_hp\n"
+        "optax: {momentum: 0.9, nesterov: true, dtype: float32}\n"
+        "lr: 0.2\n"
+        "wd: 0.0001\n"
+        "schedule: {decay_type: linear, warmup_percent: 0.2}\n";
+    return;
+  }
+  recipe.batch_size = batch_size_for(n);
+  recipe.epochs = epochs_for(200000, 20, n, recipe.batch_size);
+  recipe.optimizer = fmt::format(kAdam, 0.001, 0.1);
+}
+
+// Returns the side to which large images are cropped and resized.
+int64_t crop_side(const DataFindings& found) {
+  const int64_t side = found.images.typical.shorter(), n = found.train_examples;
+  if (n >= kHuge && side >= 200) return 224;
+  if (n >= 5 * kMany && side >= 150) return 128;
+  return n >= kMany && side >= 110 ? 96 : 64;
+}
+
+// Images of various sizes: crops of one size.
+void choose_crops(const DataFindings& found, StarterRecipe& recipe) {
+  const int64_t n = found.train_examples, side = recipe.image.height;
+  const bool grey = found.images.channels == 1;
+  // A window of 5 % of a photo often shows enough of it; one of a grey scan or letter does not.
+  add_op(recipe.train_pp, fmt::format("inception_crop({}{})", side, grey ? ", area_min=50" : ""));
+  if (!grey) add_op(recipe.train_pp, "flip_lr");
+  if (n < kFew) add_op(recipe.train_pp, "random_affine(rotate=10)");
+  if (grey) recipe.pp_hint = "For images that may be mirrored add flip_lr.";
+  add_op(recipe.eval_pp, fmt::format("resize_small({})|central_crop({})", side * 9 / 8, side));
+  recipe.batch_size = batch_size_for(n);
+  if (side == 224) {
+    recipe.about = "a ResNet-50 (BiT) on crops";
+    recipe.model_name = "bit";
+    recipe.model = "{depth: 50}";
+    recipe.epochs = 30;
+    recipe.optimizer =
+        "optax_name: big_vision.momentum_hp\n"
+        "lr: 0.1\n"
+        "wd: 0.0001\n"
+        "grad_clip_norm: 1.0\n"
+        "schedule: {decay_type: cosine, warmup_percent: 0.05}\n";
+    return;
+  }
+  recipe.about = "a small residual network on crops";
+  recipe.model_name = "resnet_cifar";
+  recipe.model = side > 64 ? "{width: 32, blocks: [1, 0, 1, 0]}" : "{width: 32}";
+  recipe.epochs = epochs_for(40000, n < kMany ? 20 : 15, n, recipe.batch_size);
+  recipe.optimizer = fmt::format(kAdam, 0.001, 0.1);
+  recipe.ema = 0.99;
+}
+
+// Returns the size at which a pretrained model gets the images: that of its training, but at most
+// 224, and less for small images, where a larger size would only take time.
+ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& from) {
+  if (!from.other_sizes) return from.image;
+  constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
+  const int64_t native = from.image.height > 0 ? from.image.height : kUsual;
+  const bool small = found.images.typical.shorter() <= kStillSmall;
+  const int64_t side = std::min(native, small ? kForSmall : kUsual);
+  const int64_t whole = std::max(from.patch, side / from.patch * from.patch);
+  return {whole, whole};
+}
+
+void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
+                        StarterRecipe& recipe) {
+  const int64_t n = found.train_examples;
+  recipe.about = fmt::format("fine-tuning of {} ({}) on images", from.path, from.model_name);
+  recipe.model_name = from.model_name;
+  recipe.model = from.model;
+  const bool grey = found.images.channels == 1;
+  const std::string size = size_text(recipe.image);
+  if (found.images.typical.shorter() <= kSmall) {
+    add_op(recipe.train_pp, "resize(" + size + ")");
+    add_op(recipe.eval_pp, "resize(" + size + ")");
+    if (grey) add_op(recipe.train_pp, "random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1])");
+  } else {
+    add_op(recipe.train_pp, fmt::format("inception_crop({}, area_min=30)", size));
+    add_op(recipe.eval_pp,
+           recipe.image.height == recipe.image.width
+               ? fmt::format("resize_small({})|central_crop({})", recipe.image.height * 8 / 7, size)
+               : "resize(" + size + ")");
+  }
+  if (!grey) add_op(recipe.train_pp, "flip_lr");
+  recipe.batch_size = std::min<int64_t>(n, n < 1000 ? 32 : 64);
+  recipe.epochs = std::clamp<int64_t>((kFineTuneSteps * recipe.batch_size + n - 1) / n, 3, 100);
+  recipe.optimizer =
+      "optax_name: big_vision.momentum_hp\n"
+      "lr: 0.003\n"
+      "grad_clip_norm: 1.0\n"
+      "schedule: {decay_type: cosine, warmup_percent: 0.1}\n";
+}
+
+// Returns the channels that the pretrained model gets.
+int64_t pretrained_channels(const SampledImages& images, const PretrainedModel& from) {
+  const bool fits = images.encoded ? from.channels == 1 || from.channels == 3
+                                   : images.channels == from.channels ||
+                                         (images.channels == 1 && from.channels == 3);
+  if (!fits) {
+    throw Error(Exit::usage, from.path,
+                fmt::format("takes images of {} channels, but those of the data have {}",
+                            from.channels, images.channels));
+  }
+  return from.channels;
+}
+
+}  // namespace
+
+int64_t StarterRecipe::total_steps(int64_t examples) const {
+  return round_steps(static_cast<double>(epochs) * static_cast<double>(examples) /
+                     static_cast<double>(batch_size));
+}
+
+StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained) {
+  const SampledImages& images = found.images;
+  const int64_t channels = pretrained ? pretrained_channels(images, *pretrained) : images.channels;
+  const CommonOps ops =
+      common_ops(found, channels, pretrained ? pretrained->value_range : "value_range(-1, 1)");
+  StarterRecipe recipe;
+  recipe.train_pp = recipe.eval_pp = ops.first;
+  const bool small = std::max(images.typical.height, images.typical.width) <= kSmall;
+  if (pretrained) {
+    recipe.image = pretrained_size(found, *pretrained);
+    choose_fine_tuning(found, *pretrained, recipe);
+  } else if (small) {
+    recipe.image = images.typical;
+    if (!images.equal) {
+      add_op(recipe.train_pp, "resize(" + size_text(recipe.image) + ")");
+      recipe.eval_pp = recipe.train_pp;
+    }
+    constexpr int64_t kFewestForResnet = 16;  // three stages halve the sides
+    if (images.channels == 1 || recipe.image.shorter() < kFewestForResnet)
+      choose_cnn(found, ops, recipe);
+    else
+      choose_small_resnet(found, ops, recipe);
+  } else {
+    recipe.image = {crop_side(found), crop_side(found)};
+    choose_crops(found, recipe);
+  }
+  if (recipe.pp_hint.empty() && recipe.train_pp.find("flip_lr") != std::string::npos) {
+    recipe.pp_hint =
+        "Remove flip_lr if a mirrored image may belong to another class (text, traffic signs).";
+  }
+  add_op(recipe.train_pp, ops.last);
+  add_op(recipe.eval_pp, ops.last);
+  recipe.about += fmt::format(" of {}x{}", recipe.image.height, recipe.image.width);
+  return recipe;
+}
+
+}  // namespace bv

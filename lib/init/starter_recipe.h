@@ -1,0 +1,34 @@
+// The recipe that `bvtrain init` chooses for a data set: model, preprocessing, optimizer, length.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lib/init/data_findings.h"
+#include "lib/init/pretrained.h"
+
+namespace bv {
+
+struct StarterRecipe {
+  std::string about;  // in words: "a small CNN on grey images of 28x28"
+  std::string model_name;
+  std::string model;  // a flow mapping of YAML
+  ImageSides image;   // that the model gets
+  // Ops, without those that make labels. The hint is a comment on the augmentation.
+  std::string train_pp, eval_pp, pp_hint;
+  int64_t batch_size = 0, epochs = 0;
+  std::string optimizer;  // lines of YAML: optax_name, optax, lr, wd, schedule, grad_clip_norm
+  double label_smoothing = 0;
+  double ema = 0;  // decay of averaged weights; 0: none
+
+  // Returns the steps of the training, as total_epochs means them.
+  int64_t total_steps(int64_t examples) const;
+};
+
+// Chooses by the size and number of images, by colour, and by the number of examples. The recipes
+// for small images are those of configs/mnist_cnn.yaml, fashion_mnist_small.yaml and
+// cifar10_resnet.yaml; that for large images is the one of README.md. `pretrained` may be null.
+// Throws Error(Exit::usage) if the pretrained model cannot take the images.
+StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained);
+
+}  // namespace bv

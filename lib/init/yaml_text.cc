@@ -1,0 +1,41 @@
+#include "lib/init/yaml_text.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Plain are paths and names of ASCII letters, digits and a few signs that begin like a path. Single
+// words may mean something else in YAML (null, yes), so they need quotes if they are short.
+bool is_plain(std::string_view text) {
+  if (text.empty()) return false;
+  const bool path = text.find('/') != std::string_view::npos;
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  if (!letter(text[0]) && text[0] != '/' && !(path && text[0] == '.')) return false;
+  constexpr size_t kLongestWord = 5;  // false
+  if (!path && text.size() <= kLongestWord) {
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const char* word : {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}) {
+      if (lower == word) return false;
+    }
+  }
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) != 0 || c == '/' || c == '.' || c == '_' || c == '-');
+  });
+}
+
+}  // namespace
+
+std::string yaml_text(std::string_view text) {
+  std::string escaped(text);
+  for (size_t at = 0; (at = escaped.find("${", at)) != std::string::npos; at += 3)
+    escaped.insert(at, "$");
+  return is_plain(escaped) ? escaped : json_string(escaped);
+}
+
+}  // namespace bv

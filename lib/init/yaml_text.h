@@ -1,0 +1,13 @@
+// Scalars for a YAML file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace bv {
+
+// Returns a UTF-8 text as a YAML scalar that a config reads back as the same text: plain where that
+// is safe, otherwise in double quotes, and with "$${" for "${".
+std::string yaml_text(std::string_view text);
+
+}  // namespace bv

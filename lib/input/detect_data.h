@@ -1,0 +1,42 @@
+// Detection of data: which source can read a folder, and with which keys. `bvtrain init` asks.
+//
+// A source takes part with a detector in its own file, beside its Register<Source, ...>:
+//     const RegisterDetector detector("idx", "train-images-idx3-ubyte[.gz] and ...", detect);
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bv {
+
+// The keys of a section `data`, except name and split, with their values.
+using DataKeys = std::vector<std::pair<std::string, std::string>>;
+
+// What a detector says of a folder that its source can read.
+struct DetectedData {
+  std::string kind;          // in words: "image folder, <class>/*.jpg"
+  DataKeys train;            // of the training data
+  DataKeys validation = {};  // of the validation data if they differ, for example in the file
+  std::string source = {};   // the name of the source; detect_data() fills it in
+};
+
+// Looks at a folder that exists. Returns nullopt if it is not a folder for this source. Reads names
+// of files, and at most the heads of a few files. Throws Error(Exit::usage) if the folder is
+// clearly meant for this source but cannot be used.
+using Detector = std::function<std::optional<DetectedData>(const std::string& folder)>;
+
+// A global object of this type registers the detector of a source. `expected` says in words what
+// the detector looks for: "class folders with images".
+struct RegisterDetector {
+  RegisterDetector(const std::string& source, const std::string& expected, Detector detect);
+};
+
+// Returns the answers of all detectors that know the folder, sorted by source.
+std::vector<DetectedData> detect_data(const std::string& folder);
+// Returns what the detectors look for, one text for each.
+std::vector<std::string> detectable_data();
+
+}  // namespace bv

@@ -1,0 +1,165 @@
+// bvtrain help, schema and completion: what a user asks, what the repository keeps of it, and what
+// bash makes of the completion. With the real binary.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/support/binary.h"
+#include "test/support/folder.h"
+#include "test/support/golden.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+std::string help(const std::vector<std::string>& words) {
+  std::vector<std::string> args = {"help"};
+  args.insert(args.end(), words.begin(), words.end());
+  const Finished finished = run(args);
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  return finished.out;
+}
+
+Finished program(const std::vector<std::string>& argv) { return Process(argv[0], argv, {}).wait(); }
+
+// Returns what bash offers at the end of `line`.
+std::vector<std::string> completed(const std::string& script, const std::string& line) {
+  // Words as readline makes them: '=' is a word of its own.
+  const Finished finished = program({"/bin/bash", "-c", R"(
+source "$1"
+COMP_LINE=$2 COMP_POINT=${#2}
+read -ra COMP_WORDS <<<"${2//=/ = }"
+[[ $2 == *' ' || $2 == *= ]] && COMP_WORDS+=('')
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+compopt() { :; }
+_bvtrain
+printf '%s\n' "${COMPREPLY[@]}")",
+                                     "bash", script, line});
+  INFO(finished.err);
+  CHECK(finished.err.empty());
+  std::vector<std::string> offered;
+  for (const std::string& word : split(finished.out, '\n')) {
+    if (!word.empty()) offered.push_back(word);
+  }
+  return offered;
+}
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
+
+TEST_CASE("help explains a key: meaning, type, default, and big_vision's name") {
+  const std::string lr = help({"lr"});
+  CHECK(contains(lr, "lr: a key at the top level\n"));
+  CHECK(contains(lr, "  Type        number of at least 0\n"));
+  CHECK(contains(lr, "  Default     required\n"));
+  CHECK(contains(lr, "  big_vision  lr\n"));
+  CHECK(contains(help({"evals.*.pp_fn"}), "evals.*.pp_fn: a key of "));
+  CHECK(help({"evals.val.pp_fn"}) == help({"evals.*.pp_fn"}));
+  CHECK(contains(help({"total_epochs"}), "total_{steps,examples,epochs}: "));
+  // A key of several models: all of them, and each alone.
+  CHECK(contains(help({"depth"}), "model.depth: "));
+  CHECK(contains(help({"vit.depth"}), "model.depth: a key of the model"));
+}
+
+TEST_CASE("help explains names, kinds, exit codes, commands, flags and words of other trainers") {
+  const std::string resize = help({"resize"});
+  CHECK(contains(resize, "resize: an op\n"));
+  CHECK(contains(resize, "  size (integer from 1 to 65536 or [integer"));
+  CHECK(contains(help({"vit"}), "Chosen by   model_name: vit\n"));
+  CHECK(contains(help({"cosine"}), "Chosen by   schedule.decay_type: cosine\n"));
+  CHECK(contains(help({"optimizers"}), "  scale_by_adam  "));
+  CHECK(contains(help({"75"}), "75: the exit code for 'stopped early'\n"));
+  CHECK(contains(help({"exit", "codes"}), "143: the exit code"));
+  CHECK(contains(help({"--workdir"}), "BVTRAIN_WORKDIR"));
+  CHECK(contains(help({"predict"}), "predict: a command\n"));
+  const std::string epochs = help({"epochs"});
+  CHECK(contains(
+      epochs,
+      "epochs: not a word of bvtrain\n\n  the length of training is 'total_epochs' here\n"));
+  CHECK(contains(epochs, "  Default     required\n"));  // of total_epochs
+  CHECK(contains(help({}), "The keys at the top level of a config:\n"));
+}
+
+TEST_CASE("help says what is nearest to a word that it does not know") {
+  const Finished finished = run({"help", "scedule"});
+  CHECK(finished.code == 2);
+  CHECK(finished.out.empty());
+  CHECK(finished.err ==
+        "help: error: no text about 'scedule' (did you mean 'schedule'?); see bvtrain help\n");
+}
+
+TEST_CASE("the reference pages and the schema of the repository are those of the program") {
+  const TempFolder dir;
+  REQUIRE(run({"help", "--reference", dir / "reference"}).code == 0);
+  size_t pages = 0;
+  for (const auto& page : std::filesystem::directory_iterator(dir / "reference")) {
+    const std::string name = "docs/reference/" + page.path().filename().string();
+    INFO(name << ": scripts/dev.sh docs writes it anew");
+    CHECK((std::filesystem::exists(source_file(name)) &&
+           read_file(page.path().string()) == read_file(source_file(name))));
+    ++pages;
+  }
+  CHECK(pages == 10);
+  CHECK(run({"schema"}).out == read_file(source_file("configs/bvtrain.schema.json")));
+}
+
+TEST_CASE("the schema accepts every config of the repository and refuses wrong ones") {
+  const std::string python = test_python();
+  if (python.empty()) return;
+  const TempFolder dir;
+  write(dir / "schema.json", run({"schema"}).out);
+  std::vector<std::string> argv = {python, source_file("scripts/check_schema.py"),
+                                   dir / "schema.json"};
+  for (const char* name : {"wrong_configs.txt", "familiar_configs.txt"})
+    argv.push_back(source_file(std::string("test/train/") + name));
+  argv.push_back("--");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_file("configs"))) {
+    const std::string file = entry.path().string();
+    // What is there to be included is only a part of a config.
+    if (entry.path().extension() == ".yaml" && !contains(file, "/include/")) argv.push_back(file);
+  }
+  const Finished finished = program(argv);
+  INFO(finished.out << finished.err);
+  CHECK(finished.code == 0);
+}
+
+TEST_CASE("bash completes commands, flags, keys after --set, their values, and names") {
+  const TempFolder dir;
+  const std::string script = dir / "bvtrain.bash";
+  write(script, run({"completion", "bash"}).out);
+  CHECK(has(completed(script, "bvtrain pre"), "predict"));
+  CHECK(has(completed(script, "bvtrain --wor"), "--workdir"));
+  CHECK(has(completed(script, "bvtrain predict --to"), "--top"));
+  CHECK(!has(completed(script, "bvtrain predict --"), "--dry-run"));
+  CHECK(completed(script, "bvtrain --set optax_na") == std::vector<std::string>{"optax_name="});
+  CHECK(has(completed(script, "bvtrain --set model_name=vi"), "vit"));
+  CHECK(has(completed(script, "bvtrain --set input.shuffle="), "false"));
+  CHECK(has(completed(script, "bvtrain --list op"), "ops"));
+  CHECK(has(completed(script, "bvtrain help grad_"), "grad_clip_norm"));
+  write(dir / "my.yaml", "");
+  CHECK(has(completed(script, "bvtrain --config " + (dir / "my")), dir / "my.yaml"));
+}
+
+TEST_CASE("completion for zsh and fish, and the man page, name every command") {
+  const std::string zsh = run({"completion", "zsh"}).out, fish = run({"completion", "fish"}).out,
+                    man = run({"help", "--man"}).out;
+  CHECK(zsh.starts_with("#compdef bvtrain\n"));
+  CHECK(man.starts_with(".TH BVTRAIN 1"));
+  for (const char* verb : {"predict", "export", "bench", "compare", "help", "schema"}) {
+    INFO(verb);
+    CHECK(contains(zsh, verb));
+    CHECK(contains(fish, fmt::format("-a {} -d ", verb)));
+    CHECK(contains(man, fmt::format(".SH BVTRAIN {}\n", verb)));
+  }
+  CHECK(contains(man, "\\-\\-accept\\-changes"));
+  CHECK(contains(man, ".B 75\n"));
+  const Finished wrong = run({"completion", "tcsh"});
+  CHECK(wrong.code == 2);
+}
+
+}  // namespace bv::test

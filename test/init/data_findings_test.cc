@@ -1,0 +1,224 @@
+// What `bvtrain init` finds in folders of every kind, and what it says of those that it cannot use.
+#include "lib/init/data_findings.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/input/prepare_data.h"
+#include "test/init/data_folders.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+// Returns the message without the folder before it.
+std::string problem(const TempFolder& dir, const std::string& inner = "") {
+  const std::string folder = inner.empty() ? dir.path() : dir / inner;
+  const std::string text = error_of([&] { inspect_data(folder); });
+  const std::string start = folder + ": error: ";
+  return text.starts_with(start) ? text.substr(start.size()) : text;
+}
+
+std::vector<int64_t> counts(const DataFindings& found) {
+  std::vector<int64_t> all;
+  for (const FoundClass& one : found.classes) all.push_back(one.examples);
+  return all;
+}
+
+using Counts = std::vector<int64_t>;
+
+}  // namespace
+
+TEST_CASE(
+    "class folders are divided into training and validation data, and all classes are in both") {
+  const TempFolder dir;
+  write_class(dir.path(), "cat", 30, 20, 40, 60);
+  write_class(dir.path(), "dog", 10, 200, 50, 50);
+  const DataFindings found = inspect_data(dir.path() + "/");
+  CHECK(found.data.source == "image_folder");
+  CHECK(found.data.kind == "image folder, <class>/<file>");
+  CHECK(found.train == "train[:80%]");
+  CHECK(found.validation == "train[80%:]");
+  CHECK(found.sliced);
+  CHECK(found.train_examples == 32);
+  CHECK(found.validation_examples == 8);
+  REQUIRE(counts(found) == Counts{30, 10});
+  CHECK(found.classes[1].name == "dog");
+  CHECK(found.rarest()->name == "dog");
+  CHECK(found.imbalanced());
+  CHECK(found.warnings.empty());
+  CHECK(found.images.tried == 40);
+  CHECK(found.images.broken.empty());
+  CHECK_FALSE(found.images.equal);
+  CHECK(found.images.smallest == ImageSides{40, 60});
+  CHECK(found.images.largest == ImageSides{50, 50});
+  CHECK(found.images.typical == ImageSides{40, 60});
+  CHECK(found.images.channels == 3);
+  CHECK_FALSE(found.any_broken());
+}
+
+TEST_CASE("folders train, val and test are taken as they are") {
+  const TempFolder dir;
+  for (const char* name : {"cat", "dog"}) {
+    write_class(dir / "train", name, 6, 20);
+    write_class(dir / "test", name, 3, 20);
+  }
+  CHECK(inspect_data(dir.path()).validation == "test");
+  write_class(dir / "val", "cat", 2, 20);
+  dir.write("train/cat/notes.txt", "x");
+  const DataFindings found = inspect_data(dir.path());
+  CHECK(found.train == "train");
+  CHECK(found.validation == "val");
+  CHECK(found.test == "test");
+  CHECK_FALSE(found.sliced);
+  CHECK_FALSE(found.imbalanced());
+  CHECK(found.classes[0].validation == 2);
+  CHECK(found.warnings == std::vector<std::string>{"class 'dog' has no validation images"});
+  CHECK(found.notes ==
+        std::vector<std::string>{"train: 1 file of other types was ignored (1 .txt)"});
+}
+
+TEST_CASE("grey images are recognised, also if they are stored in colour") {
+  const TempFolder dir;
+  write_class(dir.path(), "a", 3, 20, 8, 8, /*colour=*/false);
+  write_class(dir.path(), "b", 3, 200, 8, 8, /*colour=*/false);
+  CHECK(inspect_data(dir.path()).images.channels == 1);
+  write_class(dir.path(), "c", 1, 20, 8, 8, /*colour=*/true);
+  CHECK(inspect_data(dir.path()).images.channels == 3);
+}
+
+TEST_CASE("broken files are found by their ends and by decoding, and empty classes are counted") {
+  const TempFolder dir;
+  write_class(dir.path(), "a", 4, 20);
+  write_class(dir.path(), "b", 4, 200);
+  dir.make("c");
+  dir.write("a/cut.jpg", plain_jpeg(16, 16, 9).substr(0, 200));
+  // The head and the tail are those of a PNG file, but the pixels between them are missing.
+  std::string png = png_of(at::full({8, 8, 3}, 7, at::kByte));
+  const size_t data = png.find("IDAT");
+  png.replace(data + 4, 8, "brokenxx");
+  dir.write("b/pixels.png", png);
+  const DataFindings found = inspect_data(dir.path());
+  CHECK(found.any_broken());
+  CHECK(found.broken_files == 2);
+  REQUIRE(found.broken.size() == 2);
+  CHECK(contains(found.broken[0], "a/cut.jpg: error: not a complete JPEG"));
+  CHECK(contains(found.broken[1], "class 'c' has no images"));
+  CHECK(counts(found) == Counts{5, 5, 0});
+  REQUIRE(found.images.broken.size() == 3);
+  CHECK(found.images.tried == 11);
+  CHECK(contains(found.warnings.back(), "class 'c' has no training images"));
+}
+
+TEST_CASE("IDX files, with and without test data") {
+  const TempFolder dir;
+  write_idx(dir.path(), "train", 30);
+  DataFindings found = inspect_data(dir.path());
+  CHECK(found.data.source == "idx");
+  CHECK(found.train == "train[:80%]");
+  CHECK(counts(found) == Counts{10, 10, 10});
+  CHECK(found.classes[2].name == "2");
+  CHECK(found.images.typical == ImageSides{8, 8});
+  CHECK(found.images.channels == 1);
+  CHECK_FALSE(found.images.encoded);
+  write_idx(dir.path(), "t10k", 6);
+  found = inspect_data(dir.path());
+  CHECK(found.train == "train");
+  CHECK(found.validation == "test");
+  CHECK(found.validation_examples == 6);
+}
+
+TEST_CASE("binary CIFAR, in the folder or below it") {
+  const TempFolder dir;
+  write_cifar10(dir / "data/cifar-10-batches-bin", 8);
+  const DataFindings found = inspect_data(dir / "data");
+  CHECK(found.data.kind == "binary files of CIFAR-10");
+  CHECK(found.validation == "test");
+  CHECK(found.train_examples == 40);
+  CHECK(found.images.typical == ImageSides{32, 32});
+}
+
+TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
+  const TempFolder dir;
+  write_npz(dir / "data.npz", sorted_arrays(4, 25));
+  DataFindings found = inspect_data(dir.path());
+  CHECK(found.data.source == "npz");
+  CHECK(found.train == "train[:80%]");
+  CHECK(found.warnings.empty());  // all classes are in both parts, although the file is sorted
+  CHECK(found.images.rank2);
+  CHECK(found.images.type == at::kFloat);
+  CHECK(found.images.most == 1);
+
+  write_npz(dir / "val.npz", sorted_arrays(4, 2));
+  CHECK(problem(dir) ==
+        "holds several npz files or arrays with images and labels, and their names do not say "
+        "which are for training: expected train.npz and val.npz or test.npz");
+  std::filesystem::rename(dir / "data.npz", dir / "train.npz");
+  found = inspect_data(dir.path());
+  CHECK(found.data.train == DataKeys{{"fname", dir / "train.npz"}});
+  CHECK(found.data.validation == DataKeys{{"fname", dir / "val.npz"}});
+  CHECK(found.validation_examples == 8);
+
+  const TempFolder both;
+  NamedTensors arrays = sorted_arrays(3, 5, 8, "train/");
+  arrays.merge(sorted_arrays(3, 2, 8, "test/"));
+  write_npz(both / "x.npz", arrays);
+  found = inspect_data(both.path());
+  CHECK(found.data.train == DataKeys{{"fname", both / "x.npz"}, {"prefix", "train/"}});
+  CHECK(found.validation_examples == 6);
+}
+
+TEST_CASE("a slice of arrays that are sorted by class has all classes") {
+  const TempFolder dir;
+  write_npz(dir / "sorted.npz", sorted_arrays(4, 25));
+  const auto open = [&](const std::string& split) {
+    return from_yaml("{name: npz, fname: " + dir / "sorted.npz" + ", split: '" + split + "'}",
+                     [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
+  };
+  CHECK(open("train[80%:]")->missing_classes().empty());
+  // The whole split is in the order of the file.
+  CHECK(open("train")->read(0).at("label").item<int64_t>() == 0);
+  CHECK(open("train")->read(99).at("label").item<int64_t>() == 3);
+}
+
+TEST_CASE("folders without usable data are refused in one line") {
+  const TempFolder dir;
+  CHECK(problem(dir, "none") == "no such folder");
+  CHECK(problem(dir) == "is empty");
+  dir.write("1.jpg", plain_jpeg(8, 8, 9));
+  CHECK(problem(dir, "1.jpg") == "is a file; give the folder that holds the data");
+  CHECK(problem(dir) ==
+        "has 1 image, but no class folders: move the images of each class into a "
+        "folder of their own, " +
+            dir.path() + "/<class>/*.jpg");
+  std::filesystem::rename(dir / "1.jpg", dir / "notes.txt");
+  CHECK(problem(dir) ==
+        "has no data that can be trained on; expected the binary files of CIFAR (data_batch_1.bin "
+        "or train.bin), or IDX files (train-images-idx3-ubyte[.gz] and "
+        "train-labels-idx1-ubyte[.gz]), or one folder of JPEG, PNG or WebP images for each class, "
+        "or an npz file with the arrays image and label");
+  write_class(dir.path(), "cat", 5, 20);
+  CHECK(problem(dir) == "has images of one class only, 'cat': a classifier needs at least two");
+  write_class(dir.path(), "dog", 5, 20);
+  write_idx(dir.path(), "train", 9);
+  CHECK(problem(dir) ==
+        "holds data of several kinds (IDX files, as of MNIST; image folder, "
+        "<class>/<file>): move them into folders of their own");
+
+  const TempFolder flat;
+  write_class(flat.path(), "train", 5, 20);
+  write_class(flat.path(), "test", 5, 20);
+  CHECK(problem(flat) == flat / "test" +
+                             ": error: has images but no class folders: move the images of each "
+                             "class into a folder of their own, test/<class>/*.jpg");
+  const TempFolder outer;
+  write_class(outer / "archive/photos", "cat", 2, 20);
+  CHECK(problem(outer, "archive") ==
+        fmt::format("holds no data itself (did you mean '{0}/archive/photos'?)", outer.path()));
+  write_class(outer / "two", "a", 1, 20);
+  write_class(outer / "two", "b", 1, 20);
+  CHECK(problem(outer, "two") == "has 2 images, too few to train and to validate on");
+}
+
+}  // namespace bv::test

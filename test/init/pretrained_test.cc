@@ -1,0 +1,138 @@
+// The model that `bvtrain init --from` reads out of weights: its config has the same parameters.
+#include "lib/init/pretrained.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/model_card.h"
+#include "lib/ckpt/npz.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/config/load_config.h"
+#include "lib/model/model.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+constexpr const char* kFile = "w.npz";
+
+// Returns the parameters of a model, with values that take next to no memory.
+NamedTensors parameters(const std::string& name, const std::string& model, ModelEnv env) {
+  const auto made = Model::Registry::make(name, parse_config(model, "model"), Place(), env);
+  NamedTensors tree;
+  for (const auto& [path, parameter] : named_parameters(*made))
+    tree[path] = at::zeros({1}).expand(parameter.sizes());
+  return tree;
+}
+
+Shapes shapes_of(const NamedTensors& tree) {
+  Shapes shapes;
+  for (const auto& [name, value] : tree) {
+    if (!name.starts_with("head/")) shapes[name] = value.sizes().vec();
+  }
+  return shapes;
+}
+
+// Checks that the config of the model found in `tree` has the parameters `wanted`.
+PretrainedModel check_found(const NamedTensors& tree, const NamedTensors& wanted, ModelEnv env) {
+  PretrainedModel found = model_of_parameters(tree, kFile);
+  INFO(found.model_name << " " << found.model);
+  env.num_classes = 7;  // of other data
+  CHECK(shapes_of(parameters(found.model_name, found.model, env)) == shapes_of(wanted));
+  return found;
+}
+
+constexpr ModelEnv kImages{10, 32, 32, 3};
+
+}  // namespace
+
+TEST_CASE("a vit of any size and pooling is found by its parameters") {
+  for (const char* model :
+       {"{variant: mu/8}", "{variant: mu/8, pool_type: tok}", "{variant: mu/8, pool_type: map}",
+        "{variant: mu/8, posemb: sincos2d}", "{variant: mu/8, scan: true}",
+        "{width: 24, depth: 3, num_heads: 4, mlp_dim: 40, patch_size: [8, 4]}"}) {
+    const NamedTensors tree = parameters("vit", model, kImages);
+    NamedTensors plain = unstack_blocks(tree, kFile);
+    const PretrainedModel found = check_found(tree, plain, kImages);
+    CHECK(found.model_name == "vit");
+    CHECK(found.fresh == std::vector<std::string>{"head/.*"});
+    if (tree.contains("pos_embedding")) CHECK(found.image.height % 8 == 0);
+  }
+  const NamedTensors base = parameters("vit", "{variant: B/16, pool_type: tok}", {10, 224, 224, 3});
+  PretrainedModel found = check_found(base, base, {10, 224, 224, 3});
+  CHECK(found.model == "{variant: B/16, pool_type: tok}");
+  CHECK(found.image == ImageSides{224, 224});
+  CHECK(found.patch == 16);
+  // timm's fused kernels do not show the number of heads: it is the usual one for the width.
+  found = check_found(to_timm(base), base, {10, 224, 224, 3});
+  CHECK(found.model == "{variant: B/16, pool_type: tok}");
+}
+
+TEST_CASE("the layer before the head starts fresh, too") {
+  const NamedTensors tree = parameters("vit", "{variant: mu/8, rep_size: true}", kImages);
+  CHECK(model_of_parameters(tree, kFile).fresh ==
+        std::vector<std::string>{"head/.*", "pre_logits/.*"});
+}
+
+TEST_CASE("a mixer is found by its parameters, and keeps its image size") {
+  const char* model =
+      "{patch_size: [8, 8], hidden_dim: 12, num_blocks: 2, tokens_mlp_dim: 5, channels_mlp_dim: 6}";
+  const NamedTensors tree = parameters("mlp_mixer", model, kImages);
+  for (const NamedTensors& form : {tree, to_timm_mixer(tree)}) {
+    const PretrainedModel found = check_found(form, tree, kImages);
+    CHECK(found.image == ImageSides{32, 32});
+    CHECK_FALSE(found.other_sizes);
+  }
+}
+
+TEST_CASE("a BiT is found by its parameters") {
+  const NamedTensors tree = parameters("bit_paper", "{depth: [1, 2, 1, 1], width: 0.5}", kImages);
+  for (const NamedTensors& form : {tree, to_timm_bit(tree)}) {
+    const PretrainedModel found = check_found(form, tree, kImages);
+    CHECK(found.model == "{depth: [1, 2, 1, 1], width: 0.5}");
+    CHECK(found.image == ImageSides{0, 0});
+  }
+}
+
+TEST_CASE("a file of bvtrain export tells its model, image size and values") {
+  const TempFolder dir;
+  ModelCard card;
+  card.version = "1";
+  card.model_name = "cnn";
+  card.model = R"({"widths":[4]})";
+  card.num_classes = 2;
+  card.pp = "decode(1)|resize(8)|value_range(0, 1)|keep(\"image\")";
+  card.image = {8, 9, 1};
+  card.loss = "softmax_xent";
+  const std::string file = dir / "m.safetensors";
+  write_safetensors(file, {{"params/head/bias", at::ones({2})}}, to_metadata(card));
+  const PretrainedModel found = inspect_weights(file);
+  CHECK(found.model_name == "cnn");
+  CHECK(parse_config(found.model, "m").get<std::vector<int64_t>>("widths") ==
+        std::vector<int64_t>{4});
+  CHECK(found.image == ImageSides{8, 9});
+  CHECK(found.channels == 1);
+  CHECK(found.value_range == "value_range(0, 1)");
+  CHECK_FALSE(found.other_sizes);
+}
+
+TEST_CASE("weights of which no model is known are refused") {
+  const TempFolder dir;
+  const std::string file = dir / "w.npz";
+  write_npz(file, {{"layer/kernel", at::ones({2, 2})}});
+  CHECK(error_of([&] { inspect_weights(file); }) ==
+        file +
+            ": error: its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
+            "(big_vision, timm, Hugging Face), a file of `bvtrain export` or a workdir");
+  write_npz(file, {{"embedding/kernel", at::ones({2, 2, 3, 64})}});
+  CHECK(error_of([&] { inspect_weights(file); }) ==
+        file +
+            ": error: 'Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel' is missing or has "
+            "another shape than in a model that can be fine-tuned; write model_name and model "
+            "yourself");
+}
+
+}  // namespace bv::test
