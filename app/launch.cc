@@ -5,6 +5,7 @@
 
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
+#include "lib/util/file.h"
 
 namespace bv {
 namespace {
@@ -52,6 +53,9 @@ RankLayout find_rank_layout(const Arguments& arguments, const Devices& devices) 
 }
 
 Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLayout& layout) {
+  if (is_pipe(arguments.config))
+    throw Error(Exit::usage, "--config " + arguments.config,
+                "is a pipe, which only one process can read; write the config to a file");
   LaunchOptions options;
   options.layout = layout;
   options.argv = arguments.argv;

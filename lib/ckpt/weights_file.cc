@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/mapped_file.h"
+#include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -196,9 +196,7 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
 // Returns the first bytes of a file, fewer if it is shorter.
 std::string head_of(const std::string& file) {
   std::string head(9, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  head.resize(RegularFile(file).read(head.data(), head.size(), 0));
   return head;
 }
 

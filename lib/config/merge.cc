@@ -225,7 +225,7 @@ Config parse_config(std::string_view text, const std::string& name,
 }
 
 Config load_config(const std::string& file, const std::vector<Override>& overrides) {
-  return parse_config(read_file(file, kLargestFile), file, overrides);
+  return parse_config(read_file_or_pipe(file, kLargestFile), file, overrides);
 }
 
 }  // namespace bv

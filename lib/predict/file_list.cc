@@ -1,10 +1,7 @@
 #include "lib/predict/file_list.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
-
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -19,13 +16,8 @@ std::vector<std::string> parse_file_list(std::string_view text) {
   return files;
 }
 
-std::vector<std::string> read_file_list(std::FILE* stream) {
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), stream))
-    text.append(buffer.data(), n);
-  if (std::ferror(stream) != 0) throw Error(Exit::usage, "standard input", std::strerror(errno));
-  std::vector<std::string> files = parse_file_list(text);
+std::vector<std::string> read_file_list(int fd) {
+  std::vector<std::string> files = parse_file_list(read_stream(fd, "standard input"));
   if (files.empty()) throw Error(Exit::usage, "standard input", "names no file");
   return files;
 }

@@ -1,7 +1,6 @@
 // Lists of files on standard input, as `find` prints them.
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +11,8 @@ namespace bv {
 // -print0). Empty paths are left out, and so is a carriage return at the end of a line.
 std::vector<std::string> parse_file_list(std::string_view text);
 
-// Reads a list to its end. Throws Error(Exit::usage) if it names no file or cannot be read.
-std::vector<std::string> read_file_list(std::FILE* stream);
+// Reads a list from an open pipe or file to its end. Throws Error(Exit::usage) if it names no file or
+// cannot be read, and Stopped if a signal asks the process to stop.
+std::vector<std::string> read_file_list(int fd);
 
 }  // namespace bv

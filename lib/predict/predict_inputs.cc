@@ -1,6 +1,7 @@
 #include "lib/predict/predict_inputs.h"
 
 #include <ATen/ops/zeros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -75,7 +76,7 @@ class FileInputs : public Source {
   void add(const std::string& path) {
     std::error_code error;
     if (path == kStandardInput) {
-      for (std::string& file : read_file_list(stdin)) files_.push_back(std::move(file));
+      for (std::string& file : read_file_list(STDIN_FILENO)) files_.push_back(std::move(file));
     } else if (fs::is_directory(path, error)) {
       add_folder(path);
     } else {

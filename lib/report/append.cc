@@ -20,6 +20,7 @@ namespace {
 }  // namespace
 
 int open_append(const std::string& file) {
+  refuse_special_file(file);
   int fd = -1;
   do {
     fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);

@@ -231,6 +231,7 @@ void set_rank(int rank) {
 }
 
 void open_file(const std::string& file) {
+  refuse_special_file(file);
   std::shared_ptr<spdlog::logger> logger;
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);

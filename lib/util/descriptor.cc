@@ -12,11 +12,23 @@ bool Descriptor::close() {
   return fd < 0 || ::close(fd) == 0 || errno == EINTR;
 }
 
-struct stat stat_for_reading(const Descriptor& fd, const std::string& file) {
+struct stat stat_of(const Descriptor& fd, const std::string& file) {
   struct stat info {};
-  if (!fd || ::fstat(fd.get(), &info) != 0) throw_file_error(Exit::usage, file, "", errno);
-  if (S_ISDIR(info.st_mode)) throw_file_error(Exit::usage, file, "", EISDIR);
-  return info;
+  if (fd && ::fstat(fd.get(), &info) == 0) return info;
+  const int error = errno;
+  // Nobody can open a socket by its name. "No such device or address" would not say so.
+  const bool socket = error == ENXIO && ::stat(file.c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+  if (socket) throw Error(Exit::usage, file, kind_text(info.st_mode));
+  throw_file_error(Exit::usage, file, "", error);
+}
+
+std::string kind_text(mode_t mode) {
+  if (S_ISDIR(mode)) return file_error_text(EISDIR);
+  const char* kind = S_ISFIFO(mode)                   ? "a pipe"
+                     : S_ISSOCK(mode)                 ? "a socket"
+                     : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                                      : "something else";
+  return fmt::format("is {}, not a file", kind);
 }
 
 std::string file_error_text(int error) {

@@ -1,4 +1,5 @@
-// Internal to lib/util: an owned POSIX file descriptor, and the error texts of file operations.
+// An owned POSIX file descriptor, and the error texts of file operations. To read a file, use
+// RegularFile (lib/util/regular_file.h), read_file() or MappedFile.
 #pragma once
 
 #include <fcntl.h>
@@ -38,9 +39,13 @@ class Descriptor {
   int fd_;
 };
 
-// Returns the properties of `file`, which `fd` has opened for reading. Throws Error(Exit::usage) if
-// it could not be opened or is a folder. st_size is 0 for what has no size, such as a pipe.
-struct stat stat_for_reading(const Descriptor& fd, const std::string& file);
+// Returns the properties of `file`, which `fd` has opened. Throws Error(Exit::usage) if it could not
+// be opened.
+struct stat stat_of(const Descriptor& fd, const std::string& file);
+
+// Says why something of this kind (st_mode) is not read as a file: "is a folder", "is a pipe, not a
+// file".
+std::string kind_text(mode_t mode);
 
 // The text for an errno value: "no such file", "is a folder", otherwise the system's own.
 std::string file_error_text(int error);

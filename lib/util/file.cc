@@ -1,15 +1,18 @@
 #include "lib/util/file.h"
 
+#include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
-#include "lib/util/descriptor.h"
+#include "lib/util/regular_file.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {
@@ -17,6 +20,10 @@ namespace {
 std::string folder_of(const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+Error too_large(const std::string& file, size_t limit) {
+  return {Exit::usage, file, fmt::format("larger than {} bytes", limit)};
 }
 
 // Removes a temporary file unless it was renamed into place.
@@ -35,28 +42,53 @@ bool file_exists(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0;
 }
 
+bool is_pipe(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 std::string read_file(const std::string& file, size_t limit) {
-  const Descriptor fd(file, O_RDONLY);
-  const auto size = static_cast<size_t>(stat_for_reading(fd, file).st_size);
-  const auto too_large = [&] {
-    return Error(Exit::usage, file, fmt::format("larger than {} bytes", limit));
-  };
-  if (limit > 0 && size > limit) throw too_large();
-  // The size is only a hint: it is 0 for pipes and /proc, and the file may grow while it is read.
+  const RegularFile opened(file);
+  const size_t size = opened.size();
+  if (limit > 0 && size > limit) throw too_large(file, limit);
+  // The size is only a hint: it is 0 below /proc, and the file may grow while it is read.
   std::string content;
   size_t filled = 0;
   while (true) {
     content.resize(std::max(filled * 2, size + 1));
-    if (content.size() - filled == 0) content.resize(filled + 4096);
-    const ssize_t n = retry_interrupted(
-        [&] { return ::read(fd.get(), content.data() + filled, content.size() - filled); });
-    if (n < 0) throw_file_error(Exit::usage, file, "cannot read: ", errno);
-    filled += static_cast<size_t>(n);
-    if (limit > 0 && filled > limit) throw too_large();
-    if (n == 0) break;
+    const size_t n = opened.read(content.data() + filled, content.size() - filled, filled);
+    filled += n;
+    if (limit > 0 && filled > limit) throw too_large(file, limit);
+    if (filled < content.size()) break;
   }
   content.resize(filled);
   return content;
+}
+
+std::string read_file_or_pipe(const std::string& file, size_t limit) {
+  const Descriptor fd(file, O_RDONLY | O_NONBLOCK);
+  if (S_ISFIFO(stat_of(fd, file).st_mode)) return read_stream(fd.get(), file, limit);
+  return read_file(file, limit);
+}
+
+std::string read_stream(int fd, const std::string& name, size_t limit) {
+  constexpr int kPollMs = 200;  // a signal may arrive just before poll() begins to wait
+  std::string content;
+  std::array<char, 1 << 16> buffer;
+  while (true) {
+    poll_signals();
+    struct pollfd ready {
+      fd, POLLIN, 0
+    };
+    const int events = ::poll(&ready, 1, kPollMs);
+    if (events == 0 || (events < 0 && errno == EINTR)) continue;
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) throw_file_error(Exit::usage, name, "cannot read: ", errno);
+    if (n == 0) return content;
+    content.append(buffer.data(), static_cast<size_t>(n));
+    if (limit > 0 && content.size() > limit) throw too_large(name, limit);
+  }
 }
 
 void write_file_atomically(const std::string& file, std::string_view content, bool sync) {
@@ -82,6 +114,12 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
   }
   temporary.kept = true;
   if (sync) fsync_path(folder_of(file));
+}
+
+void refuse_special_file(const std::string& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
+  throw Error(Exit::storage, file, fmt::format("cannot write: {}", kind_text(info.st_mode)));
 }
 
 int write_all(int fd, std::string_view bytes) noexcept {

@@ -9,14 +9,30 @@ namespace bv {
 
 bool file_exists(const std::string& file);
 
-// Returns the whole content. `limit` is the most bytes allowed, 0 for any number. Throws
-// Error(Exit::usage) "<file>: error: no such file", "is a folder" or "larger than N bytes".
+// Returns whether `path` is a pipe: a FIFO, or /dev/stdin or /dev/fd/N where the shell has put one.
+bool is_pipe(const std::string& path);
+
+// Returns the whole content of a regular file. `limit` is the most bytes allowed, 0 for any number.
+// Throws Error(Exit::usage) "<file>: error: no such file", "is a folder", "is a pipe, not a file" or
+// "larger than N bytes".
 std::string read_file(const std::string& file, size_t limit = 0);
+
+// Like read_file(), but reads a pipe too: `--config <(...)`. Throws Stopped if a signal asks the
+// process to stop while it waits for the pipe's writer.
+std::string read_file_or_pipe(const std::string& file, size_t limit = 0);
+
+// Reads an open pipe or terminal to its end. `name` is for messages. Throws Error(Exit::usage), and
+// Stopped if a signal asks the process to stop.
+std::string read_stream(int fd, const std::string& name, size_t limit = 0);
 
 // Replaces `file` in one step: readers see the old content or the new one, never a part. Writes a
 // temporary file in the same folder and renames it; with `sync` it also waits until file and folder
 // are on disk. Throws Error(Exit::storage); the old content is then still in place.
 void write_file_atomically(const std::string& file, std::string_view content, bool sync = true);
+
+// Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something other
+// than a regular file has this name: opening a pipe to write to it waits for a reader.
+void refuse_special_file(const std::string& file);
 
 // Writes all of `bytes` to `fd`, however many write(2) calls that takes. Returns 0, or the errno
 // value of the call that failed (errno itself holds it too). Never throws.

@@ -2,17 +2,15 @@
 
 #include <sys/mman.h>
 
-#include "lib/util/descriptor.h"
+#include "lib/util/regular_file.h"
 
 namespace bv {
 
 MappedFile::MappedFile(const std::string& file) {
-  const Descriptor fd(file, O_RDONLY);
-  const struct stat info = stat_for_reading(fd, file);
-  if (!S_ISREG(info.st_mode)) throw Error(Exit::usage, file, "not a regular file");
-  size_ = static_cast<size_t>(info.st_size);
+  const RegularFile opened(file);
+  size_ = opened.size();
   if (size_ == 0) return;  // mmap refuses a length of 0
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, opened.fd(), 0);
   if (data == MAP_FAILED) {
     size_ = 0;
     throw_file_error(Exit::usage, file, "cannot map: ", errno);

@@ -10,7 +10,7 @@ namespace bv {
 
 class MappedFile {
  public:
-  // Throws Error(Exit::usage) if `file` cannot be opened or is not a regular file.
+  // Throws Error(Exit::usage) like RegularFile.
   explicit MappedFile(const std::string& file);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

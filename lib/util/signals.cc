@@ -1,27 +1,61 @@
 #include "lib/util/signals.h"
 
 #include <unistd.h>
-#include <csignal>
 
-#include <atomic>
+#include <array>
+#include <ctime>
 
 namespace bv {
 namespace {
 
-std::atomic<int> g_code{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+// A second SIGINT sooner than this after the first is the same one: a terminal, a batch system or
+// `kill` sends it to every process of a run, and launchers pass theirs on to the ranks.
+constexpr int64_t kOneInterrupt = 1000;  // milliseconds
 
+std::atomic<int> g_code{0};
+std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT came, in milliseconds
+std::atomic<bool> g_ends{false};        // end_on_signals() was called
+// Files to delete. A process has one or two temporary files at a time.
+std::array<std::atomic<const char*>, 8> g_files{};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+int64_t milliseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// _exit, because a signal handler may not run destructors or flush buffers.
+[[noreturn]] void end_now() {
+  for (auto& slot : g_files) {
+    if (const char* file = slot.exchange(nullptr)) ::unlink(file);
+  }
+  _exit(g_code);
+}
+
+// Only system calls and atomic variables: everything else is unsafe in a signal handler.
 void on_signal(int signal) {
-  // The second Ctrl-C ends the process at once. _exit, because a signal handler may not run
-  // destructors or flush buffers.
-  if (signal == SIGINT && g_code == static_cast<int>(Exit::sigint))
-    _exit(static_cast<int>(Exit::sigint));
+  const int before = g_code;
   g_code = static_cast<int>(signal == SIGINT    ? Exit::sigint
                             : signal == SIGUSR1 ? Exit::stopped
                                                 : Exit::sigterm);
+  if (g_ends) end_now();
+  if (signal != SIGINT) return;
+  if (before != static_cast<int>(Exit::sigint))
+    g_interrupted = milliseconds();
+  else if (milliseconds() - g_interrupted >= kOneInterrupt)
+    end_now();
 }
 
 }  // namespace
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
+  return set;
+}
 
 void install_signal_handlers() {
   struct sigaction action {};
@@ -33,12 +67,35 @@ void install_signal_handlers() {
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // ignored under nohup
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a write past `ulimit -f` then fails like any other: exit code 5
+  // The launcher starts its ranks with these signals blocked, so that none is lost or kills a rank
+  // that is still loading its libraries.
+  const sigset_t signals = stop_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+void end_on_signals() {
+  g_ends = true;
+  if (g_code != 0) end_now();
 }
 
 Exit stop_requested() { return static_cast<Exit>(g_code.load(std::memory_order_relaxed)); }
 
 void poll_signals() {
   if (const Exit code = stop_requested(); code != Exit::ok) throw Stopped{code};
+}
+
+DeletedOnSignal::DeletedOnSignal(std::string path) : path_(std::move(path)) {
+  for (auto& slot : g_files) {
+    const char* none = nullptr;
+    if (!slot.compare_exchange_strong(none, path_.c_str())) continue;
+    slot_ = &slot;
+    return;
+  }
+}
+
+DeletedOnSignal::~DeletedOnSignal() {
+  if (slot_ == nullptr || slot_->exchange(nullptr) != nullptr) return;
+  while (true) ::pause();  // the handler reads path_ in another thread and ends the process
 }
 
 }  // namespace bv

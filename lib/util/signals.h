@@ -1,24 +1,47 @@
-// Stopping by signal. SIGTERM, SIGINT, SIGHUP and SIGUSR1 ask a run to save a checkpoint and to
-// stop at the end of its step. The handlers only set a flag; a second SIGINT ends the process at
-// once.
+// What SIGTERM, SIGINT, SIGHUP and SIGUSR1 do. They ask a training run to save a checkpoint and to
+// stop at the end of its step; a second SIGINT ends the process at once. Any other command has
+// nothing to save and ends at once.
 #pragma once
+
+#include <atomic>
+#include <csignal>
+#include <string>
 
 #include "lib/util/error.h"
 
 namespace bv {
 
-// Installs the handlers. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored, so that
-// the write that caused them fails instead.
+// The four signals.
+sigset_t stop_signals();
+
+// Installs handlers that only remember the signal, and unblocks the signals. SIGHUP stays ignored
+// under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write that caused them fails instead.
 void install_signal_handlers();
+// From now on a signal ends the process with stop_requested()'s code, wherever it is: in a long
+// computation, or waiting for standard input. So does a signal that was received before.
+void end_on_signals();
 // Returns the exit code for the signal received: 143 for SIGTERM and SIGHUP, 130 for SIGINT, 75 for
 // SIGUSR1. Exit::ok if there was none.
 Exit stop_requested();
 
-// Thrown by poll_signals() where a loop cannot simply finish its step, such as inside an evaluator.
+// Thrown where a loop cannot simply finish its step: by poll_signals(), for example inside an
+// evaluator, and when the reader of standard output has gone (app/standard_output.h).
 struct Stopped {
   Exit code;
 };
 // Throws Stopped if a signal was received.
 void poll_signals();
+
+// While it lives, a signal that ends the process at once deletes the file `path` first.
+class DeletedOnSignal {
+ public:
+  explicit DeletedOnSignal(std::string path);
+  ~DeletedOnSignal();
+  DeletedOnSignal(const DeletedOnSignal&) = delete;
+
+ private:
+  const std::string path_;
+  std::atomic<const char*>* slot_ = nullptr;  // null: all slots are taken, the file stays
+};
 
 }  // namespace bv

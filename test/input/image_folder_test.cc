@@ -277,7 +277,7 @@ TEST_CASE("a file that is deleted during a run is a data error of its example", 
   folder.write("cat/1.jpg", jpeg(100));
   const auto data = folder.open_data();
   std::filesystem::remove(folder / "cat/1.jpg");
-  CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: No such file or directory");
+  CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: no such file");
 }
 
 TEST_CASE("incomplete image files are noticed", "[image_folder]") {

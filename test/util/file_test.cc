@@ -16,6 +16,7 @@
 
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
+#include "lib/util/regular_file.h"
 #include "test/support/folder.h"
 
 using namespace bv;
@@ -63,11 +64,67 @@ TEST_CASE("reading fails in one line") {
   write_file_atomically(file, "12345");
   CHECK(failure([&] { read_file(file, 4); }) ==
         Failure{Exit::usage, file + ": error: larger than 4 bytes"});
-  // A device without end and without a size.
-  CHECK(failure([&] { read_file("/dev/zero", 5000); }) ==
-        Failure{Exit::usage, "/dev/zero: error: larger than 5000 bytes"});
+  CHECK(failure([&] { read_file("/dev/zero"); }) ==  // has no end
+        Failure{Exit::usage, "/dev/zero: error: is a device, not a file"});
+  CHECK(read_file("/proc/self/comm") != "");  // its size is 0
+  CHECK(failure([&] { read_file("/proc/self/status", 100); }) ==
+        Failure{Exit::usage, "/proc/self/status: error: larger than 100 bytes"});
   CHECK(failure([&] { read_file(file + "/x"); }) ==
         Failure{Exit::usage, file + "/x: error: Not a directory"});
+}
+
+TEST_CASE("only regular files are read") {
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo", socket = folder / "socket";
+  REQUIRE(::mkfifo(fifo.c_str(), 0666) == 0);
+  REQUIRE(::mknod(socket.c_str(), S_IFSOCK | 0666, 0) == 0);
+  const auto refused = [&](const std::string& file, const std::string& why) {
+    const Failure expected{Exit::usage, file + ": error: " + why};
+    CHECK(failure([&] { read_file(file); }) == expected);
+    CHECK(failure([&] { MappedFile m(file); }) == expected);
+    CHECK(failure([&] { RegularFile f(file); }) == expected);
+    CHECK(failure([&] { refuse_special_file(file); }) ==
+          Failure{Exit::storage, file + ": error: cannot write: " + why});
+  };
+  refused(fifo, "is a pipe, not a file");
+  refused(socket, "is a socket, not a file");
+  refused("/dev/zero", "is a device, not a file");
+  refused(folder.path(), "is a folder");
+  CHECK_NOTHROW(refuse_special_file(folder / "absent"));
+  CHECK(failure([&] { read_file_or_pipe(socket); }) ==
+        Failure{Exit::usage, socket + ": error: is a socket, not a file"});
+}
+
+TEST_CASE("a pipe is read to its end where it is welcome") {
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo", file = folder / "file";
+  REQUIRE(::mkfifo(fifo.c_str(), 0666) == 0);
+  CHECK(is_pipe(fifo));
+  const std::string large(1 << 20, 'x');  // more than a pipe holds
+  write_file_atomically(file, large);
+  CHECK_FALSE(is_pipe(file));
+  CHECK(read_file_or_pipe(file) == large);
+  const auto read_from_writer = [&](size_t limit) {
+    std::thread writer([&] {
+      const Descriptor to(fifo, O_WRONLY);  // waits for the reader
+      write_all(to.get(), large);           // fails with EPIPE if the reader gives up
+    });
+    std::string got;
+    const Failure failed = failure([&] { got = read_file_or_pipe(fifo, limit); });
+    writer.join();
+    return std::pair(failed.second, got);
+  };
+  const auto old_handler = ::signal(SIGPIPE, SIG_IGN);
+  CHECK(read_from_writer(0) == std::pair(std::string(), large));
+  CHECK(read_from_writer(5000).first == fifo + ": error: larger than 5000 bytes");
+  ::signal(SIGPIPE, old_handler);
+  // The writer of `<(command)` may have ended before the pipe is opened by its name.
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(write_all(ends[1], "text") == 0);
+  ::close(ends[1]);
+  CHECK(read_file_or_pipe("/dev/fd/" + std::to_string(ends[0])) == "text");
+  ::close(ends[0]);
 }
 
 TEST_CASE("a failed write leaves the old content and nothing else") {
@@ -151,7 +208,7 @@ TEST_CASE("a mapping shows the file's bytes") {
   CHECK(failure([&] { MappedFile m(folder.path()); }) ==
         Failure{Exit::usage, folder.path() + ": error: is a folder"});
   CHECK(failure([&] { MappedFile m("/dev/null"); }) ==
-        Failure{Exit::usage, "/dev/null: error: not a regular file"});
+        Failure{Exit::usage, "/dev/null: error: is a device, not a file"});
 }
 
 TEST_CASE("folders are made with their parents") {

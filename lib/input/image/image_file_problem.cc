@@ -1,20 +1,16 @@
 #include "lib/input/image/image_file_problem.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "lib/input/image/decode.h"
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/image/webp.h"
-#include "lib/util/error.h"
+#include "lib/util/regular_file.h"
 
 namespace bv {
 namespace {
@@ -22,41 +18,26 @@ namespace {
 // Reads a file one block at a time. Most images need two reads.
 class BlockFile {
  public:
-  explicit BlockFile(const std::string& file) : fd_(open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat info;
-    if (fd_ < 0 || fstat(fd_, &info) != 0) {
-      error_ = std::strerror(errno);
-    } else if (!S_ISREG(info.st_mode)) {
-      error_ = "not a regular file";
-    } else {
-      size_ = info.st_size;
-    }
-  }
-  ~BlockFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  BlockFile(const BlockFile&) = delete;
+  explicit BlockFile(const std::string& file) : file_(file) {}
 
-  const std::string& error() const { return error_; }
-  int64_t size() const { return size_; }
+  int64_t size() const { return static_cast<int64_t>(file_.size()); }
   static constexpr int64_t kBlock = 4096;
 
   // Returns the bytes from `offset` to the end of the block that is in memory: at least `need`
   // bytes, or all that the file has.
   std::span<const uint8_t> at(int64_t offset, int64_t need = kBlock) {
-    if (offset >= size_) return {};
-    need = std::min(need, size_ - offset);
+    if (offset >= size()) return {};
+    need = std::min(need, size() - offset);
     if (offset < start_ || offset + need > start_ + filled_) {
       start_ = offset;
-      filled_ = std::max<ssize_t>(0, pread(fd_, block_.data(), kBlock, offset));
+      filled_ = static_cast<int64_t>(
+          file_.read(block_.data(), block_.size(), static_cast<size_t>(offset)));
     }
     return std::span<const uint8_t>(block_).subspan(offset - start_, start_ + filled_ - offset);
   }
 
  private:
-  int fd_;
-  int64_t size_ = 0;
-  std::string error_;
+  RegularFile file_;
   std::array<uint8_t, kBlock> block_;
   int64_t start_ = 0, filled_ = 0;
 };
@@ -182,15 +163,16 @@ std::string problem_of(BlockFile& file) {
 
 }  // namespace
 
-ImageFileCheck check_image_file(const std::string& name) {
+ImageFileCheck check_image_file(const std::string& name) try {
   BlockFile file(name);
-  if (!file.error().empty()) return {file.error()};
   // The orientation comes first: what it reads is still in memory for the other checks.
   const int orientation = exif_orientation(
       [&](int64_t offset, int64_t need) { return file.at(offset, need); }, file.size());
   std::string problem = problem_of(file);
   const bool good = problem.empty();
   return {std::move(problem), good ? orientation : 1};
+} catch (const Error& error) {
+  return {error.message()};
 }
 
 }  // namespace bv

@@ -5,13 +5,8 @@
 // skip_errors a class folder without images is one example, "train/cat/", that cannot be read.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -21,6 +16,7 @@
 #include "lib/input/path.h"
 #include "lib/input/source.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/util/regular_file.h"
 
 namespace bv {
 namespace {
@@ -39,7 +35,7 @@ const KeyTable keys(
       "train.",
       "data/flowers"}});
 
-constexpr int64_t kMaxBytes = int64_t{1} << 30;
+constexpr size_t kMaxBytes = size_t{1} << 30;
 // One of these is there in the layout with splits.
 const std::vector<std::string> kSplitNames = {"test", "train", "val", "validation"};
 
@@ -49,26 +45,18 @@ at::Tensor read_bytes(const std::string& file) {
   const auto failed = [](std::string_view why) {
     return Error::bare(Exit::data, fmt::format("can't be read: {}", why));
   };
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw failed(std::strerror(errno));
-  struct Closer {
-    int fd;
-    ~Closer() { close(fd); }
-  } closer{fd};
-  struct stat info;
-  if (fstat(fd, &info) != 0) throw failed(std::strerror(errno));
-  if (info.st_size > kMaxBytes)
-    throw failed(fmt::format("{} bytes are more than the limit of 1 GiB", info.st_size));
-  at::Tensor bytes = at::empty({info.st_size}, at::kByte);
-  auto* out = bytes.mutable_data_ptr<uint8_t>();
-  for (int64_t done = 0; done < info.st_size;) {
-    const ssize_t got = ::read(fd, out + done, info.st_size - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw failed(std::strerror(errno));
-    if (got == 0) throw failed("it became shorter while it was read");
-    done += got;
+  try {
+    const RegularFile opened(file);
+    if (opened.size() > kMaxBytes)
+      throw failed(fmt::format("{} bytes are more than the limit of 1 GiB", opened.size()));
+    at::Tensor bytes = at::empty({static_cast<int64_t>(opened.size())}, at::kByte);
+    if (opened.read(bytes.mutable_data_ptr<uint8_t>(), opened.size(), 0) < opened.size())
+      throw failed("it became shorter while it was read");
+    return bytes;
+  } catch (const Error& error) {
+    if (error.code() == Exit::data) throw;
+    throw failed(error.message());
   }
-  return bytes;
 }
 
 // Returns whether the layout of `dir`, which holds the folders `top`, is <split>/<class>/<file>.
