@@ -1,9 +1,9 @@
 #include "app/arguments.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "app/options.h"
+#include "app/standard_output.h"
 #include "lib/config/familiar_words.h"
 #include "lib/config/load_config.h"
 #include "lib/util/text.h"
@@ -100,7 +100,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   } catch (const CLI::CallForHelp&) {
     const CLI::App* about = &options.app;
     while (!about->get_subcommands().empty()) about = about->get_subcommands()[0];
-    std::fputs(about->help().c_str(), stdout);
+    print(about->help());
     return false;
   } catch (const CLI::ParseError& error) {
     throw Error(Exit::usage, "bvtrain", usage_message(options.app, error, args));

@@ -27,6 +27,10 @@ struct Arguments {
   } verb = Verb::train;
   std::vector<std::string> argv;  // as given
   bool version = false;
+  // Whether the command trains, which a signal may only interrupt between two steps.
+  bool trains() const {
+    return verb == Verb::train && !version && list.empty() && dry_run == DryRun::no && !explain;
+  }
   std::string list;   // --list KIND
   bool json = false;  // --list, --dry-run, bench, init: print JSON
 

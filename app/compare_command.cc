@@ -2,10 +2,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "lib/compare/comparison.h"
 #include "lib/compare/comparison_data.h"
 #include "lib/compare/comparison_page.h"
@@ -56,10 +56,12 @@ Exit compare_command(const Arguments& arguments) {
     log::info("Wrote the curves and the table of {} runs to {}", comparison.runs.size(),
               given.html);
   }
-  std::fputs(given.format == "csv"    ? comparison_csv(comparison).c_str()
-             : given.format == "json" ? comparison_json(comparison).c_str()
-                                      : comparison_text(comparison, text_width()).c_str(),
-             stdout);
+  if (given.format == "csv")
+    write_stdout(comparison_csv(comparison));
+  else if (given.format == "json")
+    write_stdout(comparison_json(comparison));
+  else
+    print(comparison_text(comparison, text_width()));
   return Exit::ok;
 }
 

@@ -1,9 +1,9 @@
 // bvtrain help, schema and completion: texts made from the tables of keys (lib/help).
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "lib/help/completion.h"
 #include "lib/help/help_text.h"
 #include "lib/help/man_page.h"
@@ -16,8 +16,6 @@
 namespace bv {
 namespace {
 
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-
 void write_reference(const std::string& folder) {
   std::filesystem::create_directories(folder);
   for (const ReferencePage& page : reference_pages())
@@ -29,7 +27,7 @@ void write_reference(const std::string& folder) {
 
 Exit help_command(const Arguments& arguments) {
   if (arguments.help.man) {
-    print(man_page(command_line(), BV_VERSION));
+    write_stdout(man_page(command_line(), BV_VERSION));
   } else if (!arguments.help.reference.empty()) {
     write_reference(arguments.help.reference);
   } else if (arguments.help.words.empty()) {
@@ -42,12 +40,12 @@ Exit help_command(const Arguments& arguments) {
 }
 
 Exit schema_command() {
-  print(config_schema().dump(1) + "\n");
+  write_stdout(config_schema().dump(1) + "\n");
   return Exit::ok;
 }
 
 Exit completion_command(const Arguments& arguments) {
-  print(completion_script(arguments.shell, command_line()));
+  write_stdout(completion_script(arguments.shell, command_line()));
   return Exit::ok;
 }
 

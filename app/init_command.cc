@@ -1,9 +1,9 @@
 // bvtrain init: looks at a folder of images and writes a config that trains on it (lib/init).
-#include <cstdio>
 #include <filesystem>
 
 #include "app/commands.h"
 #include "app/json_output.h"
+#include "app/standard_output.h"
 #include "lib/init/data_findings.h"
 #include "lib/init/init_report.h"
 #include "lib/init/pretrained.h"
@@ -48,7 +48,7 @@ Exit init_command(const Arguments& arguments) {
       "{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n", findings_text(found),
       output, recipe.about, recipe.epochs, recipe.total_steps(found.train_examples),
       recipe.batch_size, training_command(output));
-  std::fputs(text.c_str(), stdout);
+  print(text);
   return Exit::ok;
 }
 

@@ -1,12 +1,12 @@
 #include "app/json_output.h"
 
-#include <cstdio>
+#include "app/standard_output.h"
 
 namespace bv {
 
 void print_json(const nlohmann::ordered_json& object) {
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-  std::printf("%s\n", object.dump(2, ' ', false, replace).c_str());
+  write_stdout(object.dump(2, ' ', false, replace) + "\n");
 }
 
 }  // namespace bv

@@ -3,16 +3,16 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include "app/commands.h"
 #include "app/failure.h"
+#include "app/standard_output.h"
 #include "app/version.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
+#include "lib/util/file.h"
 #include "lib/util/signals.h"
 
 namespace {
@@ -22,6 +22,7 @@ using namespace bv;
 Exit run(int argc, char** argv) {
   Arguments arguments;
   if (!parse_arguments(argc, argv, arguments)) return Exit::ok;
+  if (!arguments.trains()) end_on_signals();
   if (arguments.version) {
     print_version();
     return Exit::ok;
@@ -65,10 +66,7 @@ void keep_freed_memory() {
 // written.
 [[noreturn]] void end(Exit code) {
   log::flush();
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == Exit::ok) {
-    std::fprintf(stderr, "standard output: error: %s\n", std::strerror(errno));
-    code = Exit::storage;
-  }
+  code = end_stdout(code);
   std::fflush(nullptr);
   _exit(static_cast<int>(code));
 }
@@ -76,6 +74,7 @@ void keep_freed_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_descriptors();  // before anything opens a file
   keep_freed_memory();
   raise_open_files();
   install_signal_handlers();

@@ -1,12 +1,9 @@
 // bvtrain predict: runs a trained model on images (lib/predict/predict.h) and writes the results.
 #include <ATen/ops/cat.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include "app/commands.h"
 #include "app/output_format.h"
+#include "app/standard_output.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/npz.h"
 #include "lib/predict/predict.h"
@@ -57,18 +54,18 @@ void check_flags(const Arguments& arguments, const std::string& format) {
   if (arguments.ema && arguments.workdir.empty()) refuse("--ema", "needs a --workdir");
 }
 
-void write_stdout(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw Error(Exit::storage, "standard output", std::strerror(errno));
-}
-
 using Each = std::function<void(const PredictedBatch&)>;
 
 // Writes text batch by batch, so that the memory does not grow with the number of images.
 PredictedCounts write_text(PredictionText& text, const std::string& output,
                            const std::function<PredictedCounts(const Each&)>& run) {
   PredictedCounts counts;
-  if (output.empty() || output == kStandardOutput) {
+  if (output.empty()) {  // a table, which has no lines before its end
+    counts = run([&](const PredictedBatch& batch) { text.add(batch); });
+    print(text.end());
+    return counts;
+  }
+  if (output == kStandardOutput) {
     counts = run([&](const PredictedBatch& batch) { write_stdout(text.add(batch)); });
     write_stdout(text.end());
     return counts;

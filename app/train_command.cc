@@ -1,9 +1,8 @@
-#include <cstdio>
-
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/json_output.h"
 #include "app/launch.h"
+#include "app/standard_output.h"
 #include "app/version.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
@@ -160,14 +159,13 @@ Exit train_command(const Arguments& arguments) {
         Exit::usage, "bvtrain",
         "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
   }
-  const bool trains = arguments.dry_run == DryRun::no && !arguments.explain;
   check_launch_flags(arguments);
   Workdir workdir(arguments.workdir);
-  if (trains && !arguments.workdir.empty()) workdir.check_writable();
+  if (arguments.trains() && !arguments.workdir.empty()) workdir.check_writable();
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
-  if (trains) return train_in_group(arguments, config, workdir);
+  if (arguments.trains()) return train_in_group(arguments, config, workdir);
   if (arguments.dry_run != DryRun::no) {
     const DryRunSummary summary =
         dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
@@ -177,7 +175,7 @@ Exit train_command(const Arguments& arguments) {
     if (arguments.json)
       print_json(summary.json());
     else
-      std::fputs(summary.text().c_str(), stdout);
+      print(summary.text());
     return Exit::ok;
   }
   // On the meta device: --explain allocates no parameters.
@@ -185,11 +183,11 @@ Exit train_command(const Arguments& arguments) {
     const Recipe recipe(config, arguments.synthetic, /*meta=*/true, Group::single(),
                         planned_device(arguments));
   } catch (const Error&) {
-    std::fputs(explain(config).c_str(), stdout);  // the messages refer to this table
+    print(explain(config));  // the messages refer to this table
     throw;
   }
   for (const std::string& line : warnings(config)) log::warn("{}", line);
-  std::fputs(explain(config).c_str(), stdout);
+  print(explain(config));
   return Exit::ok;
 }
 

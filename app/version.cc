@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lib/device/cuda.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 namespace {
@@ -35,7 +36,8 @@ void print_version() {
   std::printf("LibTorch: %s%s\n", libtorch.c_str(),
               libtorch == TORCH_VERSION ? "" : " (built with " TORCH_VERSION ")");
   std::printf("compiler: %s\n", kCompiler);
-  std::printf("CUDA plug-in: %s\n", plugin.empty() ? "none" : plugin.c_str());
+  std::printf("CUDA plug-in: %s\n",
+              plugin.empty() ? "none" : printable(plugin, std::string::npos).c_str());
 }
 
 }  // namespace bv

@@ -3,19 +3,15 @@
 // as a wrong value.
 #include "lib/ckpt/manifest.h"
 
-#include <ATen/Parallel.h>
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <string_view>
 
+#include "lib/ckpt/checkpoint_meta.h"
+#include "lib/ckpt/chunk_reader.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/pieces.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
-#include "lib/util/mapped_file.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -27,7 +23,6 @@ using nlohmann::json;
 constexpr int kFormat = 1, kPiecedFormat = 2;
 constexpr size_t kMaxManifestBytes = size_t{1} << 30;
 constexpr size_t kHexDigits = 16;
-constexpr int64_t kChunksPerTask = 16;
 // The end of the text: the checksum of everything before it stands between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
 
@@ -149,37 +144,32 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
   }
 }
 
-void verify_file(const std::string& folder, const Manifest::File& file) {
+void check_size(const std::string& folder, const Manifest::File& file) {
   const std::string path = folder + "/" + file.name;
   if (!file_exists(path)) throw broken(file.name, "is missing");
-  const MappedFile mapping(path);
-  const auto content = mapping.bytes();
-  if (content.size() != file.bytes) {
-    throw broken(file.name,
-                 fmt::format("has {} bytes, the manifest says {}", content.size(), file.bytes));
-  }
-  if (content.empty()) return;
-  // If the file is not in memory yet, reading ahead is faster than a page fault every 128 KiB.
-  ::madvise(const_cast<uint8_t*>(content.data()), content.size(), MADV_WILLNEED);
-  const auto chunks = static_cast<int64_t>(file.checksums.size());
-  std::atomic<int64_t> first_bad = chunks;
-  at::parallel_for(0, chunks, kChunksPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const uint64_t offset = static_cast<uint64_t>(i) * FileWriter::kChunkBytes;
-      const auto chunk = content.subspan(
-          offset, std::min<uint64_t>(FileWriter::kChunkBytes, content.size() - offset));
-      const std::string_view bytes(reinterpret_cast<const char*>(chunk.data()), chunk.size());
-      if (hash64(bytes) == file.checksums[static_cast<size_t>(i)]) continue;
-      int64_t known = first_bad;
-      while (i < known && !first_bad.compare_exchange_weak(known, i)) {
-      }
-      return;
+  try {
+    const uint64_t bytes = ChunkReader(path).bytes();
+    if (bytes != file.bytes) {
+      throw broken(file.name, fmt::format("has {} bytes, the manifest says {}", bytes, file.bytes));
     }
-  });
-  if (first_bad < chunks) {
-    throw broken(file.name, fmt::format("checksum of chunk {} (offset {}) differs",
-                                        first_bad.load(), first_bad * FileWriter::kChunkBytes));
+  } catch (const Error& error) {
+    throw about_file(file.name, path, error);
   }
+}
+
+void verify_file(const std::string& folder, const Manifest::File& file) {
+  check_size(folder, file);
+  const std::string path = folder + "/" + file.name;
+  try {
+    ChunkReader(path, file.checksums).read({}, ChunkReader::Chunks::all);
+  } catch (const Error& error) {
+    throw about_file(file.name, path, error);
+  }
+}
+
+Error about_file(const std::string& name, const std::string& path, const Error& error) {
+  if (error.where() != path) return Error::bare(error.code(), error.what());
+  return broken(name, error.message());
 }
 
 }  // namespace bv

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/ckpt/workdir.h"
+#include "lib/util/error.h"
 
 namespace bv {
 
@@ -36,9 +37,15 @@ struct Manifest {
 };
 
 // Reads and checks the manifest `name` in `folder`. verify_file() checks the size and checksums of
-// a file. Both throw Error::bare(Exit::usage) without the folder: "manifest.json: its checksum
-// differs", "state-00000-of-00001.safetensors: has 10 bytes, the manifest says 20".
+// a file, check_size() its size alone. All throw Error::bare(Exit::usage) without the folder:
+// "manifest.json: its checksum differs", "state-00000-of-00001.safetensors: has 10 bytes, the
+// manifest says 20".
 Manifest read_manifest(const std::string& folder, const std::string& name = kManifestName);
 void verify_file(const std::string& folder, const Manifest::File& file);
+void check_size(const std::string& folder, const Manifest::File& file);
+
+// Returns an error about the file `name` of a checkpoint at `path` as Error::bare(), with the name
+// in place of the path.
+Error about_file(const std::string& name, const std::string& path, const Error& error);
 
 }  // namespace bv

@@ -169,29 +169,36 @@ uint64_t safetensors_element_bytes(const std::string& dtype) {
   return found == bytes.end() ? 0 : found->second;
 }
 
-SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
+uint64_t safetensors_header_bytes(std::span<const uint8_t> start, uint64_t bytes) {
+  uint64_t length = 0;
+  if (start.size() < kLengthBytes) return bytes;
+  std::memcpy(&length, start.data(), kLengthBytes);
+  return std::min(bytes, kLengthBytes + std::min(length, kMaxSafetensorsHeader));
+}
+
+SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint64_t bytes,
                                            const std::string& file) {
   const auto error_at = [&](uint64_t offset, const std::string& message) {
     return Error(Exit::usage, fmt::format("{} @ offset {}", file, offset), message);
   };
-  if (content.size() < kLengthBytes) {
+  if (bytes < kLengthBytes) {
     throw error_at(0, fmt::format("a safetensors file begins with 8 bytes of length, this one has "
                                   "{} in all",
-                                  content.size()));
+                                  bytes));
   }
   uint64_t length = 0;
-  std::memcpy(&length, content.data(), kLengthBytes);
+  std::memcpy(&length, start.data(), kLengthBytes);
   if (length > kMaxSafetensorsHeader) {
     throw error_at(0, fmt::format("header length {} is above the limit of {} bytes (is this a "
                                   "safetensors file?)",
                                   length, kMaxSafetensorsHeader));
   }
-  if (length > content.size() - kLengthBytes) {
-    throw error_at(0, fmt::format("header length {} does not fit in a file of {} bytes", length,
-                                  content.size()));
+  if (length > bytes - kLengthBytes) {
+    throw error_at(
+        0, fmt::format("header length {} does not fit in a file of {} bytes", length, bytes));
   }
 
-  const std::string_view json(reinterpret_cast<const char*>(content.data()) + kLengthBytes, length);
+  const std::string_view json(reinterpret_cast<const char*>(start.data()) + kLengthBytes, length);
   const Cursor cursor(json, [&](size_t position, const std::string& message) {
     return error_at(kLengthBytes + position, message);
   });
@@ -202,7 +209,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
-  const uint64_t available = content.size() - header.data;
+  const uint64_t available = bytes - header.data;
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.end > available) {

@@ -32,10 +32,21 @@ struct SafetensorsHeader {
 // Returns the bytes of one element of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; 0 for another name.
 uint64_t safetensors_element_bytes(const std::string& dtype);
 
-// Parses and checks the header. `content` is the whole file; `file` is its name, for messages.
-// Throws Error(Exit::usage) "file @ offset N: error: ...".
-SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
+// Parses and checks the header of a file of `bytes` bytes. `start` holds its first
+// safetensors_header_bytes() bytes or more; `file` is its name, for messages. Throws
+// Error(Exit::usage) "file @ offset N: error: ...".
+SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint64_t bytes,
                                            const std::string& file);
+// The same for the content of a whole file.
+inline SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
+                                                  const std::string& file) {
+  return parse_safetensors_header(content, content.size(), file);
+}
+
+// The length of the number with which a file begins, and how many bytes of the file the parser
+// needs, given that number: at most `bytes`, all of the file.
+inline constexpr uint64_t kSafetensorsLengthBytes = 8;
+uint64_t safetensors_header_bytes(std::span<const uint8_t> start, uint64_t bytes);
 
 // Returns length and JSON, padded with spaces so that the data begins at a multiple of 64 bytes.
 // Throws Error(Exit::storage) at `file` if the JSON is longer than kMaxSafetensorsHeader.

@@ -12,6 +12,7 @@
 #include "lib/init/yaml_text.h"
 #include "lib/util/file.h"
 #include "lib/util/printable.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -187,6 +188,7 @@ void write_new_file(const std::string& output, const std::string& content) {
     if (errno == EEXIST) throw Error(Exit::usage, output, "exists already; name another --output");
     throw Error(Exit::storage, output, fmt::format("cannot be written: {}", std::strerror(errno)));
   }
+  const DeletedOnSignal guard(output);
   int failed = write_all(fd, content);
   if (::close(fd) != 0 && failed == 0) failed = errno;
   if (failed == 0) return;

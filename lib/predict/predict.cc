@@ -14,7 +14,6 @@
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
-#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -175,7 +174,6 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   batch.sigmoid = model.config.get("loss", "sigmoid_xent") == "sigmoid_xent";
   PredictedCounts counts;
   while (data.next()) {
-    poll_signals();
     batch.rows = data.rows();
     batch.arrays.clear();
     if (data.images().size(0) > 0)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/util/error.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -152,14 +153,6 @@ class Csv : public PredictionText {
   std::vector<PredictedRow> unread_;  // rows before the header
 };
 
-// Returns text that a terminal shows but does not obey.
-std::string printable(const std::string& text) {
-  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  return control ? json_string(text) : text;
-}
-
 class Table : public PredictionText {
  public:
   explicit Table(int64_t top) : top_(top) {}
@@ -168,11 +161,12 @@ class Table : public PredictionText {
   std::string add(const PredictedBatch& batch) override {
     const auto name = [&](int64_t index) {
       const std::string text = class_name(batch, index);
-      return fmt::format("{}{}{}", index, text.empty() ? "" : " ", printable(text));
+      return fmt::format("{}{}{}", index, text.empty() ? "" : " ",
+                         printable(text, std::string::npos));
     };
     each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
       if (!row.error.empty()) return;
-      Line line = {.file = printable(row.name)};
+      Line line = {.file = printable(row.name, std::string::npos)};
       if (row.label) {
         line.label = name(*row.label);
         ++labelled_;

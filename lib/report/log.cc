@@ -18,6 +18,7 @@
 #include "lib/config/duration.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv::log {
@@ -43,19 +44,6 @@ size_t terminal_width() {
   struct winsize size {};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 // Returns the most columns that the character with this first byte of UTF-8 takes; 0 for a further
@@ -134,7 +122,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     const auto now = Clock::now();
     if (drawn_ != Clock::time_point() && now - drawn_ < kRedrawInterval) return;
     drawn_ = now;
-    const std::string clean = printable(text);
+    const std::string clean = printable(text, std::string::npos);
     // A line as wide as the terminal would wrap and could not be erased again.
     line_ = cut(clean, terminal_width() - 1);
     write_stderr(fmt::format("\r{}\033[K", line_));
@@ -155,7 +143,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     }
   }
   void write_progress() {
-    std::string text = printable(progress_);
+    std::string text = printable(progress_, std::string::npos);
     const auto unchanged = Clock::now() - changed_;
     if (unchanged >= longest_silence_) {
       text += fmt::format("  (unchanged for {})",
@@ -203,13 +191,13 @@ std::shared_ptr<spdlog::logger> log_file() {
 
 void to_file(spdlog::logger& file, std::string_view text, spdlog::level::level_enum level) {
   for (const std::string& line : split(text, '\n')) {
-    file.log(level, spdlog::string_view_t(printable(line)));
+    file.log(level, spdlog::string_view_t(printable_lines(line)));
   }
 }
 
 void write(std::string_view text, spdlog::level::level_enum level) {
   for (const std::string& line : split(text, '\n')) {
-    state().console->log(level, spdlog::string_view_t(printable(line)));
+    state().console->log(level, spdlog::string_view_t(printable_lines(line)));
   }
   if (const auto file = log_file()) {
     to_file(*file, text, level);
@@ -244,7 +232,8 @@ void open_file(const std::string& file) {
   logger->set_error_handler(
       [file, warned = std::make_shared<std::once_flag>()](const std::string& what) {
         std::call_once(*warned, [&] {
-          state().console->warn("warning: {}: log lines are being lost: {}", file, printable(what));
+          state().console->warn("warning: {}: log lines are being lost: {}", printable(file, std::string::npos),
+                                 printable(what, std::string::npos));
         });
       });
   const std::lock_guard<std::mutex> lock(state().mutex);

@@ -32,6 +32,7 @@ enum class Exit : int {
   peer = 7,      // another rank failed or a collective timed out
   stopped = 75,  // stopped early with a committed checkpoint: run the same command again
   sigint = 130,
+  no_reader = 141,  // the reader of standard output has closed the pipe
   sigterm = 143,
 };
 

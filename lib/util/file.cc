@@ -30,6 +30,7 @@ Error too_large(const std::string& file, size_t limit) {
 struct Temporary {
   std::string name;
   bool kept = false;
+  DeletedOnSignal guard{name};
   ~Temporary() {
     if (!kept) ::unlink(name.c_str());
   }
@@ -129,6 +130,13 @@ int write_all(int fd, std::string_view bytes) noexcept {
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return 0;
+}
+
+void open_standard_descriptors() {
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDWR};
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", kModes[fd]);  // gets the lowest free number
+  }
 }
 
 void fsync_path(const std::string& path) {

@@ -38,6 +38,11 @@ void refuse_special_file(const std::string& file);
 // value of the call that failed (errno itself holds it too). Never throws.
 int write_all(int fd, std::string_view bytes) noexcept;
 
+// Opens those of the descriptors 0 to 2 that the caller of the program has closed. Otherwise the
+// next files would get these numbers, and the log would go into one of them. Reading standard input
+// and writing standard output still fail then; the log is lost.
+void open_standard_descriptors();
+
 // Waits until a file or folder is on disk. Throws Error(Exit::storage).
 void fsync_path(const std::string& path);
 // Creates a folder with its missing parents. Throws Error(Exit::storage).

@@ -1,12 +1,20 @@
-// Text from a file or the command line, made fit for a message of one line.
+// Text from a file or the command line, made fit for a terminal: names may hold anything.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace bv {
 
-// Escapes control characters, and cuts a text that is longer than `longest` bytes.
+// Makes a text fit for a message of one line, and cuts it if it is longer than `longest` bytes.
+// Escapes what a terminal would obey or what would change how the line reads: control characters,
+// also newlines and those above U+007F; line separators; marks that change the direction of the
+// text; and bytes that are not UTF-8. All other characters stay as they are. What is escaped
+// already does not change.
 std::string printable(std::string_view text, size_t longest = 80);
+
+// The same for a text of several lines, which is not cut. Newlines and tabs stay.
+std::string printable_lines(std::string_view text);
 
 }  // namespace bv

@@ -23,6 +23,10 @@ std::string human_count(int64_t count);                  // "6,573,120"
 std::string shape_text(std::span<const int64_t> shape);  // "(224, 224, 3)"
 std::string short_number(double value);  // 4 significant digits: "0.9877", "21.03k", "1e+20"
 
+// Returns the length in bytes of the character at the start of `text`, which is not empty; 0 if it
+// is not well-formed UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above
+// U+10FFFF).
+size_t utf8_length(std::string_view text);
 bool valid_utf8(std::string_view text);
 
 // Returns `text` quoted and escaped. Bytes that are not UTF-8 become U+FFFD.

@@ -69,7 +69,7 @@ TEST_CASE("help explains a key: meaning, type, default, and big_vision's name") 
 TEST_CASE("help explains names, kinds, exit codes, commands, flags and words of other trainers") {
   const std::string resize = help({"resize"});
   CHECK(contains(resize, "resize: an op\n"));
-  CHECK(contains(resize, "  size (integer from 1 to 65536 or [integer"));
+  CHECK(contains(resize, "  size (integer from 1 to 16384 or [integer"));
   CHECK(contains(help({"vit"}), "Chosen by   model_name: vit\n"));
   CHECK(contains(help({"cosine"}), "Chosen by   schedule.decay_type: cosine\n"));
   CHECK(contains(help({"optimizers"}), "  scale_by_adam  "));

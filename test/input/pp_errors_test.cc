@@ -30,7 +30,18 @@ TEST_CASE("arguments out of range are named at their place") {
       {"resize_small(-3)", "-3", "resize_small: smaller_size must be positive, got -3"},
       {"resize_long(longer_size=0)", "0", "resize_long: longer_size must be positive, got 0"},
       {"resize(0)", "0", "resize: size must be positive, got 0"},
-      {"resize(70000)", "70000", "resize: size must be at most 65536, got 70000"},
+      {"resize(70000)", "70000", "resize: size must be at most 16384, got 70000"},
+      {"resize_small(16385)", "16385",
+       "resize_small: smaller_size must be at most 16384, got 16385"},
+      {"resize_long(65501)", "65501", "resize_long: longer_size must be at most 65500, got 65501"},
+      {"resize([8, 65501])", "[", "resize: size must be at most 65500, got 65501"},
+      {"resize([65500, 65500])", "[",
+       "resize: size must be at most 268435456 pixels in total, got [65500, 65500]"},
+      {"inception_crop(65500)", "65500", "inception_crop: size must be at most 16384, got 65500"},
+      {"inception_crop([16385, 16384])", "[",
+       "inception_crop: size must be at most 268435456 pixels in total, got [16385, 16384]"},
+      {"decode_jpeg_and_inception_crop(65500)", "65500",
+       "decode_jpeg_and_inception_crop: size must be at most 16384, got 65500"},
       {"resize(size=[8, -1])", "[", "resize: size must be positive, got -1"},
       {"resize([1, 2, 3])", "[", "resize: size must be a number or [height, width], got 3 numbers"},
       {"central_crop([0, 4])", "[", "central_crop: crop_size must be positive, got 0"},
@@ -202,6 +213,21 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
        "onehot: 'image' must be one number or a list of them, has 3 dimensions"},
       {"value_range|onehot(5, key='image', multi=False)", "onehot",
        "onehot: 'image' must be integers, is float32"},
+      {"reshape([20, 5, 18])|resize(16384)", "resize",
+       "resize: 'image' would take more than 4.0 GiB in each example: shape (16384, 16384, 18), 1 "
+       "bytes a value"},
+      {"reshape([20, 5, 18])|inception_crop(16384)", "inception",
+       "inception_crop: 'image' would take more than 4.0 GiB in each example: shape (16384, 16384, "
+       "18), 1 bytes a value"},
+      {"resize(1000)|convert_to_video(4096)", "convert",
+       "convert_to_video: 'image' would take more than 4.0 GiB in each example: shape (4096, 1000, "
+       "1000, 3), 1 bytes a value"},
+      {"value_range(clip_values=False)|pad_to_shape([19000, 19000, 3])", "pad",
+       "pad_to_shape: 'image' would take more than 4.0 GiB in each example: shape (19000, 19000, "
+       "3), 4 bytes a value"},
+      {"reshape([1800])|onehot(1000000, key='image', multi=False)", "onehot",
+       "onehot: 'image' would take more than 4.0 GiB in each example: shape (1800, 1000000), 4 "
+       "bytes a value"},
       {"pad_to_shape([30, 30])", "pad",
        "pad_to_shape: 'image' must have 2 dimensions as the shape to pad to, has shape (20, 30, "
        "3)"},
@@ -210,7 +236,9 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
       {"random_affine(fill=300)", "random_affine",
        "random_affine: 'image' is uint8, which can't hold the fill value 300"},
       {"pad_to_shape([70000, 70000, 3])", "pad",
-       "pad_to_shape: 'image' would become larger than 2147483648 values: shape (70000, 70000, 3)"},
+       "pad_to_shape: 'image' would take more than 4.0 GiB in each example: shape (70000, 70000, "
+       "3), 1 "
+       "bytes a value"},
       {"value_range|randaug", "randaug",
        "randaug: 'image' must be uint8, is float32: put this op before value_range and similar "
        "ops"},
@@ -274,8 +302,8 @@ TEST_CASE("what is wrong with one example is a data error") {
        "'image'])"
        "|choice(inkey='x', outkey='y')|choice(3, 'x')",
        "choice: 'x' has 2 entries, 3 are needed"},
-      {"resize_small(65536)",
-       "resize_small: an image of 20x30 would become 65536x98304; the limits are 1 .. 65536 a side "
+      {"resize_small(16384)",
+       "resize_small: an image of 20x30 would become 16384x24576; the limits are 1 .. 65500 a side "
        "and 268435456 pixels"},
   };
   for (const auto& [pp, message] : all) {
@@ -283,7 +311,7 @@ TEST_CASE("what is wrong with one example is a data error") {
     CHECK(run_error(Exit::data, pp, image_of({20, 30, 3})) == message);
   }
   CHECK(run_error(Exit::data, "resize_long(10)", image_of({1, 100, 1})) ==
-        "resize_long: an image of 1x100 would become 0x10; the limits are 1 .. 65536 a side and "
+        "resize_long: an image of 1x100 would become 0x10; the limits are 1 .. 65500 a side and "
         "268435456 pixels");
   CHECK(run_error(Exit::data, "resize(8)", image_of({0, 30, 3})) ==
         "resize: the image is empty: shape (0, 30, 3)");

@@ -15,9 +15,11 @@ struct Window {
   int64_t y = 0, x = 0, height = 0, width = 0;
 };
 
-// Larger images are refused when their header is read, before memory is allocated.
+// Larger images are refused before memory is allocated: those of files when their header is read,
+// and those that an op would make.
 constexpr int64_t kMaxImageSide = 65500;
 constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
+constexpr int64_t kMaxSquareSide = int64_t{1} << 14;  // of a square of kMaxImagePixels
 
 // Throws Error(Exit::data) without a place if the image is larger than these limits, or empty.
 void check_image_size(int64_t height, int64_t width);

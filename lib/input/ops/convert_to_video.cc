@@ -16,7 +16,8 @@ const KeyTable keys(
      "height, width, channels) of the same type.",
      "convert_to_video(16)", "pp/ops_image.py get_convert_to_video"},
     {{"num_frames", "int 1..4096", "required",
-      "The number of frames of the video. With 1 the image alone is the video."}},
+      "The number of frames of the video. With 1 the image alone is the video. A video may take "
+      "at most 4 GiB."}},
     in_out_key_texts());
 
 class ConvertToVideo : public ImageOp {
@@ -35,6 +36,7 @@ class ConvertToVideo : public ImageOp {
 
   at::Tensor map_images(const Images& images, std::span<Rng>) const override {
     std::vector<int64_t> shape = {num_frames_, images.height, images.width, images.channels};
+    check_result(shape, images.tensor.element_size());
     if (images.batched) shape.insert(shape.begin(), images.count);
     at::Tensor out = at::zeros(shape, images.tensor.options());
     const int64_t bytes = images.height * images.width * images.pixel_bytes();

@@ -33,6 +33,7 @@ class InceptionCrop : public ImageOp {
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     if (!size_) return cut(images, rngs[0]);
     require_byte_or_float(images);
+    check_result({size_->height, size_->width, images.channels}, images.tensor.element_size());
     at::Tensor out = images.like(*size_);
     for (int64_t i = 0; i < images.count; ++i) {
       const Window window = sample_crop_window(images.height, images.width, range_, rngs[i]);

@@ -67,6 +67,7 @@ class Onehot : public TensorOp {
     } else {
       shape.push_back(depth_);
     }
+    check_result(at::IntArrayRef(shape).slice(batched ? 1 : 0), sizeof(float));
     at::Tensor out = at::empty(shape, labels.options().dtype(at::kFloat));
     float* row = out.mutable_data_ptr<float>();
     std::fill(row, row + out.numel(), static_cast<float>(off_));

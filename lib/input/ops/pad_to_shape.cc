@@ -21,7 +21,8 @@ const KeyTable keys(
      "must have as many dimensions as shape. A feature larger than shape is an error.",
      "pad_to_shape([40, 40, 3], where='both')", "pp/ops_general.py get_pad_to_shape"},
     {{"shape", "list of (int -1..2147483648 | null)", "required",
-      "The length of each dimension of the result. None or -1 leaves a dimension as it is.",
+      "The length of each dimension of the result. None or -1 leaves a dimension as it is. The "
+      "result may take at most 4 GiB in each example.",
       "[40, 40, -1]"},
      {"pad_value", "float", "0",
       "The value that is added. It must fit the type of the feature: for integers it must be "
@@ -91,7 +92,7 @@ class PadToShape : public TensorOp {
   }
 
  private:
-  static constexpr int64_t kLargest = int64_t{1} << 31;  // values
+  static constexpr int64_t kLargest = int64_t{1} << 31;
 
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
     const at::IntArrayRef shape = x.sizes().slice(batched ? 1 : 0);
@@ -115,7 +116,7 @@ class PadToShape : public TensorOp {
       }
       add(shape[d], side, where_ == "after" ? 0 : where_ == "before" ? missing : missing / 2);
     }
-    check_size(layout.out);
+    check_result(at::IntArrayRef(layout.out).slice(1), x.element_size());
     const at::IntArrayRef shape_out = at::IntArrayRef(layout.out).slice(batched ? 0 : 1);
     const at::Tensor in = x.contiguous();
     at::Tensor out = at::empty(shape_out, in.options());
@@ -128,15 +129,6 @@ class PadToShape : public TensorOp {
                                    paste(layout, 0, in.const_data_ptr<scalar_t>(), values);
                                });
     return out;
-  }
-
-  void check_size(const std::vector<int64_t>& sides) const {
-    double values = 1;
-    for (const int64_t side : sides) values *= static_cast<double>(side);
-    if (values > static_cast<double>(kLargest)) {
-      throw misuse(fmt::format("would become larger than {} values: shape {}", kLargest,
-                               shape_text(shape_)));
-    }
   }
 
   template <class T>

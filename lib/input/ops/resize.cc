@@ -11,7 +11,8 @@ const KeyTable keys(
      "'image', which must be (height, width, channels) of uint8 or float32; the type stays.",
      "resize(224)", "pp/ops_image.py get_resize"},
     {{"size", kSizeType, "required",
-      "The size of the result in pixels: one number for both sides, or [height, width]."}},
+      "The size of the result in pixels: one number for both sides, or [height, width], "
+      "of at most 268435456 pixels in total."}},
     resize_option_key_texts("bilinear", "false"), in_out_key_texts());
 
 class Resize : public ResizeOp {

@@ -13,15 +13,15 @@ const KeyTable keys(
      "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
      "the type stays. With pad_to_shape behind it, all of the image stays visible.",
      "resize_long(224)", "pp/ops_image.py get_resize_long"},
-    {{"longer_size", "int 1..65536", "required",
+    {{"longer_size", "int 1..65500", "required",
       "The length of the longer side of the result in pixels. The other side is rounded to "
-      "whole pixels."}},
+      "whole pixels. A result above 268435456 pixels in total is an error."}},
     resize_option_key_texts("area", "true"), in_out_key_texts());
 
 class ResizeLong : public ResizeOp {
  public:
   explicit ResizeLong(const Config& args)
-      : ResizeOp("resize_long"), side_(read_side(args, "longer_size")) {
+      : ResizeOp("resize_long"), side_(read_side(args, "longer_size", kMaxImageSide)) {
     resize_ = read_resize_options(args, "area", true);
     keys_ = InOutKeys(args);
   }

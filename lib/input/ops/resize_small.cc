@@ -13,15 +13,15 @@ const KeyTable keys(
      "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
      "the type stays. An evaluation uses it before central_crop.",
      "resize_small(256)", "pp/ops_image.py get_resize_small"},
-    {{"smaller_size", "int 1..65536", "required",
+    {{"smaller_size", "int 1..16384", "required",
       "The length of the smaller side of the result in pixels. The other side is rounded to "
-      "whole pixels."}},
+      "whole pixels. A result above 65500 pixels a side or 268435456 in total is an error."}},
     resize_option_key_texts("area", "false"), in_out_key_texts());
 
 class ResizeSmall : public ResizeOp {
  public:
   explicit ResizeSmall(const Config& args)
-      : ResizeOp("resize_small"), side_(read_side(args, "smaller_size")) {
+      : ResizeOp("resize_small"), side_(read_side(args, "smaller_size", kMaxSquareSide)) {
     resize_ = read_resize_options(args, "area", false);
     keys_ = InOutKeys(args);
   }

@@ -3,22 +3,22 @@
 namespace bv {
 namespace {
 
-int64_t checked_side(const Config& args, std::string_view key, int64_t side) {
-  if (side >= 1 && side <= kMaxSide) return side;
+int64_t checked_side(const Config& args, std::string_view key, int64_t side, int64_t most) {
+  if (side >= 1 && side <= most) return side;
   args.problem(key, side < 1 ? fmt::format("must be positive, got {}", side)
-                             : fmt::format("must be at most {}, got {}", kMaxSide, side));
+                             : fmt::format("must be at most {}, got {}", most, side));
   return 1;
 }
 
 }  // namespace
 
-int64_t read_side(const Config& args, std::string_view key) {
-  return checked_side(args, key, args.get<int64_t>(key));
+int64_t read_side(const Config& args, std::string_view key, int64_t most) {
+  return checked_side(args, key, args.get<int64_t>(key), most);
 }
 
 Size read_size(const Config& args, std::string_view key) {
   if (!args.is_list(key)) {
-    const int64_t side = read_side(args, key);
+    const int64_t side = read_side(args, key, kMaxSquareSide);
     return {side, side};
   }
   const auto sides = args.get<std::vector<int64_t>>(key);
@@ -26,14 +26,20 @@ Size read_size(const Config& args, std::string_view key) {
     args.fail(key,
               fmt::format("must be a number or [height, width], got {} numbers", sides.size()));
   }
-  return {checked_side(args, key, sides[0]), checked_side(args, key, sides[1])};
+  const Size size{checked_side(args, key, sides[0], kMaxImageSide),
+                  checked_side(args, key, sides[1], kMaxImageSide)};
+  if (size.height * size.width > kMaxImagePixels) {
+    args.problem(key, fmt::format("must be at most {} pixels in total, got [{}, {}]",
+                                  kMaxImagePixels, sides[0], sides[1]));
+  }
+  return size;
 }
 
 std::optional<Size> maybe_size(const Config& args, std::string_view key) {
   if (args.is_list(key)) return read_size(args, key);
   const auto side = args.maybe<int64_t>(key);
   if (!side) return std::nullopt;
-  const int64_t checked = checked_side(args, key, *side);
+  const int64_t checked = checked_side(args, key, *side, kMaxSquareSide);
   return Size{checked, checked};
 }
 

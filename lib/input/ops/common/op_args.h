@@ -18,16 +18,15 @@
 
 namespace bv {
 
-constexpr int64_t kMaxSide = 65536;  // the longest side of an image that an op makes
-
-// Returns a required side in pixels, 1 .. kMaxSide.
-int64_t read_side(const Config& args, std::string_view key);
-// Return a size: one number for both sides, or [height, width]; each 1 .. kMaxSide.
+// Returns a required side in pixels, 1 .. `most`.
+int64_t read_side(const Config& args, std::string_view key, int64_t most);
+// Return a size within the limits of lib/input/image/geometry.h: one number for both sides, or
+// [height, width].
 Size read_size(const Config& args, std::string_view key);                  // required
 std::optional<Size> maybe_size(const Config& args, std::string_view key);  // nullopt if absent
 // KeyText::type of a size.
-inline constexpr std::string_view kSizeType = "int 1..65536 | [int 1..65536, int 1..65536]";
-static_assert(kMaxSide == 65536);
+inline constexpr std::string_view kSizeType = "int 1..16384 | [int 1..65500, int 1..65500]";
+static_assert(kMaxSquareSide == 16384 && kMaxImageSide == 65500);
 
 struct ResizeOptions {
   ResizeMethod method = ResizeMethod::bilinear;
@@ -67,8 +66,9 @@ inline constexpr KeyText kCropAreaKeys[] = {
 inline constexpr KeyText kCropSizeKeys[] = {
     {"size", kSizeType, "none",
      "The size to which the window is resized, in pixels: one number for both sides, or [height, "
-     "width]. Without it the window keeps its own size, which differs from image to image, so that "
-     "a later op must resize it."},
+     "width], of at most 268435456 pixels in total. Without it the window keeps its own size, "
+     "which "
+     "differs from image to image, so that a later op must resize it."},
 };
 
 // Returns one string or a list of strings; empty if the key is absent.

@@ -18,12 +18,13 @@ at::Tensor ResizeOp::map_images(const Images& images, std::span<Rng>) const {
   require_byte_or_float(images);
   const Size from = {images.height, images.width};
   const Size to = target(from);
-  if (to.height < 1 || to.width < 1 || to.height > kMaxSide || to.width > kMaxSide ||
+  if (to.height < 1 || to.width < 1 || to.height > kMaxImageSide || to.width > kMaxImageSide ||
       to.height * to.width > kMaxImagePixels) {
     throw bad_example(fmt::format(
         "an image of {}x{} would become {}x{}; the limits are 1 .. {} a side and {} pixels",
-        from.height, from.width, to.height, to.width, kMaxSide, kMaxImagePixels));
+        from.height, from.width, to.height, to.width, kMaxImageSide, kMaxImagePixels));
   }
+  check_result({to.height, to.width, images.channels}, images.tensor.element_size());
   const Resizer resizer(resize_.method, resize_.antialias, from, to, images.channels);
   at::Tensor out = images.like(to);
   for (int64_t i = 0; i < images.count; ++i) {

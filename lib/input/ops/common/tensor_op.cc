@@ -1,5 +1,7 @@
 #include "lib/input/ops/common/tensor_op.h"
 
+#include "lib/util/text.h"
+
 namespace bv {
 
 void TensorOp::apply(Example& example, Rng& rng) const {
@@ -8,6 +10,15 @@ void TensorOp::apply(Example& example, Rng& rng) const {
 
 void TensorOp::apply_batch(Example& batch, std::span<Rng> rngs) const {
   batch[keys_.out] = map(require_tensor(batch, keys_.in, name_), true, rngs);
+}
+
+void TensorOp::check_result(at::IntArrayRef shape, size_t bytes_per_value) const {
+  auto bytes = static_cast<double>(bytes_per_value);
+  for (const int64_t side : shape) bytes *= static_cast<double>(side);
+  if (bytes <= static_cast<double>(kMaxResultBytes)) return;
+  throw misuse(fmt::format("would take more than {} in each example: shape {}, {} bytes a value",
+                           human_bytes(static_cast<double>(kMaxResultBytes)), shape_text(shape),
+                           bytes_per_value));
 }
 
 Error TensorOp::misuse(std::string_view why) const {

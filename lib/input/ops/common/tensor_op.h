@@ -10,6 +10,8 @@
 
 namespace bv {
 
+constexpr int64_t kMaxResultBytes = int64_t{1} << 32;  // of one feature of one example
+
 // Replaces the tensor keys_.out by map(the tensor keys_.in). The same code serves the single and
 // the batched form.
 class TensorOp : public Op {
@@ -24,6 +26,10 @@ class TensorOp : public Op {
   // Returns the result for x: the tensor of one example, or if `batched` a stack of them with the
   // leading dimension rngs.size(). Must not write into x, which may be the source's own memory.
   virtual at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng> rngs) const = 0;
+
+  // Throws misuse() if a result of `shape`, which has no batch dimension, would take more memory
+  // than kMaxResultBytes. Ops that make a feature larger call it before they allocate it.
+  void check_result(at::IntArrayRef shape, size_t bytes_per_value) const;
 
   // Returns the error of an op that can't work on this kind of data: "resize: 'image' <why>".
   Error misuse(std::string_view why) const;

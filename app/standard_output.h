@@ -1,0 +1,22 @@
+// Standard output: what commands print there, and what happens if it cannot be written.
+#pragma once
+
+#include <string_view>
+
+#include "lib/util/error.h"
+
+namespace bv {
+
+// Prints text for people. What a terminal would obey in it is escaped (printable_lines()): names in
+// files may hold anything.
+void print(std::string_view text);
+
+// Prints data for programs as it is, at once. Throws Error(Exit::storage) if that fails, and
+// Stopped{Exit::no_reader} if the reader has closed the pipe.
+void write_stdout(std::string_view data);
+
+// Writes what is still buffered. Returns `code`, or the code of the failure if `code` is Exit::ok
+// and not everything that was printed could be written.
+Exit end_stdout(Exit code);
+
+}  // namespace bv

@@ -1,0 +1,44 @@
+// Reading large files in parallel, chunk by chunk, with checksums: the counterpart of FileWriter.
+//
+// Files are read with pread(2), not mapped. If a sector cannot be read, or somebody cuts the file
+// off, that is an Error here; with a mapping it would be SIGBUS, the end of the process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/util/descriptor.h"
+
+namespace bv {
+
+class ChunkReader {
+ public:
+  // Bytes [begin, end) of the file, and the memory that they are copied to.
+  struct Range {
+    uint64_t begin = 0, end = 0;
+    void* to = nullptr;
+  };
+  enum class Chunks { needed, all };
+
+  // Opens `file`. `checksums` are those of FileWriter: the XXH3 of each chunk of
+  // FileWriter::kChunkBytes. They must outlive the reader; none: nothing is checked.
+  explicit ChunkReader(std::string file, std::span<const uint64_t> checksums = {});
+
+  uint64_t bytes() const { return bytes_; }
+  // Fills the ranges, which must lie in the file and not overlap. Each chunk that holds a byte of
+  // them is compared with its checksum before anything is copied from it; with Chunks::all, so are
+  // all others.
+  void read(std::vector<Range> ranges, Chunks chunks = Chunks::needed) const;
+
+ private:
+  std::string read_chunk(int64_t chunk, std::vector<char>& content) const;
+
+  std::string file_;
+  Descriptor fd_;
+  uint64_t bytes_ = 0;
+  std::span<const uint64_t> checksums_;
+};
+
+}  // namespace bv

@@ -1,0 +1,46 @@
+// A checkpoint that was read, and what its reader asks for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/pieces.h"
+#include "lib/ckpt/tensors.h"
+
+namespace bv {
+
+struct Restored {
+  int64_t step = 0;
+  std::string folder;
+  NamedTensors tensors;
+  nlohmann::json meta;
+  // With ShardedAs::pieces: the sharded tensors, and those of which only a range was wanted.
+  PiecedTensors pieced = {};
+};
+
+// How sharded tensors are returned: assembled in memory, in Restored::tensors, or as the pieces
+// that the files hold, in Restored::pieced.
+enum class ShardedAs { whole, pieces };
+
+// Elements [begin, end) of a tensor, in the order in which its strides lay them out in memory.
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+};
+
+// Returns which elements of the tensor `name` the caller needs. The checkpoint holds it with this
+// shape and these strides.
+using Wanted = std::function<ElementRange(const std::string& name, const std::vector<int64_t>& shape,
+                                          const std::vector<int64_t>& strides)>;
+
+struct ReadOptions {
+  ShardedAs sharded = ShardedAs::whole;
+  // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.
+  Wanted wanted = nullptr;
+  // Whether a run continues from the checkpoint: one that lacks what this takes is refused.
+  bool resumes = false;
+};
+
+}  // namespace bv
