@@ -15,9 +15,11 @@
 #include <thread>
 #include <utility>
 
+#include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/manifest.h"
+#include "lib/ckpt/read_checkpoint.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
@@ -107,64 +109,12 @@ void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep
   crash_point("ckpt.manifest_written");
 }
 
-// Checks all files of a checkpoint. Throws an Error::bare() that does not name the folder.
-Manifest verify(const std::string& folder) {
-  Manifest manifest = read_manifest(folder);
-  for (const Manifest::File& file : manifest.files) verify_file(folder, file);
-  return manifest;
-}
-
-// Sorts the pieces of a tensor. Throws unless they cover it exactly once and have one type.
-void check_pieces(const std::string& name, PiecedTensor& tensor) {
-  auto& pieces = tensor.pieces;
-  std::sort(pieces.begin(), pieces.end(),
-            [](const Piece& a, const Piece& b) { return a.first < b.first; });
-  int64_t end = 0;
-  bool good = !pieces.empty();
-  for (const Piece& piece : pieces) {
-    good = good && piece.values.dim() == 1 && piece.first == end &&
-           piece.values.scalar_type() == pieces[0].values.scalar_type();
-    end = piece.first + piece.values.numel();
-  }
-  if (!good || end != tensor.numel()) {
-    throw Error::bare(Exit::usage,
-                      fmt::format("the pieces of '{}' do not cover it exactly once", name));
-  }
-  tensor.type = pieces[0].values.scalar_type();
-}
-
-Restored read_files(const std::string& folder, Manifest manifest) {
-  Restored restored{manifest.step, folder, {}, std::move(manifest.meta)};
-  for (auto& [name, layout] : manifest.pieced)
-    restored.pieced[name] = {std::move(layout.shape), std::move(layout.strides)};
-  for (const Manifest::File& file : manifest.files) {
-    for (auto& [name, tensor] : read_safetensors(folder + "/" + file.name)) {
-      const auto [whole, first] = parse_piece_name(name);
-      const auto pieced = restored.pieced.find(whole);
-      if (pieced == restored.pieced.end())
-        restored.tensors.emplace(name, std::move(tensor));
-      else
-        pieced->second.pieces.push_back({first, std::move(tensor)});
-    }
-  }
-  for (auto& [name, tensor] : restored.pieced) check_pieces(name, tensor);
-  return restored;
-}
-
-Restored read_checkpoint(const std::string& folder, ShardedAs sharded) {
-  Restored restored = read_files(folder, verify(folder));
-  if (sharded == ShardedAs::pieces) return restored;
-  for (const auto& [name, tensor] : restored.pieced) restored.tensors[name] = assemble(tensor);
-  restored.pieced.clear();
-  return restored;
-}
-
-std::optional<Restored> latest_in(const CkptFolder& ckpt, ShardedAs sharded) {
+std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
-      Restored restored = read_checkpoint(ckpt.step(*step), sharded);
+      Restored restored = read_checkpoint(ckpt.step(*step), options);
       if (restored.step == *step) return restored;
       throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, restored.step));
     } catch (const Error& error) {
@@ -232,6 +182,7 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   if (writers.rank > 0) return write_folder(temporary, snapshot, keep, writers);
   try {
     write_folder(temporary, snapshot, keep, writers);
+    if (snapshot.before_commit) snapshot.before_commit();
     move_folder(temporary, folder, ckpt.trash(snapshot.step));
   } catch (...) {
     delete_folder(temporary);  // a full disk needs the room
@@ -287,7 +238,7 @@ bool Checkpointer::Impl::is_whole(int64_t step) {
   if (known != whole_steps.end()) return known->second;
   bool whole = true;
   try {
-    verify(ckpt.step(step));
+    verify_checkpoint(ckpt.step(step));
   } catch (const Error&) {
     whole = false;
   }
@@ -342,11 +293,11 @@ void Checkpointer::wait() {
 
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
-std::optional<Restored> Checkpointer::latest(const Workdir& workdir, ShardedAs sharded) {
-  return latest_in(workdir.ckpt(), sharded);
+std::optional<Restored> Checkpointer::latest(const Workdir& workdir, const ReadOptions& options) {
+  return latest_in(workdir.ckpt(), options);
 }
 
-std::optional<Restored> Checkpointer::peek(const std::string& path) {
+std::optional<Restored> Checkpointer::peek(const std::string& path, bool resumes) {
   std::vector<std::string> folders = {path};
   if (!file_exists(path + "/" + kManifestName)) {
     std::error_code error;
@@ -358,6 +309,7 @@ std::optional<Restored> Checkpointer::peek(const std::string& path) {
   for (const std::string& folder : folders) {
     try {
       Manifest manifest = read_manifest(folder);
+      if (resumes) check_resumable(manifest.meta);
       return Restored{manifest.step, folder, {}, std::move(manifest.meta)};
     } catch (const Error&) {
       // latest() and load() report what is wrong with it.
@@ -366,15 +318,15 @@ std::optional<Restored> Checkpointer::peek(const std::string& path) {
   return std::nullopt;
 }
 
-Restored Checkpointer::reopen(const std::string& folder) {
+Restored Checkpointer::reopen(const std::string& folder, const ReadOptions& options) {
   try {
-    return read_files(folder, read_manifest(folder));
+    return read_wanted(folder, options);
   } catch (const Error& fault) {
     throw Error(Exit::usage, folder, fault.what());
   }
 }
 
-Restored Checkpointer::load(const std::string& path, ShardedAs sharded) {
+Restored Checkpointer::load(const std::string& path, const ReadOptions& options) {
   refuse_remote_path(path);
   std::error_code error;
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
@@ -384,14 +336,14 @@ Restored Checkpointer::load(const std::string& path, ShardedAs sharded) {
   }
   if (file_exists(path + "/" + kManifestName)) {
     try {
-      return read_checkpoint(path, sharded);
+      return read_checkpoint(path, options);
     } catch (const Error& fault) {
       throw Error(Exit::usage, path, fault.what());
     }
   }
   const CkptFolder inner = Workdir(path).ckpt();
   const bool is_workdir = fs::is_directory(inner.path(), error);
-  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), sharded)) {
+  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), options)) {
     return std::move(*restored);
   }
   throw Error(Exit::usage, path,

@@ -23,12 +23,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "lib/ckpt/pieces.h"
+#include "lib/ckpt/restored.h"
 #include "lib/ckpt/tensors.h"
 #include "lib/ckpt/workdir.h"
 
@@ -41,20 +43,10 @@ struct Snapshot {
   NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved
   nlohmann::json meta;   // what is not a tensor: class names, pp, config, metrics of a partial row
   PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
+  // Waits until all that the run has written up to this step outside the checkpoint is on disk: a
+  // run that continues from the checkpoint could not write it again. Null: there is nothing.
+  std::function<void()> before_commit = nullptr;
 };
-
-// A checkpoint that was read.
-struct Restored {
-  int64_t step = 0;
-  std::string folder;
-  NamedTensors tensors;  // memory-mapped: copy them, never write to them
-  nlohmann::json meta;
-  PiecedTensors pieced = {};  // with ShardedAs::pieces: the sharded tensors, all pieces of each
-};
-
-// How sharded tensors are returned: assembled in memory, in Restored::tensors, or as the pieces
-// that the files hold, in Restored::pieced.
-enum class ShardedAs { whole, pieces };
 
 // The ranks that write a checkpoint together.
 struct Writers {
@@ -71,7 +63,8 @@ class Checkpointer {
   ~Checkpointer();  // waits for the last save; logs its failure
 
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
-  // throws its failure: an Error(Exit::storage). With several ranks every rank calls it: rank 0
+  // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
+  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks every rank calls it: rank 0
   // with the tensors that are not sharded and the metadata, the others with their pieces only.
   // The two newest checkpoints are kept, and all that were saved with `keep`.
   void save(Snapshot snapshot, bool keep);
@@ -80,19 +73,18 @@ class Checkpointer {
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for
-  // each newer one that does not. nullopt if there is none; throws Error(Exit::usage) if there are
-  // checkpoints but none verifies.
-  static std::optional<Restored> latest(const Workdir& workdir,
-                                        ShardedAs sharded = ShardedAs::whole);
+  // each newer one that cannot be used. nullopt if there is none; throws Error(Exit::usage) if
+  // there are checkpoints but none can be used.
+  static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
   // Reads the checkpoint at `path`: a checkpoint folder, or the newest of a ckpt/ folder or
   // workdir. Verifies all checksums. Throws Error(Exit::usage).
-  static Restored load(const std::string& path, ShardedAs sharded = ShardedAs::whole);
+  static Restored load(const std::string& path, const ReadOptions& options = {});
   // Returns step, folder and metadata of the checkpoint that latest() or load() would take if all
-  // verify, without its tensors. nullopt if no manifest can be read. `path` is as for load().
-  static std::optional<Restored> peek(const std::string& path);
-  // Reads the checkpoint in `folder`, which another rank has already verified, with
-  // ShardedAs::pieces. Throws Error(Exit::usage).
-  static Restored reopen(const std::string& folder);
+  // files verify, without its tensors. nullopt if no manifest can be used. `path` is as for load().
+  static std::optional<Restored> peek(const std::string& path, bool resumes = false);
+  // Reads what options.wanted asks for from the checkpoint in `folder`, which another rank has
+  // already verified. Verifies the checksums of what it reads. Throws Error(Exit::usage).
+  static Restored reopen(const std::string& folder, const ReadOptions& options);
 
  private:
   struct Impl;

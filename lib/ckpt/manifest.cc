@@ -3,7 +3,10 @@
 // as a wrong value.
 #include "lib/ckpt/manifest.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
+#include <optional>
 #include <string_view>
 
 #include "lib/ckpt/checkpoint_meta.h"
@@ -12,6 +15,7 @@
 #include "lib/ckpt/pieces.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -50,17 +54,27 @@ void check_self(std::string_view text, std::string_view name) {
   }
 }
 
+// Returns the member `key` of an object of the manifest, which must be of that kind.
+const json& member(const json& object, const char* key, JsonKind kind) {
+  if (!object.is_object() || !object.contains(key))
+    throw broken(kManifestName, fmt::format("'{}' is missing", key));
+  const json& value = object.at(key);
+  if (const std::string fault = json_fault(value, kind); !fault.empty())
+    throw broken(kManifestName, fmt::format("'{}' {}", key, fault));
+  return value;
+}
+
 Manifest::File parse_file(const json& entry) {
   Manifest::File file;
-  file.name = entry.at("name").get<std::string>();
+  file.name = member(entry, "name", JsonKind::text).get<std::string>();
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "..") {
     throw broken(kManifestName, fmt::format("refused file name '{}'", file.name));
   }
-  file.bytes = entry.at("bytes").get<uint64_t>();
-  if (entry.at("chunk_bytes").get<uint64_t>() != FileWriter::kChunkBytes) {
+  file.bytes = member(entry, "bytes", JsonKind::count).get<uint64_t>();
+  if (member(entry, "chunk_bytes", JsonKind::count).get<uint64_t>() != FileWriter::kChunkBytes) {
     throw broken(kManifestName, fmt::format("chunk_bytes is not {}", FileWriter::kChunkBytes));
   }
-  for (const json& checksum : entry.at("xxh3_64")) {
+  for (const json& checksum : member(entry, "xxh3_64", JsonKind::texts)) {
     file.checksums.push_back(from_hex(checksum.get<std::string>()));
   }
   const uint64_t full = file.bytes / FileWriter::kChunkBytes;
@@ -71,18 +85,49 @@ Manifest::File parse_file(const json& entry) {
   return file;
 }
 
+// Returns "[4, 1]" as numbers; nullopt if the value is no list of whole numbers.
+std::optional<std::vector<int64_t>> parse_counts(const json& list) {
+  if (!list.is_array()) return std::nullopt;
+  for (const json& each : list) {
+    if (!json_fault(each, JsonKind::count).empty()) return std::nullopt;
+  }
+  return list.get<std::vector<int64_t>>();
+}
+
 std::map<std::string, Manifest::Layout> parse_layouts(const json& all) {
   std::map<std::string, Manifest::Layout> layouts;
   for (auto entry = all.begin(); entry != all.end(); ++entry) {
-    Manifest::Layout layout{entry.value().at(0).get<std::vector<int64_t>>(),
-                            entry.value().at(1).get<std::vector<int64_t>>()};
-    if (!dense_strides(layout.shape, layout.strides)) {
+    const json& pair = entry.value();
+    const bool two = pair.is_array() && pair.size() == 2;
+    const auto shape = two ? parse_counts(pair[0]) : std::nullopt;
+    const auto strides = two ? parse_counts(pair[1]) : std::nullopt;
+    if (!shape || !strides || !dense_strides(*shape, *strides)) {
       throw broken(kManifestName,
                    fmt::format("'{}' has strides that do not fit its shape", entry.key()));
     }
-    layouts.emplace(entry.key(), std::move(layout));
+    layouts.emplace(entry.key(), Manifest::Layout{*shape, *strides});
   }
   return layouts;
+}
+
+Manifest parse_manifest(const json& root) {
+  const auto format = member(root, "format", JsonKind::count).get<int64_t>();
+  if (format != kFormat && format != kPiecedFormat) {
+    throw broken(kManifestName, fmt::format("format {} is unknown to this version", format));
+  }
+  Manifest manifest;
+  manifest.step = member(root, "step", JsonKind::count).get<int64_t>();
+  manifest.keep = member(root, "keep", JsonKind::flag).get<bool>();
+  // null in a part file, and where a program has nothing to say
+  manifest.meta = root.value("meta", json());
+  if (!manifest.meta.is_null()) check_meta(manifest.meta);
+  manifest.ranks = static_cast<int>(std::min<int64_t>(
+      member(root, "world_size", JsonKind::count).get<int64_t>(), std::numeric_limits<int>::max()));
+  for (const json& entry : member(root, "files", JsonKind::list))
+    manifest.files.push_back(parse_file(entry));
+  if (format == kPiecedFormat)
+    manifest.pieced = parse_layouts(member(root, "pieced", JsonKind::object));
+  return manifest;
 }
 
 }  // namespace
@@ -125,23 +170,9 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
     throw broken(name, "is missing or unreadable");
   }
   check_self(text, name);
-  try {
-    const json root = json::parse(text);
-    const auto format = root.at("format").get<int64_t>();
-    if (format != kFormat && format != kPiecedFormat) {
-      throw broken(kManifestName, fmt::format("format {} is unknown to this version", format));
-    }
-    Manifest manifest;
-    manifest.step = root.at("step").get<int64_t>();
-    manifest.keep = root.at("keep").get<bool>();
-    manifest.meta = root.at("meta");
-    manifest.ranks = root.at("world_size").get<int>();
-    for (const json& entry : root.at("files")) manifest.files.push_back(parse_file(entry));
-    if (format == kPiecedFormat) manifest.pieced = parse_layouts(root.at("pieced"));
-    return manifest;
-  } catch (const json::exception& error) {
-    throw broken(kManifestName, error.what());
-  }
+  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded()) throw broken(name, "is not JSON");
+  return parse_manifest(root);
 }
 
 void check_size(const std::string& folder, const Manifest::File& file) {

@@ -84,6 +84,8 @@ class CheckpointReader {
           add_tensor(stored, ranges);
       }
       reader.read(std::move(ranges), chunks);
+      for (const auto& [name, values, begin] : std::exchange(bools_, {}))
+        check_bools(values, name, begin, path);
     } catch (const Error& error) {
       throw about_file(file.name, path, error);
     }
@@ -104,7 +106,7 @@ class CheckpointReader {
     const ElementRange range = wanted(stored.name, stored.shape, strides, 0, count);
     if (range.end - range.begin == count) {
       at::Tensor tensor = at::empty(stored.shape, stored.type);
-      ranges.push_back(stored.range(tensor, 0));
+      note_range(stored, tensor, 0, ranges);
       restored_.tensors.emplace(stored.name, std::move(tensor));
       return;
     }
@@ -121,12 +123,17 @@ class CheckpointReader {
               wanted(whole, tensor.shape, tensor.strides, first, stored.count()), first, ranges);
   }
 
+  void note_range(const StoredTensor& stored, at::Tensor& to, int64_t first, Ranges& ranges) {
+    ranges.push_back(stored.range(to, first));
+    if (stored.type == at::kBool) bools_.push_back({stored.name, to, ranges.back().begin});
+  }
+
   // `first` is the element of the tensor with which `stored` begins.
-  static void add_range(PiecedTensor& tensor, const StoredTensor& stored, const ElementRange& range,
+  void add_range(PiecedTensor& tensor, const StoredTensor& stored, const ElementRange& range,
                         int64_t first, Ranges& ranges) {
     if (range.begin == range.end) return;
     at::Tensor values = at::empty({range.end - range.begin}, stored.type);
-    ranges.push_back(stored.range(values, range.begin - first));
+    note_range(stored, values, range.begin - first, ranges);
     tensor.pieces.push_back({range.begin, std::move(values)});
   }
 
@@ -149,6 +156,12 @@ class CheckpointReader {
   const ReadOptions& options_;
   Restored restored_;
   std::map<std::string, std::vector<StoredPiece>> pieces_;  // of each sharded tensor
+  struct Bools {
+    std::string name;
+    at::Tensor values;
+    uint64_t begin = 0;  // in the file
+  };
+  std::vector<Bools> bools_;  // what is read of the current file as bool
 };
 
 Restored read_folder(const std::string& folder, const ReadOptions& options, Chunks chunks) {

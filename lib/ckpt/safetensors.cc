@@ -2,21 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "lib/ckpt/cursor.h"
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/safetensors_header.h"
 #include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
-#include "lib/util/mapped_file.h"
 
 namespace bv {
 
@@ -49,17 +43,6 @@ at::ScalarType type_of(const std::string& text) {
     if (text == known) return type;
   }
   throw Error(Exit::internal, "internal", "dtype without a type: " + text);
-}
-
-// A bool with any byte other than 0 and 1 is undefined behaviour.
-void check_bools(const uint8_t* data, const SafetensorsEntry& entry, uint64_t offset,
-                 const std::string& file) {
-  const uint64_t bytes = entry.end - entry.begin;
-  const uint8_t* bad = std::find_if(data, data + bytes, [](uint8_t byte) { return byte > 1; });
-  if (bad == data + bytes) return;
-  throw Error(
-      Exit::usage, fmt::format("{} @ offset {}", file, offset + (bad - data)),
-      fmt::format("tensor '{}': byte {} in a BOOL tensor (0 or 1 expected)", entry.name, *bad));
 }
 
 }  // namespace
@@ -98,24 +81,63 @@ void write_safetensors(const std::string& file, const NamedTensors& tensors,
   out.finish();
 }
 
+SafetensorsHeader read_safetensors_header(const ChunkReader& reader, const std::string& file) {
+  std::vector<uint8_t> start(std::min(kSafetensorsLengthBytes, reader.bytes()));
+  const auto fill = [&] { reader.read({{0, start.size(), start.data()}}); };
+  fill();
+  start.resize(safetensors_header_bytes(start, reader.bytes()));
+  fill();
+  return parse_safetensors_header(start, reader.bytes(), file);
+}
+
+SafetensorsHeader read_safetensors_header(const std::string& file) {
+  return read_safetensors_header(ChunkReader(file), file);
+}
+
+int64_t StoredTensor::count() const {
+  int64_t elements = 1;
+  for (const int64_t size : shape) elements *= size;
+  return elements;
+}
+
+ChunkReader::Range StoredTensor::range(at::Tensor& to, int64_t first) const {
+  const uint64_t from = begin + static_cast<uint64_t>(first) * to.element_size();
+  return {from, from + to.nbytes(), to.nbytes() > 0 ? to.mutable_data_ptr() : nullptr};
+}
+
+std::vector<StoredTensor> read_safetensors_index(const ChunkReader& reader,
+                                                 const std::string& file) {
+  const SafetensorsHeader header = read_safetensors_header(reader, file);
+  std::vector<StoredTensor> all;
+  for (const SafetensorsEntry& entry : header.entries)
+    all.push_back({entry.name, entry.shape, type_of(entry.dtype), header.data + entry.begin});
+  return all;
+}
+
+void check_bools(const at::Tensor& values, const std::string& name, uint64_t begin,
+                 const std::string& file) {
+  if (values.scalar_type() != at::kBool || values.numel() == 0) return;
+  const auto* data = static_cast<const uint8_t*>(values.const_data_ptr());
+  const uint8_t* end = data + values.nbytes();
+  const uint8_t* bad = std::find_if(data, end, [](uint8_t byte) { return byte > 1; });
+  if (bad == end) return;
+  throw Error(Exit::usage,
+              fmt::format("{} @ offset {}", file, begin + static_cast<uint64_t>(bad - data)),
+              fmt::format("tensor '{}': byte {} in a BOOL tensor (0 or 1 expected)", name, *bad));
+}
+
 NamedTensors read_safetensors(const std::string& file) {
-  const auto mapping = std::make_shared<MappedFile>(file);
-  const SafetensorsHeader header = parse_safetensors_header(mapping->bytes(), file);
+  const ChunkReader reader(file);
+  const std::vector<StoredTensor> index = read_safetensors_index(reader, file);
   NamedTensors tensors;
-  for (const SafetensorsEntry& entry : header.entries) {
-    const uint64_t offset = header.data + entry.begin;
-    const uint8_t* data = mapping->bytes().data() + offset;
-    const at::ScalarType type = type_of(entry.dtype);
-    if (type == at::kBool) check_bools(data, entry, offset, file);
-    at::Tensor& tensor = tensors[entry.name];
-    if (entry.begin < entry.end && offset % safetensors_element_bytes(entry.dtype) == 0) {
-      tensor = at::from_blob(
-          const_cast<uint8_t*>(data), entry.shape, [mapping](void*) {}, type);
-    } else {
-      tensor = at::empty(entry.shape, type);
-      if (entry.begin < entry.end) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
-    }
+  std::vector<ChunkReader::Range> ranges;
+  for (const StoredTensor& stored : index) {
+    at::Tensor& tensor = tensors[stored.name] = at::empty(stored.shape, stored.type);
+    ranges.push_back(stored.range(tensor, 0));
   }
+  reader.read(std::move(ranges));
+  for (const StoredTensor& stored : index)
+    check_bools(tensors.at(stored.name), stored.name, stored.begin, file);
   return tensors;
 }
 

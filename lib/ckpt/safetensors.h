@@ -1,13 +1,17 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header, the data.
 //
 // Tensors are written in the order of element size (largest first) and name, so that every tensor
-// is aligned to its elements; the data begins at a multiple of 64 bytes. Files are read by mmap
-// after every length and offset of the header was checked: no overlaps, no gaps, exact file length.
+// is aligned to its elements; the data begins at a multiple of 64 bytes. Files are read after every
+// length and offset of the header was checked: no overlaps, no gaps, exact file length.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "lib/ckpt/chunk_reader.h"
+#include "lib/ckpt/safetensors_header.h"
 #include "lib/ckpt/tensors.h"
 
 namespace bv {
@@ -21,8 +25,33 @@ void write_safetensors(const std::string& file, const NamedTensors& tensors,
 // The same into an open file, which the caller finishes.
 void write_safetensors(FileWriter& out, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
-// Returns the tensors of a file. They share its memory mapping: copy them before writing to them.
-// Supports F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Throws Error(Exit::usage) with file and offset.
+// Returns the tensors of a file. Supports F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Throws
+// Error(Exit::usage) with file and offset.
 NamedTensors read_safetensors(const std::string& file);
+
+// Reads the header alone.
+SafetensorsHeader read_safetensors_header(const std::string& file);
+SafetensorsHeader read_safetensors_header(const ChunkReader& reader, const std::string& file);
+
+// Where a file holds a tensor.
+struct StoredTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType type = at::kFloat;
+  uint64_t begin = 0;  // offset of its first byte in the file
+
+  int64_t count() const;  // of elements
+  // Returns the range of the file that fills the dense tensor `to` with the elements from `first`
+  // on, in the order of the file.
+  ChunkReader::Range range(at::Tensor& to, int64_t first) const;
+};
+// Returns the tensors of the file that `reader` has opened, in the order of their data.
+std::vector<StoredTensor> read_safetensors_index(const ChunkReader& reader,
+                                                 const std::string& file);
+
+// Throws Error(Exit::usage) if `values`, which were read from the file from the byte `begin` on, are
+// of type bool and hold another byte than 0 and 1. To compute with them would be undefined.
+void check_bools(const at::Tensor& values, const std::string& name, uint64_t begin,
+                 const std::string& file);
 
 }  // namespace bv

@@ -20,7 +20,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the data of safetensors is little-endian");
 
-constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kAlignment = 64;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -171,9 +170,9 @@ uint64_t safetensors_element_bytes(const std::string& dtype) {
 
 uint64_t safetensors_header_bytes(std::span<const uint8_t> start, uint64_t bytes) {
   uint64_t length = 0;
-  if (start.size() < kLengthBytes) return bytes;
-  std::memcpy(&length, start.data(), kLengthBytes);
-  return std::min(bytes, kLengthBytes + std::min(length, kMaxSafetensorsHeader));
+  if (start.size() < kSafetensorsLengthBytes) return bytes;
+  std::memcpy(&length, start.data(), kSafetensorsLengthBytes);
+  return std::min(bytes, kSafetensorsLengthBytes + std::min(length, kMaxSafetensorsHeader));
 }
 
 SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint64_t bytes,
@@ -181,30 +180,30 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint6
   const auto error_at = [&](uint64_t offset, const std::string& message) {
     return Error(Exit::usage, fmt::format("{} @ offset {}", file, offset), message);
   };
-  if (bytes < kLengthBytes) {
+  if (bytes < kSafetensorsLengthBytes) {
     throw error_at(0, fmt::format("a safetensors file begins with 8 bytes of length, this one has "
                                   "{} in all",
                                   bytes));
   }
   uint64_t length = 0;
-  std::memcpy(&length, start.data(), kLengthBytes);
+  std::memcpy(&length, start.data(), kSafetensorsLengthBytes);
   if (length > kMaxSafetensorsHeader) {
     throw error_at(0, fmt::format("header length {} is above the limit of {} bytes (is this a "
                                   "safetensors file?)",
                                   length, kMaxSafetensorsHeader));
   }
-  if (length > bytes - kLengthBytes) {
+  if (length > bytes - kSafetensorsLengthBytes) {
     throw error_at(
         0, fmt::format("header length {} does not fit in a file of {} bytes", length, bytes));
   }
 
-  const std::string_view json(reinterpret_cast<const char*>(start.data()) + kLengthBytes, length);
+  const std::string_view json(reinterpret_cast<const char*>(start.data()) + kSafetensorsLengthBytes, length);
   const Cursor cursor(json, [&](size_t position, const std::string& message) {
-    return error_at(kLengthBytes + position, message);
+    return error_at(kSafetensorsLengthBytes + position, message);
   });
   SafetensorsHeader header = HeaderParser(cursor).parse();
-  header.data = kLengthBytes + length;
-  for (SafetensorsEntry& entry : header.entries) entry.position += kLengthBytes;
+  header.data = kSafetensorsLengthBytes + length;
+  for (SafetensorsEntry& entry : header.entries) entry.position += kSafetensorsLengthBytes;
 
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -249,14 +248,14 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
   }
   json += "}";
   json.resize(
-      (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment - kLengthBytes, ' ');
+      (kSafetensorsLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment - kSafetensorsLengthBytes, ' ');
   const uint64_t length = json.size();
   if (length > kMaxSafetensorsHeader) {
     throw Error(Exit::storage, file,
                 fmt::format("{} tensors need a header of {} bytes, which is above the limit of {}",
                             entries.size(), length, kMaxSafetensorsHeader));
   }
-  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + json;
+  return std::string(reinterpret_cast<const char*>(&length), kSafetensorsLengthBytes) + json;
 }
 
 }  // namespace bv

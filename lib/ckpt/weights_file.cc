@@ -12,7 +12,6 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/npz.h"
 #include "lib/ckpt/safetensors.h"
-#include "lib/ckpt/safetensors_header.h"
 #include "lib/ckpt/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -243,8 +242,7 @@ void peek_weights(const std::string& path) {
   if (find_format(target) == Format::npz) {
     names = read_zip_names(target.file).names;
   } else {
-    const MappedFile mapping(target.file);
-    for (const auto& entry : parse_safetensors_header(mapping.bytes(), target.file).entries)
+    for (const auto& entry : read_safetensors_header(target.file).entries)
       names.push_back(entry.name);
   }
   parts_of(names, target);
@@ -253,10 +251,8 @@ void peek_weights(const std::string& path) {
 Metadata read_weights_metadata(const std::string& path) {
   Target target = split_subtree(path);
   if (is_checkpoint(target.file)) return {};
-  if (find_format(target) == Format::safetensors) {
-    const MappedFile mapping(target.file);
-    return parse_safetensors_header(mapping.bytes(), target.file).metadata;
-  }
+  if (find_format(target) == Format::safetensors)
+    return read_safetensors_header(target.file).metadata;
   const auto texts = read_npz_text(target.file, kModelCardArray);
   if (!texts) return {};
   if (texts->size() != 1) {

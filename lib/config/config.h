@@ -71,6 +71,7 @@ class Config {
   //     std::vector<std::optional<int64_t>>                a list of integers or null: [40, null]
   // The last one can be read without a fallback only.
   // Conversions are strict:
+  //   - Numbers are finite, also as float32.
   //   - A double may be written as an integer. An int64_t may be written as 1e3, but not as 5.0.
   //   - Booleans are true and false only: not yes, on or 1.
   //   - A string may be any scalar of YAML; in a pp call it must be quoted.

@@ -106,8 +106,7 @@ std::string scalar_json(const Node& node) {
     int64_t integer = 0;
     if (is_number(node.text) && !convert(node, integer)) return fmt::format("{}", integer);
     double real = 0;
-    const bool infinite = node.text.find_first_of("iI") != std::string::npos;
-    if (is_number(node.text) && !infinite && !convert(node, real)) return fmt::format("{}", real);
+    if (is_number(node.text) && !convert(node, real)) return fmt::format("{}", real);
   }
   return json_string(node.text);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <variant>
 
 #include "lib/config/node.h"
@@ -198,11 +199,10 @@ std::optional<Wrong> convert(const Node& node, bool& out) {
 template <>
 std::optional<Wrong> convert(const Node& node, double& out) {
   if (!maybe_number(node)) return wrong(node, expected<double>(), number_hint(node));
-  if (is_infinity(node.text)) {
-    out = node.text[0] == '-' ? -HUGE_VAL : HUGE_VAL;
-    return std::nullopt;
-  }
-  if (!parse(node.text, out)) return wrong(node, expected<double>(), " (out of range)");
+  if (is_infinity(node.text)) return wrong(node, "a finite number", "");
+  // Many numbers are computed with as float32: what is infinite there is refused everywhere.
+  if (!parse(node.text, out) || std::abs(out) > std::numeric_limits<float>::max())
+    return wrong(node, expected<double>(), " (out of range)");
   return std::nullopt;
 }
 
@@ -306,7 +306,6 @@ std::shared_ptr<Node> to_node(const int64_t& value) {
 }
 template <>
 std::shared_ptr<Node> to_node(const double& value) {
-  if (std::isinf(value)) return scalar_node(value < 0 ? "-.inf" : ".inf", Node::Style::plain);
   return scalar_node(fmt::format("{}", value), Node::Style::plain);
 }
 template <>

@@ -1,20 +1,18 @@
 // The check of rates and factors that have no meaning below zero.
 #pragma once
 
-#include <cmath>
 #include <string_view>
 
 #include "lib/config/config.h"
 
 namespace bv {
 
-// Records a problem with config[key] unless `value` is a finite number of at least 0. `what`
-// replaces "it" as the subject: "the multiplier of 'head/.*' must not be negative, got -1".
+// Records a problem with config[key] unless `value` is at least 0. `what` replaces "it" as the subject: "the multiplier of 'head/.*' must not be negative, got -1".
 inline void check_not_negative(const Config& config, std::string_view key, double value,
                                std::string_view what = {}) {
-  if (value >= 0 && std::isfinite(value)) return;
-  config.problem(key, fmt::format("{}{}must {}, got {}", what, what.empty() ? "" : " ",
-                                  value > 0 ? "be finite" : "not be negative", value));
+  if (value >= 0) return;
+  config.problem(
+      key, fmt::format("{}{}must not be negative, got {}", what, what.empty() ? "" : " ", value));
 }
 
 }  // namespace bv

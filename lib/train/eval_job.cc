@@ -1,18 +1,21 @@
 #include "lib/train/eval_job.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 namespace {
 
 const KeyTable keys(
     "evals.*",
-    {"An evaluator, which measures the model under a name of your choice. Each evaluator runs "
-     "before the training; with one of the keys `log_*` it also runs at intervals and after the "
-     "last step. Its metrics are called `<name>/<metric>`, and the evaluators of one step run in "
+    {"An evaluator, which measures the model under a name of your choice: up to 64 letters, digits "
+     "and _ - . @ +, not beginning with a dot. Each evaluator runs before the training; with one "
+     "of the keys `log_*` it also runs at intervals and after the last step. Its metrics are "
+     "called `<name>/<metric>`, and the evaluators of one step run in "
      "alphabetical order.",
      "type: classification\n"
      "data: {name: digits, split: test}\n"
@@ -49,6 +52,30 @@ const KeyTable keys(
       "", "-"}});
 const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be empty."}, {});
 
+constexpr size_t kLongestName = 64;
+
+// Throws unless `name` is safe as a part of file names: `save` writes "<name>-000000100.npz".
+void check_name(const std::string& name, const Config& config) {
+  constexpr std::string_view kSafe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@+";
+  const bool safe = !name.empty() && name.size() <= kLongestName && name[0] != '.' &&
+                    name.find_first_not_of(kSafe) == std::string::npos;
+  if (safe) return;
+  throw Error(
+      Exit::usage, config.place(),
+      fmt::format("evals: '{}' cannot name an evaluator: write up to {} letters, digits and "
+                  "_ - . @ +, not beginning with a dot",
+                  printable(name), kLongestName));
+}
+
+// Returns the prefix of the metrics' names, which are written into lines of the log.
+std::string read_prefix(const std::string& name, const Config& config) {
+  std::string prefix = config.get("prefix", (name + "/").c_str());
+  if (std::any_of(prefix.begin(), prefix.end(), [](unsigned char c) { return std::iscntrl(c); }))
+    config.problem("prefix", "must not have control characters");
+  return prefix;
+}
+
 EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   EvalEnv env;
   env.name = name;
@@ -71,6 +98,7 @@ void check_data(const Config& config, const EvalEnv& env) {
 
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
                   const RunLength& length) {
+  check_name(name, config);
   EvalJob job;
   job.name = name;
   job.pred = config.get("pred", "predict");
@@ -79,7 +107,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
     config.problem("pred", unknown_name_message("prediction function", job.pred, known));
   }
   config.section("pred_kw").done();  // no prediction function takes arguments
-  job.prefix = config.get("prefix", (name + "/").c_str());
+  job.prefix = read_prefix(name, config);
   job.skip_first = config.get<bool>("skip_first", false);
   job.ema = config.get<bool>("ema", false);
   if (job.ema && !defaults.has_ema) {

@@ -13,7 +13,7 @@ TEST_CASE("values are read with their types") {
   const Config c = parse_config(
       "lr: 1e-06\na: 1e-3\nb: .5\nc: 1.\nd: -3\ne: 1e3\nf: true\ng: vit\nh: [1, 2, 3]\n"
       "i: [0.5, 2]\nj: [a, 'b']\nk: [['.*bias', 0], [head, 1e-1]]\nl: yes\nm: 010\nn: +4\n"
-      "o: \"1\"\np: -.inf\nq: [true, false]\n",
+      "o: \"1\"\nq: [true, false]\n",
       "x.yaml");
   CHECK(c.get<double>("lr") == 1e-6);
   CHECK(c.get<double>("a") == 1e-3);
@@ -33,7 +33,6 @@ TEST_CASE("values are read with their types") {
   CHECK(c.get<std::string>("m") == "010");
   CHECK(c.get<int64_t>("n") == 4);
   CHECK(c.get<std::string>("o") == "1");
-  CHECK(c.get<double>("p") == -HUGE_VAL);
   CHECK(c.get<std::vector<bool>>("q") == std::vector<bool>{true, false});
   CHECK(c.get<int64_t>("absent", 7) == 7);
   CHECK(c.get("absent_text", "seven") == "seven");
@@ -73,6 +72,22 @@ TEST_CASE("each wrong type gives one line") {
   CHECK(read("n: 0x10", integer) == "x.yaml:1:4: error: n: expected an integer, got '0x10'");
   CHECK(read("n: 9223372036854775808", integer) ==
         "x.yaml:1:4: error: n: expected an integer, got '9223372036854775808' (out of range)");
+  for (const std::string text : {".inf", "-.inf", "+.Inf", ".INF"}) {
+    CHECK(read("lr: " + text, number) ==
+          "x.yaml:1:5: error: lr: expected a finite number, got '" + text + "'");
+  }
+  for (const std::string text : {".nan", ".NaN", "inf", "nan", "Infinity"}) {
+    CHECK(read("lr: " + text, number) ==
+          "x.yaml:1:5: error: lr: expected a number, got '" + text + "'");
+  }
+  CHECK(read("n: .inf", integer) == "x.yaml:1:4: error: n: expected an integer, got '.inf'");
+  CHECK(read("l: [1, .inf]", [](const Config& c) { c.get<std::vector<double>>("l"); }) ==
+        "x.yaml:1:8: error: l[1]: expected a finite number, got '.inf'");
+  for (const std::string& text :
+       {std::string("1e39"), std::string("-3.5e38"), "1" + std::string(39, '0')}) {
+    CHECK(read("lr: " + text, number) ==
+          "x.yaml:1:5: error: lr: expected a number, got '" + text + "' (out of range)");
+  }
   CHECK(read("lr: 1e999", number) ==
         "x.yaml:1:5: error: lr: expected a number, got '1e999' (out of range)");
   CHECK(read("lr: .nan", number) == "x.yaml:1:5: error: lr: expected a number, got '.nan'");

@@ -83,7 +83,8 @@ TEST_CASE("bad patterns are refused") {
 
 TEST_CASE("rates and factors below zero are refused, zero is not") {
   CHECK(Read("{lr: -0.1}").problems == "t.yaml:1:6: error: lr: must not be negative, got -0.1");
-  CHECK(Read("{lr: .inf}").problems == "t.yaml:1:6: error: lr: must be finite, got inf");
+  CHECK(Read("{lr: .inf}").problems ==
+        "t.yaml:1:6: error: lr: expected a finite number, got '.inf'");
   CHECK(Read("{lr: 0.1, lr_mults: [['.*', -2]]}").problems ==
         "t.yaml:1:21: error: lr_mults: the multiplier of '.*' must be positive, got -2; to freeze "
         "parameters give them a null schedule");

@@ -37,14 +37,13 @@ class RandomAffine : public ImageOp {
         scale_(args.get<std::vector<double>>("scale", {1, 1})),
         fill_(args.get<double>("fill", 0)) {
     keys_ = InOutKeys(args);
-    if (!(shift_ >= 0 && std::isfinite(shift_))) {
+    if (!(shift_ >= 0)) {
       args.problem("shift", fmt::format("must not be negative, got {}", shift_));
     }
     if (!(rotate_ >= 0 && rotate_ <= 180)) {
       args.problem("rotate", fmt::format("must be within 0 .. 180 (degrees), got {}", rotate_));
     }
-    if (scale_.size() != 2 ||
-        !(scale_[0] > 0 && scale_[0] <= scale_[1] && std::isfinite(scale_[1]))) {
+    if (scale_.size() != 2 || !(scale_[0] > 0 && scale_[0] <= scale_[1])) {
       args.fail("scale", fmt::format("must be [least, most] with 0 < least <= most, got [{}]",
                                      fmt::join(scale_, ", ")));
     }

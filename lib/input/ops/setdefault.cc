@@ -29,12 +29,7 @@ const KeyTable keys(
 class Setdefault : public Op {
  public:
   explicit Setdefault(const Config& args)
-      : key_(args.get<std::string>("key")), value_(args.get<Scalar>("value")) {
-    const auto* real = std::get_if<double>(&value_);
-    if (real && std::abs(*real) > std::numeric_limits<float>::max()) {
-      args.fail("value", fmt::format("is too large for a float32: {}", *real));
-    }
-  }
+      : key_(args.get<std::string>("key")), value_(args.get<Scalar>("value")) {}
 
   void apply(Example& example, Rng&) const override { set(example, std::nullopt); }
   bool has_batched() const override { return true; }

@@ -1,0 +1,109 @@
+#include "lib/ckpt/checkpoint_meta.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/util/error.h"
+#include "lib/util/json_kind.h"
+
+namespace bv {
+namespace {
+
+using nlohmann::json;
+
+struct Member {
+  const char* pointer;  // a JSON pointer (RFC 6901)
+  JsonKind kind;
+  bool resuming = false;  // no run can continue without it
+};
+
+// What lib/train/trainer.cc (save) writes, and who reads it again.
+constexpr Member kMembers[] = {
+    {"/tool_version", JsonKind::text},
+    {"/commit", JsonKind::text},
+    {"/config", JsonKind::text},
+    {"/compute_threads", JsonKind::count, true},
+    {"/precision", JsonKind::text},
+    {"/ranks", JsonKind::count},
+    {"/position", JsonKind::count},
+    {"/data", JsonKind::object},
+    {"/data/input", JsonKind::text},
+    {"/data/examples", JsonKind::count},
+    {"/data/evals", JsonKind::object},
+    {"/class_names", JsonKind::texts},
+    {"/image", JsonKind::list},
+    {"/row", JsonKind::list, true},
+    {"/due_evals", JsonKind::texts},
+    {"/chrono", JsonKind::object, true},
+    {"/chrono/accum_program_time", JsonKind::number, true},
+    {"/chrono/accum_train_time", JsonKind::number, true},
+    {"/chrono/accum_pause_time", JsonKind::number, true},
+    {"/chrono/accum_device_time", JsonKind::number},
+    {"/chrono/accum_examples_seen", JsonKind::count, true},
+};
+constexpr int64_t kMostThreads = 4096;  // as for the key compute_threads
+
+[[noreturn]] void refuse(std::string_view pointer, std::string_view what) {
+  std::string name(pointer);
+  for (char& c : name) c = c == '/' ? '.' : c;
+  throw Error::bare(Exit::usage, fmt::format("{}: meta{} {}", kManifestName, name, what));
+}
+
+void check_kind(const json& value, std::string_view pointer, JsonKind kind) {
+  if (const std::string fault = json_fault(value, kind); !fault.empty()) refuse(pointer, fault);
+}
+
+// Entries are [name, value]; JSON has no NaN and no infinity, so these are texts.
+void check_row(const json& row) {
+  static const std::set<std::string> kNotFinite = {"nan", "-nan", "inf", "-inf"};
+  for (size_t i = 0; i < row.size(); ++i) {
+    const json& entry = row[i];
+    const std::string pointer = fmt::format("/row/{}", i);
+    check_kind(entry, pointer, JsonKind::list);
+    if (entry.size() != 2) refuse(pointer, "does not hold a name and a value");
+    check_kind(entry[0], pointer + "/0", JsonKind::text);
+    if (!entry[1].is_string() || !kNotFinite.contains(entry[1].get<std::string>()))
+      check_kind(entry[1], pointer + "/1", JsonKind::number);
+  }
+}
+
+}  // namespace
+
+void check_meta(const json& meta) {
+  check_kind(meta, "", JsonKind::object);
+  for (const Member& member : kMembers) {
+    const json::json_pointer pointer(member.pointer);
+    if (meta.contains(pointer)) check_kind(meta.at(pointer), member.pointer, member.kind);
+  }
+  if (meta.contains("row")) check_row(meta.at("row"));
+  if (meta.contains("image")) {
+    if (meta.at("image").size() != 3) refuse("/image", "does not hold three numbers");
+    for (const json& size : meta.at("image")) check_kind(size, "/image", JsonKind::count);
+  }
+  if (meta.contains("data")) {
+    for (const char* member : {"input", "examples", "evals"}) {
+      if (!meta.at("data").contains(member)) refuse("/data", fmt::format("lacks '{}'", member));
+    }
+    for (const auto& [name, examples] : meta.at("data").at("evals").items())
+      check_kind(examples, "/data/evals/" + name, JsonKind::count);
+  }
+  for (const char* member : {"compute_threads", "ranks"}) {
+    const int64_t number = meta.value(member, int64_t{1});
+    if (number < 1 || number > (std::string_view(member) == "ranks" ? INT32_MAX : kMostThreads))
+      refuse(std::string("/") + member, fmt::format("is {}", number));
+  }
+}
+
+void check_resumable(const json& meta) {
+  for (const Member& member : kMembers) {
+    if (member.resuming && !meta.contains(json::json_pointer(member.pointer)))
+      refuse(member.pointer, "is missing, so no run can continue from this checkpoint");
+  }
+}
+
+}  // namespace bv
