@@ -214,9 +214,11 @@ Format find_format(Target& target) {
                 "an ONNX file holds a graph for other programs, which is not read back; give the "
                 "*.safetensors or *.npz of the same model (bvtrain export)");
   }
-  if ((head.size() == 9 && head[8] == '{') || target.file.ends_with(".safetensors"))
-    return Format::safetensors;
-  if (head.starts_with("PK") || target.file.ends_with(".npz")) return Format::npz;
+  if (head.size() == 9 && head[8] == '{') return Format::safetensors;
+  if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return Format::npz;
+  // The content tells nothing: the file is damaged. Its name says in which format to report that.
+  if (target.file.ends_with(".safetensors")) return Format::safetensors;
+  if (target.file.ends_with(".npz")) return Format::npz;
   if (head.starts_with('\x80')) refuse_pickle(target.file);
   throw Error(Exit::usage, target.file,
               "neither an npz nor a safetensors file nor a folder with a checkpoint");

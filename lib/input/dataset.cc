@@ -121,6 +121,10 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
+std::string Dataset::labels_file(int64_t index) const {
+  return source_->labels_file(locate(index).first);
+}
+
 bool Dataset::for_each_label(const std::function<void(int64_t, int64_t)>& each) const {
   for (const Piece& piece : pieces_) {
     if (!source_->labels(piece.split).defined()) return false;

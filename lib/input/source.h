@@ -73,6 +73,8 @@ class Source {
   // Returns the labels of a split as (size,) int64 if they are known without reading the examples,
   // an undefined tensor otherwise.
   virtual at::Tensor labels(size_t split) const;
+  // Returns the file that holds the labels of a split; "" if there is none, or there are several.
+  virtual std::string labels_file(size_t split) const { return ""; }
   // Returns whether the examples of a split are sorted by class. Slices of such a split are then
   // taken from a fixed permutation of it (Dataset).
   virtual bool sorted_by_class(size_t split) const { return false; }

@@ -2,6 +2,7 @@
 #include "lib/ckpt/weights_file.h"
 
 #include <ATen/ATen.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -82,6 +83,12 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   std::filesystem::copy(folder / "a.safetensors", folder / "weights");
   CHECK(names(read_weights(folder / "weights", 0)) == "head.bias vit.x.weight");
   CHECK_FALSE(is_checkpoint(folder / "weights"));
+  write_npz(folder / "npz.safetensors", {{"params/a", kOne}});
+  CHECK(names(read_weights(folder / "npz.safetensors", 0)) == "a");
+  CHECK_NOTHROW(peek_weights(folder / "npz.safetensors"));
+  std::filesystem::copy(folder / "a.safetensors", folder / "safetensors.npz");
+  CHECK(names(read_weights(folder / "safetensors.npz", 0)) == "head.bias vit.x.weight");
+  CHECK_NOTHROW(peek_weights(folder / "safetensors.npz"));
 
   std::filesystem::create_directory(folder / "hub");
   CHECK(is_checkpoint(folder / "hub"));
@@ -144,6 +151,9 @@ TEST_CASE("weights: what is not a weights file is refused") {
             ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
   CHECK(error_of([&] { read_weights(folder.path(), 0); }).find("holds no checkpoint") !=
         std::string::npos);
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0666) == 0);
+  CHECK(error_of([&] { peek_weights(folder / "fifo"); }) ==
+        (folder / "fifo") + ": error: is a pipe, not a file");
 }
 
 TEST_CASE("weights: a zip bomb is refused before it is unpacked") {

@@ -47,14 +47,14 @@ TEST_CASE("labels out of range in an npz file, in the first row or the last") {
   BadNpz bad;
   const at::Tensor image = images(100);
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 77, 10)}}) ==
-        "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 10, must be within 0 .. "
-        "9\n");
+        "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 10, must be within 0 .. 9 "
+        "(in d.npz)\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 77, -1)}}) ==
-        "c.yaml:13:7: error: input.pp: train row 77: the label is -1, but class numbers begin at "
-        "0\n");
+        "c.yaml:13:7: error: input.pp: train row 77: the label is -1, but class numbers begin at 0 "
+        "(in d.npz)\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100), 99, 4e9)}}) ==
         "c.yaml:13:7: error: input.pp: train row 99: onehot: 'label' is 4000000000, must be within "
-        "0 .. 9\n");
+        "0 .. 9 (in d.npz)\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(100).to(at::kFloat)}}) ==
         "c.yaml:13:81: error: onehot: 'label' must be integers, is float32\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100).to(at::kFloat), 5, NAN)}}) ==
@@ -114,8 +114,8 @@ TEST_CASE("labels out of range in IDX files, CIFAR and generated data") {
   write(bad.dir / "i/train-labels-idx1-ubyte",
         number(0x801) + number(100) + bytes_of(with(labels(100), 77, 200)));
   CHECK(bad.line(idx) ==
-        "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 200, must be within 0 .. "
-        "9\n");
+        "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 200, must be within 0 .. 9 "
+        "(in i/train-labels-idx1-ubyte)\n");
   write(bad.dir / "i/train-labels-idx1-ubyte", number(0x801) + number(99) + bytes_of(labels(99)));
   CHECK(bad.line(idx) ==
         "i/train-labels-idx1-ubyte: error: 99 labels for the 100 images of "

@@ -1,6 +1,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -278,6 +279,9 @@ TEST_CASE("a file that is deleted during a run is a data error of its example", 
   const auto data = folder.open_data();
   std::filesystem::remove(folder / "cat/1.jpg");
   CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: no such file");
+  REQUIRE(::mkfifo((folder / "cat/1.jpg").c_str(), 0666) == 0);
+  CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: is a pipe, not a file");
+  CHECK(folder.problem() == (folder / "cat/1.jpg") + ": error: is a pipe, not a file");
 }
 
 TEST_CASE("incomplete image files are noticed", "[image_folder]") {

@@ -26,7 +26,8 @@ void check_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64
   // pp may have dropped the labels: then nothing uses them.
   if (label < 0 && (example.contains("label") || example.contains("labels"))) {
     throw Error(Exit::usage, "",
-                fmt::format("the label is {}, but class numbers begin at 0", label));
+                fmt::format("the label is {}, but class numbers begin at 0{}", label,
+                            in_labels_file(data, index)));
   }
   ring.write(0, 0, example);
 }

@@ -2,10 +2,11 @@
 
 #include <c10/util/Exception.h>
 
-#include <new>
 #include <string_view>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/input/label_error.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 namespace {
@@ -14,23 +15,31 @@ std::string_view first_line(std::string_view text) { return text.substr(0, text.
 
 // Returns the first line of an error about the example `name`, without repeating the name.
 std::string reason_of(const Error& error, const std::string& name) {
-  const bool about_example = error.where().empty() || error.where() == name;
+  const std::string shown = printable(name, std::string::npos);  // as errors hold it
+  const bool about_example = error.where().empty() || error.where() == shown;
   std::string_view text = first_line(about_example ? std::string_view(error.message())
                                                    : std::string_view(error.what()));
-  if (text.starts_with(name) && text.substr(name.size()).starts_with(": "))
-    text.remove_prefix(name.size() + 2);
+  if (text.starts_with(shown) && text.substr(shown.size()).starts_with(": "))
+    text.remove_prefix(shown.size() + 2);
   return std::string(text);
 }
 
+bool is_label(const std::string& key) { return key == "label" || key == "labels"; }
+
 // Returns " (class 'ship')" if the source has a name for the label.
 std::string class_of(const LabelError& error, const Dataset& data) {
-  if (error.key() != "label" && error.key() != "labels") return "";
+  if (!is_label(error.key())) return "";
   const std::vector<std::string> names = data.source().class_names();
   if (error.label() < 0 || error.label() >= std::ssize(names)) return "";
   return fmt::format(" (class '{}')", names[error.label()]);
 }
 
 }  // namespace
+
+std::string in_labels_file(const Dataset& data, int64_t index) {
+  const std::string file = data.labels_file(index);
+  return file.empty() ? "" : fmt::format(" (in {})", file);
+}
 
 ExampleFailure current_failure(const Dataset& data, int64_t index) {
   const std::string name = data.describe(index);
@@ -44,19 +53,20 @@ ExampleFailure current_failure(const Dataset& data, int64_t index) {
   try {
     throw;
   } catch (const LabelError& error) {
-    return failure(Exit::data, true, error.message() + class_of(error, data));
+    return failure(Exit::data, true,
+                   error.message() + class_of(error, data) +
+                       (is_label(error.key()) ? in_labels_file(data, index) : ""));
   } catch (const Error& error) {
     const bool usage = error.code() == Exit::usage;
     ExampleFailure result = failure(usage ? Exit::data : error.code(), error.code() != Exit::data,
                                     reason_of(error, name));
     result.of_config = usage && !error.needs_place();
     return result;
-  } catch (const std::bad_alloc&) {
-    return failure(Exit::memory, true, "out of memory");
-  } catch (const c10::Error& error) {
-    return failure(Exit::data, false, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return failure(Exit::data, false, error.what());
+    if (is_out_of_memory(error)) return failure(Exit::memory, true, "out of memory");
+    const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+    return failure(Exit::data, false,
+                   of_torch != nullptr ? of_torch->what_without_backtrace() : error.what());
   } catch (...) {
     return failure(Exit::internal, true, "unknown exception");
   }

@@ -88,6 +88,10 @@ class Idx : public ArraySource {
   }
 
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::string labels_file(size_t split) const override {
+    if (dir_.path.empty()) return labels_;
+    return find_idx(dir_.path, splits().at(split), "labels-idx1-ubyte");
+  }
   SyntheticSpec synthetic_spec() const override {
     return {.size = 10000,
             .height = 28,
@@ -99,11 +103,11 @@ class Idx : public ArraySource {
 
  protected:
   Example load(size_t split) const override {
-    std::string images = images_, labels = labels_;
+    const std::string labels = labels_file(split);
+    std::string images = images_;
     if (!dir_.path.empty()) {
       const std::string name = splits().at(split);
       images = find_idx(dir_.path, name, "images-idx3-ubyte");
-      labels = find_idx(dir_.path, name, "labels-idx1-ubyte");
       if (labels.empty()) {
         throw Error(Exit::usage, dir_.place,
                     fmt::format("no labels for '{}' in '{}': expected {}-labels-idx1-ubyte[.gz]",

@@ -40,6 +40,7 @@ class Npz : public ArraySource {
       : fname_(require_path(config, "fname")), prefix_(config.get("prefix", "")) {}
 
   std::vector<std::string> splits() const override { return {"all", "train"}; }
+  std::string labels_file(size_t) const override { return fname_; }
   // A guess: what the file holds is not known without opening it.
   SyntheticSpec synthetic_spec() const override {
     return {.height = 32, .width = 32, .encoded = false};
