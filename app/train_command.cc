@@ -11,6 +11,7 @@
 #include "lib/distributed/store.h"
 #include "lib/report/log.h"
 #include "lib/train/dry_run.h"
+#include "lib/train/earlier_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer.h"
 #include "lib/util/rng.h"
@@ -64,10 +65,11 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   if (group.rank() == 0) {
     trainer.load_start();
     workdir.claim();
-    finished = workdir.finished() && *workdir.finished() >= recipe.length.total_steps;
+    const std::optional<int64_t> done = finished_at(workdir);
+    finished = done && *done >= recipe.length.total_steps;
+    if (finished == 0) require_checkpoints(workdir);
     if (!workdir.ckpt().steps().empty()) trainer.check_changes(checkpoint, finished != 0);
-    if (finished)
-      log::info("The run in {} finished already, at step {}", workdir.dir(), *workdir.finished());
+    if (finished) log::info("The run in {} finished already, at step {}", workdir.dir(), *done);
   }
   return group.all_max(std::array{finished}, "workdir").at(0) != 0;
 }

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "lib/ckpt/file_writer.h"
+#include "lib/util/error.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -48,23 +48,18 @@ std::vector<int64_t> chunks_of(std::span<const ChunkReader::Range> ranges) {
 }  // namespace
 
 ChunkReader::ChunkReader(std::string file, std::span<const uint64_t> checksums)
-    : file_(std::move(file)), fd_(file_, O_RDONLY), checksums_(checksums) {
-  const struct stat info = stat_for_reading(fd_, file_);
-  if (!S_ISREG(info.st_mode)) throw Error(Exit::usage, file_, "not a regular file");
-  bytes_ = static_cast<uint64_t>(info.st_size);
-}
+    : file_(std::move(file)), opened_(file_), checksums_(checksums) {}
 
 // Returns what is wrong with the chunk; "" if nothing is.
 std::string ChunkReader::read_chunk(int64_t chunk, std::vector<char>& content) const {
-  const int64_t offset = chunk * kChunkBytes;
-  content.resize(std::min<uint64_t>(kChunkBytes, bytes_ - static_cast<uint64_t>(offset)));
-  for (size_t filled = 0; filled < content.size();) {
-    const auto at = offset + static_cast<int64_t>(filled);
-    const ssize_t n = retry_interrupted(
-        [&] { return ::pread(fd_.get(), content.data() + filled, content.size() - filled, at); });
-    if (n < 0) return fmt::format("cannot read at offset {}: {}", at, file_error_text(errno));
-    if (n == 0) return fmt::format("ended at offset {} while it was read", at);
-    filled += static_cast<size_t>(n);
+  const uint64_t offset = static_cast<uint64_t>(chunk) * kChunkBytes;
+  content.resize(std::min<uint64_t>(kChunkBytes, bytes() - offset));
+  try {
+    const size_t read = opened_.read(content.data(), content.size(), offset);
+    if (read < content.size())
+      return fmt::format("was cut off at offset {} while it was read", offset + read);
+  } catch (const Error& error) {
+    return fmt::format("{} (offset {})", error.message(), offset);
   }
   if (checksums_.empty() ||
       hash64({content.data(), content.size()}) == checksums_[static_cast<size_t>(chunk)]) {
@@ -77,12 +72,12 @@ void ChunkReader::read(std::vector<Range> ranges, Chunks which) const {
   std::erase_if(ranges, [](const Range& range) { return range.begin == range.end; });
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  if (which == Chunks::all && bytes_ > 0) {
+  if (which == Chunks::all && bytes() > 0) {
     // If the file is not in memory yet, reading ahead keeps the disk busy between two chunks.
-    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_WILLNEED);
+    ::posix_fadvise(opened_.fd(), 0, 0, POSIX_FADV_WILLNEED);
   }
   const std::vector<int64_t> chunks =
-      chunks_of(which == Chunks::all && bytes_ > 0 ? std::vector<Range>{{0, bytes_}} : ranges);
+      chunks_of(which == Chunks::all && bytes() > 0 ? std::vector<Range>{{0, bytes()}} : ranges);
   std::mutex mutex;
   std::map<int64_t, std::string> faults;  // by chunk: the first one is reported
   at::parallel_for(0, std::ssize(chunks), kChunksPerTask, [&](int64_t begin, int64_t end) {

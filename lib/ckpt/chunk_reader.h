@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/util/descriptor.h"
+#include "lib/util/regular_file.h"
 
 namespace bv {
 
@@ -22,12 +22,12 @@ class ChunkReader {
   };
   enum class Chunks { needed, all };
 
-  // Opens `file`. `checksums` are those of FileWriter: the XXH3 of each chunk of
+  // Opens `file`; throws Error(Exit::usage) like RegularFile. `checksums` are those of FileWriter: the XXH3 of each chunk of
   // FileWriter::kChunkBytes. They must outlive the reader; none: nothing is checked.
   explicit ChunkReader(std::string file, std::span<const uint64_t> checksums = {});
 
-  uint64_t bytes() const { return bytes_; }
-  // Fills the ranges, which must lie in the file and not overlap. Each chunk that holds a byte of
+  uint64_t bytes() const { return opened_.size(); }
+  // Fills the ranges, which must lie in the file and not overlap. Throws Error(Exit::usage). Each chunk that holds a byte of
   // them is compared with its checksum before anything is copied from it; with Chunks::all, so are
   // all others.
   void read(std::vector<Range> ranges, Chunks chunks = Chunks::needed) const;
@@ -36,8 +36,7 @@ class ChunkReader {
   std::string read_chunk(int64_t chunk, std::vector<char>& content) const;
 
   std::string file_;
-  Descriptor fd_;
-  uint64_t bytes_ = 0;
+  RegularFile opened_;
   std::span<const uint64_t> checksums_;
 };
 

@@ -13,6 +13,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
+#include "lib/util/temporary_file.h"
 #include "lib/util/signals.h"
 
 namespace bv {
@@ -57,7 +58,7 @@ void FileWriter::finish() {
 }
 
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write) {
-  const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
+  const std::string temporary = temporary_name(file);
   const DeletedOnSignal guard(temporary);
   try {
     FileWriter out(temporary);

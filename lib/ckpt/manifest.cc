@@ -118,9 +118,9 @@ Manifest parse_manifest(const json& root) {
   Manifest manifest;
   manifest.step = member(root, "step", JsonKind::count).get<int64_t>();
   manifest.keep = member(root, "keep", JsonKind::flag).get<bool>();
-  // null in a part file, and where a program has nothing to say
   manifest.meta = root.value("meta", json());
-  if (!manifest.meta.is_null()) check_meta(manifest.meta);
+  if (manifest.meta.is_null()) manifest.meta = json::object();
+  check_meta(manifest.meta);
   manifest.ranks = static_cast<int>(std::min<int64_t>(
       member(root, "world_size", JsonKind::count).get<int64_t>(), std::numeric_limits<int>::max()));
   for (const json& entry : member(root, "files", JsonKind::list))

@@ -119,8 +119,8 @@ class CheckpointReader {
                  Ranges& ranges) {
     PiecedTensor& tensor = restored_.pieced.at(whole);
     pieces_[whole].push_back({first, stored.count(), stored.type, stored.shape.size() == 1});
-    add_range(tensor, stored,
-              wanted(whole, tensor.shape, tensor.strides, first, stored.count()), first, ranges);
+    add_range(tensor, stored, wanted(whole, tensor.shape, tensor.strides, first, stored.count()),
+              first, ranges);
   }
 
   void note_range(const StoredTensor& stored, at::Tensor& to, int64_t first, Ranges& ranges) {
@@ -130,7 +130,7 @@ class CheckpointReader {
 
   // `first` is the element of the tensor with which `stored` begins.
   void add_range(PiecedTensor& tensor, const StoredTensor& stored, const ElementRange& range,
-                        int64_t first, Ranges& ranges) {
+                 int64_t first, Ranges& ranges) {
     if (range.begin == range.end) return;
     at::Tensor values = at::empty({range.end - range.begin}, stored.type);
     note_range(stored, values, range.begin - first, ranges);

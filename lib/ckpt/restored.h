@@ -32,8 +32,9 @@ struct ElementRange {
 
 // Returns which elements of the tensor `name` the caller needs. The checkpoint holds it with this
 // shape and these strides.
-using Wanted = std::function<ElementRange(const std::string& name, const std::vector<int64_t>& shape,
-                                          const std::vector<int64_t>& strides)>;
+using Wanted =
+    std::function<ElementRange(const std::string& name, const std::vector<int64_t>& shape,
+                               const std::vector<int64_t>& strides)>;
 
 struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;

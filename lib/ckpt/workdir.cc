@@ -18,6 +18,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/temporary_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -33,6 +34,12 @@ constexpr int kLockTries = 100;
 constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold one line each
 
 std::string reason(int error) { return std::generic_category().message(error); }
+
+// The exit code if a workdir cannot be created or locked: is the path wrong, or the disk?
+Exit code_of(int error) {
+  const bool disk = error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS;
+  return disk ? Exit::storage : Exit::usage;
+}
 
 // Parses a decimal number that is spelt as std::to_string() spells it.
 std::optional<int64_t> parse_step(std::string_view text) {
@@ -65,12 +72,12 @@ bool same_file(int fd, const std::string& path) {
 int try_lock(const std::string& dir, const std::string& lock) {
   const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0 && errno == ENOENT) return -1;
-  if (fd < 0) throw Error(Exit::usage, lock, "cannot open: " + reason(errno));
+  if (fd < 0) throw Error(code_of(errno), lock, "cannot open: " + reason(errno));
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     const std::string by = holder(fd);
     ::close(fd);
-    if (error != EWOULDBLOCK) throw Error(Exit::usage, lock, "cannot lock: " + reason(error));
+    if (error != EWOULDBLOCK) throw Error(code_of(error), lock, "cannot lock: " + reason(error));
     throw Error(
         Exit::usage, dir,
         fmt::format("the workdir is in use by {}; wait for it or choose another --workdir", by));
@@ -78,6 +85,15 @@ int try_lock(const std::string& dir, const std::string& lock) {
   if (same_file(fd, lock)) return fd;
   ::close(fd);
   return -1;
+}
+
+// Returns the paths of what is in a folder; nothing if it cannot be listed.
+std::vector<std::string> list(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    paths.push_back(it->path().string());
+  return paths;
 }
 
 // The end of the name of an unfinished checkpoint: ".tmp" or ".<id>.tmp".
@@ -127,7 +143,7 @@ void Workdir::check_writable() const {
           fmt::format("cannot be the workdir: {} is a broken symbolic link", path.string()));
     }
     if (error != ENOENT && error != ENOTDIR) {
-      throw Error(Exit::usage, dir_,
+      throw Error(code_of(error), dir_,
                   fmt::format("cannot be the workdir: {}: {}", path.string(), reason(error)));
     }
     const fs::path parent = path.has_relative_path() ? path.parent_path() : path.root_path();
@@ -139,9 +155,10 @@ void Workdir::check_writable() const {
   }
   // For root this passes whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
-    throw Error(Exit::usage, dir_,
+    const int error = errno;
+    throw Error(code_of(error), dir_,
                 fmt::format("cannot be the workdir: {} cannot be written: {}", path.string(),
-                            reason(errno)));
+                            reason(error)));
   }
 }
 
@@ -151,18 +168,19 @@ void Workdir::claim() {
   // A second try is needed only if the --cleanup of another run removes .lock between open and
   // flock.
   for (int tries = 0; tries < kLockTries && lock_fd_ < 0; ++tries) {
-    try {
-      make_folders(dir_);
-    } catch (const Error& error) {
-      throw Error(Exit::usage, error.where(), error.message());
+    std::error_code error;
+    fs::create_directories(dir_, error);
+    if (error) {
+      throw Error(code_of(error.value()), dir_, "cannot make the folder: " + error.message());
     }
     lock_fd_ = try_lock(dir_, lock());
   }
   if (lock_fd_ < 0) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   const std::string note = fmt::format("{} {}\n", ::getpid(), host_name());
+  errno = ENOSPC;  // for a write that takes only a part
   if (::ftruncate(lock_fd_, 0) != 0 ||
       ::pwrite(lock_fd_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
-    throw Error(Exit::usage, lock(), "cannot write: " + reason(errno));
+    throw Error(Exit::storage, lock(), "cannot write: " + reason(errno));
   }
 }
 
@@ -215,12 +233,38 @@ void Workdir::write_done(int64_t total_steps) const {
   write_file_atomically(done(), fmt::format("{}\n", total_steps));
 }
 
-std::vector<std::string> Workdir::old_configs() const {
+std::vector<std::string> Workdir::own_files() const {
+  return {done(),    ckpt().path(), config(),     run_json(),     result(), metrics(),
+          skipped(), tensorboard(), log_folder(), trace_folder(), report(), learning_curve()};
+}
+
+std::vector<std::string> Workdir::kept_files() const {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(dir_, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename().string().starts_with(kOldConfigPrefix))
-      paths.push_back(it->path().string());
+  for (const std::string& path : list(dir_)) {
+    const std::string name = fs::path(path).filename().string();
+    const bool aside =
+        name.starts_with(fs::path(metrics() + std::string(kAsideSuffix)).filename().string()) ||
+        name.starts_with(fs::path(run_json() + std::string(kAsideSuffix)).filename().string());
+    if (name.starts_with(kOldConfigPrefix) || aside) paths.push_back(path);
+  }
+  return paths;
+}
+
+std::vector<std::string> Workdir::left_behind(bool ends) const {
+  const std::vector<std::string> own = own_files();
+  std::vector<std::string> paths;
+  for (const std::string& folder : {dir_, trace_folder()}) {
+    for (const std::string& path : list(folder)) {
+      const auto file = file_of_temporary(path);
+      if (!file) continue;
+      const TemporaryState state = temporary_state(path);
+      const auto is_this = [&](const std::string& each) {
+        return fs::path(each).filename() == fs::path(*file).filename();
+      };
+      const bool ended = ends && std::any_of(own.begin(), own.end(), is_this);
+      if (state == TemporaryState::left_behind || (state == TemporaryState::unknown && ended))
+        paths.push_back(path);
+    }
   }
   return paths;
 }
@@ -234,11 +278,10 @@ void Workdir::remove_result() const {
 
 std::vector<std::string> Workdir::remove() {
   check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
-  // .lock is removed last: until then nobody else can claim the folder.
-  std::vector<std::string> own = old_configs();
-  own.insert(own.end(),
-             {done(), ckpt().path(), config(), run_json(), result(), metrics(), skipped(),
-              tensorboard(), log_folder(), trace_folder(), report(), learning_curve(), lock()});
+  std::vector<std::string> own = left_behind(/*ends=*/true);
+  for (const auto& more : {kept_files(), own_files()})
+    own.insert(own.end(), more.begin(), more.end());
+  own.push_back(lock());  // last: until then nobody else can claim the folder
   for (const std::string& path : own) {
     std::error_code error;
     fs::remove_all(path, error);

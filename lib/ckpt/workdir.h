@@ -7,6 +7,8 @@
 //                               and slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
 //     config-until-step-<n>.yaml  the config until step n, where a restart changed it
+//     <file>.damaged            metrics.jsonl or run.json as a restart found it, if it was damaged
+//     <file>.tmp-<...>          a file being written (lib/util/temporary_file.h)
 //     run.json                  when, where and with what arguments the run was started
 //     result.json               how the last start of the run ended; absent while it runs
 //     metrics.jsonl             all metrics
@@ -80,7 +82,8 @@ class Workdir {
   void check_writable() const;
   // Creates the folder and takes its lock, which is held until the object dies. Throws
   // Error(Exit::usage) within a second if another process holds the lock: "D: error: the workdir is
-  // in use by process P on host H; ...".
+  // in use by process P on host H; ...". Then deletes the temporary files that killed processes have
+  // left in it (lib/util/temporary_file.h).
   void claim();
   ~Workdir();
   Workdir(const Workdir&) = delete;
@@ -122,7 +125,13 @@ class Workdir {
 
  private:
   static constexpr const char* kOldConfigPrefix = "config-until-step-";
-  std::vector<std::string> old_configs() const;
+  // Returns the paths of old configs and of damaged files that were put aside.
+  std::vector<std::string> kept_files() const;
+  // Returns the paths of temporary files that nobody will finish. `ends`: the run has ended, so that
+  // nobody finishes one of its own files either.
+  std::vector<std::string> left_behind(bool ends) const;
+  // Returns the paths of all files that every run has, but not the lock.
+  std::vector<std::string> own_files() const;
   std::string log_folder() const { return dir_ + "/log"; }
   std::string trace_folder() const { return dir_ + "/trace"; }
 

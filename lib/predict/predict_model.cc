@@ -30,6 +30,7 @@ void open_checkpoint(const PredictFrom& from, PredictModel& model) {
   model.origin = model.checkpoint->folder;
   const nlohmann::json& meta = model.checkpoint->meta;
   const std::string name = model.origin + "/" + kManifestName;
+  if (!meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
   const auto config = meta.at("config").get<std::string>();
   model.trained = parse_config(config, name);
   if (from.config.empty()) model.config = parse_config(config, name, from.overrides);

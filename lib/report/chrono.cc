@@ -60,6 +60,15 @@ void Chrono::inform(const Setup& setup) {
   write_progress();
 }
 
+void Chrono::settle(int64_t step) {
+  const Measure measure = std::exchange(measure_, [](std::string_view, double) {});
+  tick(step);
+  measure_ = measure;
+  // During the warm-up no tick has counted the time since the start yet. It is no training time,
+  // as in a run that goes on.
+  if (warming_up()) state_.accum_program_time += now_() - program_start_;
+}
+
 void Chrono::tick(int64_t step) {
   if (step == previous_step_) return;
   const double now = now_();

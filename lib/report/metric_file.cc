@@ -1,14 +1,16 @@
 #include "lib/report/metric_file.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
-#include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -43,6 +45,79 @@ std::optional<StepRow> read_row(std::string_view line) {
   return result;
 }
 
+// A line with a row, and the step of the row. The row itself is not kept: a long run has many.
+struct RowLine {
+  int64_t step = 0, number = 0;  // of the line, from 1
+  std::string_view text;         // with its line feed
+};
+
+// Returns the longest sequence of rows with ascending steps, by patience sorting (Fredman 1975).
+// Of rows with the same step the first one stays.
+std::vector<RowLine> longest_ascending(const std::vector<RowLine>& rows) {
+  constexpr size_t kNone = SIZE_MAX;
+  std::vector<size_t> ends;                        // of the best sequence of each length
+  std::vector<size_t> before(rows.size(), kNone);  // the row before each one in its sequence
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto end = std::lower_bound(ends.begin(), ends.end(), rows[i].step,
+                                      [&](size_t a, int64_t step) { return rows[a].step < step; });
+    if (end != ends.begin()) before[i] = *std::prev(end);
+    if (end == ends.end())
+      ends.push_back(i);
+    else if (rows[*end].step != rows[i].step)
+      *end = i;
+  }
+  std::vector<RowLine> kept;
+  for (size_t i = ends.empty() ? kNone : ends.back(); i != kNone; i = before[i])
+    kept.push_back(rows[i]);
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+// What a file holds.
+struct FoundRows {
+  std::vector<RowLine> rows;
+  std::vector<int64_t> damaged;  // the numbers of the lines that hold no row
+  bool ascending = true;         // the steps of the rows
+};
+
+// Adds the rows up to `last_step` to `history`, as long as their steps ascend. An incomplete last
+// line, which a killed run leaves, counts as nothing.
+FoundRows find_rows(std::string_view content, int64_t last_step, History& history) {
+  FoundRows found;
+  int64_t number = 0;
+  for (size_t end = 0; (end = content.find('\n')) != std::string_view::npos;) {
+    const std::string_view line = content.substr(0, end + 1);
+    content.remove_prefix(end + 1);
+    ++number;
+    const std::optional<StepRow> row = read_row(line);
+    if (!row) {
+      found.damaged.push_back(number);
+      continue;
+    }
+    if (!found.rows.empty() && row->step <= found.rows.back().step) found.ascending = false;
+    found.rows.push_back({row->step, number, line});
+    if (found.ascending && row->step <= last_step) history.add(row->step, row->row);
+  }
+  return found;
+}
+
+// Drops the rows that stand in the way of the order of steps, and notes their lines as damaged.
+void put_in_order(FoundRows& found, int64_t last_step, History& history) {
+  const std::vector<RowLine> all = std::exchange(found.rows, longest_ascending(found.rows));
+  auto kept = found.rows.begin();
+  for (const RowLine& row : all) {
+    if (kept != found.rows.end() && kept->number == row.number)
+      ++kept;
+    else
+      found.damaged.push_back(row.number);
+  }
+  std::sort(found.damaged.begin(), found.damaged.end());
+  history = {};
+  for (const RowLine& row : found.rows) {
+    if (row.step <= last_step) history.add(row.step, read_row(row.text)->row);
+  }
+}
+
 }  // namespace
 
 std::string row_text(int64_t step, const Row& row) {
@@ -54,49 +129,51 @@ std::string row_text(int64_t step, const Row& row) {
 }
 
 std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history) {
+  std::optional<std::string> content;
+  try {
+    content = read_file_if_any(file);
+  } catch (const Error& error) {
+    // The run would otherwise write rows that are there already.
+    throw Error(Exit::storage, error.where(), error.message());
+  }
+  if (!content) return {};
+  FoundRows found = find_rows(*content, last_step, history);
+  if (!found.ascending) put_in_order(found, last_step, history);
   std::vector<int64_t> steps;
-  if (!file_exists(file)) return steps;
-  size_t prefix = 0;  // bytes at the start of the file that are kept as they are
-  std::string later;  // lines that are kept although an earlier one is dropped
-  bool dropped = false;
-  int64_t number = 0, damaged = 0, first_damaged = 0;
-  const MappedFile mapped(file);
-  const std::string_view all(reinterpret_cast<const char*>(mapped.bytes().data()),
-                             mapped.bytes().size());
-  std::string_view rest = all;
-  while (!rest.empty()) {
-    const size_t end = rest.find('\n');
-    if (end == std::string_view::npos) {  // the last line is incomplete
-      dropped = true;
-      break;
-    }
-    const std::string_view line = rest.substr(0, end + 1);
-    rest.remove_prefix(end + 1);
-    ++number;
-    const std::optional<StepRow> row = read_row(line);
-    if (!row || (!steps.empty() && row->step <= steps.back() && row->step <= last_step)) {
-      if (damaged++ == 0) first_damaged = number;
-    } else if (row->step <= last_step) {
-      steps.push_back(row->step);
-      history.add(row->step, row->row);
-      if (dropped) {
-        later += line;
-      } else {
-        prefix += line.size();
-      }
-      continue;
-    }
-    dropped = true;
+  std::string kept;
+  for (const RowLine& row : found.rows) {
+    if (row.step > last_step) break;
+    steps.push_back(row.step);
+    kept += row.text;
   }
-  if (damaged > 0) {
-    log::warn("{}:{}: dropped {} line{}: not a metric row, or not in the order of steps", file,
-              first_damaged, damaged, damaged == 1 ? "" : "s");
+  if (kept.size() == content->size()) return steps;
+  if (!found.damaged.empty() && last_step >= 0) {
+    const std::string aside = put_aside(file, *content);
+    log::warn(
+        "{}:{}: {} damaged: no metric row, or not in the order of steps; the other rows stay, and "
+        "the file as it was is {}",
+        file, found.damaged.front(),
+        found.damaged.size() == 1 ? "this line is"
+                                  : fmt::format("{} lines from here on are", found.damaged.size()),
+        aside);
   }
-  if (dropped) {
-    const std::string_view start = all.substr(0, prefix);
-    write_file_atomically(file, later.empty() ? start : std::string_view(later.insert(0, start)));
-  }
+  write_file_atomically(file, kept);
   return steps;
+}
+
+std::optional<int64_t> last_row_step(const std::string& file) {
+  const std::optional<std::string> content = read_file_if_any(file);
+  if (!content) return std::nullopt;
+  std::string_view rest = *content;
+  rest = rest.substr(0, rest.rfind('\n') + 1);  // without an incomplete last line
+  while (!rest.empty()) {
+    const size_t begin =
+        rest.size() < 2 ? std::string_view::npos : rest.rfind('\n', rest.size() - 2);
+    const size_t start = begin == std::string_view::npos ? 0 : begin + 1;
+    if (const auto row = read_row(rest.substr(start))) return row->step;
+    rest = rest.substr(0, start);
+  }
+  return std::nullopt;
 }
 
 }  // namespace bv

@@ -63,6 +63,7 @@ class MetricWriter::Impl {
     idle_.wait(lock, [&] { return rows_.size() < kMostWaiting || error_; });
     throw_error();
     rows_.push_back({step, std::move(row)});
+    ++ended_;
     wake_.notify_one();
   }
   void add_details(EvalDetails details) {
@@ -90,8 +91,20 @@ class MetricWriter::Impl {
     idle_.wait(lock, [&] { return (rows_.empty() && !report_wanted_ && !busy_) || error_; });
     throw_error();
     lock.unlock();
-    fsync_path(options_.metrics_file);
-    if (events_) fsync_path(events_->file());
+    sync_files();
+  }
+
+  int64_t ended_rows() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  // Waits until the first `rows` rows are on disk.
+  void sync(int64_t rows) {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return written_ >= rows || error_; });
+    throw_error();
+    lock.unlock();
+    sync_files();
   }
 
   bool failure_was_thrown() {
@@ -114,6 +127,11 @@ class MetricWriter::Impl {
     if (!options_.tensorboard_dir.empty()) {
       events_.emplace(options_.tensorboard_dir, first > 0 && had_row(first) ? first + 1 : first);
     }
+  }
+
+  void sync_files() const {
+    fsync_path(options_.metrics_file);
+    if (events_) fsync_path(events_->file());
   }
 
   void throw_error() {
@@ -154,6 +172,7 @@ class MetricWriter::Impl {
       lock.lock();
       busy_ = false;
       error_ = error;
+      if (!error_) written_ += std::ssize(rows);
       idle_.notify_all();
       if (error_) return;
     }
@@ -184,7 +203,7 @@ class MetricWriter::Impl {
   int fd_ = -1;
   std::vector<int64_t> had_;  // steps of the rows that the file already had
 
-  // Used by the writer thread alone.
+  // Used by the writer thread alone, except for the name of the events' file.
   std::optional<EventWriter> events_;
   History history_;
   Report report_;
@@ -192,6 +211,7 @@ class MetricWriter::Impl {
   std::mutex mutex_;  // guards all members down to error_
   std::condition_variable wake_, idle_;
   std::deque<WaitingRow> rows_;
+  int64_t ended_ = 0, written_ = 0;  // rows that were handed over, and that are in the files
   std::map<std::string, EvalDetails> new_details_;
   Facts notes_;
   std::optional<std::vector<SkippedSummary>> new_skipped_;
@@ -203,7 +223,7 @@ class MetricWriter::Impl {
 
 MetricWriter::MetricWriter(Options options) {
   if (options.metrics_file.empty()) return;
-  impl_ = std::make_unique<Impl>(std::move(options));
+  impl_ = std::make_shared<Impl>(std::move(options));
   last_step_ = impl_->last_step();
   summary_.add(impl_->history());
 }
@@ -275,10 +295,15 @@ void MetricWriter::flush() {
   if (impl_) impl_->flush();
 }
 
+std::function<void()> MetricWriter::row_barrier() const {
+  if (!impl_) return [] {};
+  return [impl = impl_, rows = impl_->ended_rows()] { impl->sync(rows); };
+}
+
 void MetricWriter::close() {
   if (!impl_) return;
   if (std::exchange(report_due_, false)) impl_->add_report();
-  const std::unique_ptr<Impl> impl = std::move(impl_);
+  const std::shared_ptr<Impl> impl = std::move(impl_);
   impl->flush();
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,12 +67,15 @@ class MetricWriter {
   // current row, so that it includes that row.
   void write_report();
   void flush();  // waits until all ended rows are on disk
+  // Returns a function that waits until the rows that have ended so far are on disk, and throws the
+  // Error(Exit::storage) of the writer thread. Any thread may call it, even after close().
+  std::function<void()> row_barrier() const;
   // Writes a report that still waits for the end of its row (without that row), then flushes.
   void close();
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;         // shared with the functions of row_barrier()
   int64_t step_ = 0, last_step_ = -1;  // of the current row; of the last row that was ended
   Row row_;
   MetricSummary summary_;

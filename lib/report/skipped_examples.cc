@@ -44,8 +44,9 @@ SkippedExamples::~SkippedExamples() {
 
 std::string SkippedExamples::open(const std::string& file, int64_t last_step) {
   file_ = file;
-  if (!file_exists(file)) return "";
-  const std::string content = read_file(file);
+  const std::optional<std::string> found = read_file_if_any(file);
+  if (!found) return "";
+  const std::string& content = *found;
   std::string kept;
   int64_t number = 0, damaged = 0, first_damaged = 0;
   for (std::string_view rest = content; !rest.empty();) {

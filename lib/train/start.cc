@@ -5,6 +5,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/report/log.h"
+#include "lib/train/earlier_run.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/pattern.h"
@@ -41,9 +42,10 @@ void check_step(const Restored& from, int64_t total_steps) {
 
 std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir) {
   if (workdir != nullptr && !workdir->ckpt().steps().empty())
-    return Checkpointer::peek(workdir->dir());
+    return Checkpointer::peek(workdir->dir(), /*resumes=*/true);
   const auto path = config.get("resume", "");
-  return !path.empty() && is_checkpoint(path) ? Checkpointer::peek(path) : std::nullopt;
+  return !path.empty() && is_checkpoint(path) ? Checkpointer::peek(path, /*resumes=*/true)
+                                              : std::nullopt;
 }
 
 ClassNames classes_of(const std::optional<Restored>& checkpoint) {
@@ -152,17 +154,19 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
 
 std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes) {
   if (workdir) {
-    if (const auto found = Checkpointer::latest(*workdir)) {
+    if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
       const ConfigChanges changes = changes_since(*found, shapes);
       changes.report();
       changes.require(accept_changes, workdir->dir(), /*finished=*/false);
       return check_checkpoint(shapes, *found);
     }
+    if (!finished_at(*workdir)) require_checkpoints(*workdir);
   }
   const StartFrom& from = shapes.start;
   if (!from.resume.empty()) {
     if (is_checkpoint(from.resume))
-      return "resume " + check_checkpoint(shapes, Checkpointer::load(from.resume));
+      return "resume " +
+             check_checkpoint(shapes, Checkpointer::load(from.resume, {.resumes = true}));
     load_weights(from.resume, *shapes.model, {});
     return fmt::format("resume {}: all arrays fit (parameters only)", from.resume);
   }

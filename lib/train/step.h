@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/ckpt/restored.h"
 #include "lib/ckpt/tensors.h"
 #include "lib/params/flat_params.h"
 #include "lib/params/gradient_buckets.h"
@@ -80,6 +81,9 @@ class TrainStep {
   // fits.
   void load_state(const NamedTensors& from, const std::string& origin = "checkpoint",
                   const PiecedTensors& pieced = {});
+  // Returns what load_state() needs of a checkpoint: this rank's slices of sharded tensors, and all
+  // others as a whole.
+  Wanted wanted() const;
   // Gives all ranks rank 0's state, except for the sharded parts, which each rank keeps as it has
   // initialised or loaded them.
   void broadcast_state();

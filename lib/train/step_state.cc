@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "lib/train/step.h"
@@ -67,6 +68,22 @@ void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
   copy_in(state_parts(/*copies=*/false), from, pieced, {"params/", "opt/", "buffers/", "ema/"},
           origin);
   started_ = false;
+}
+
+Wanted TrainStep::wanted() const {
+  std::map<std::string, StatePart> slices;
+  for (StatePart& part : state_parts(/*copies=*/false)) {
+    if (!part.whole) slices[part.name] = std::move(part);
+  }
+  return [slices = std::move(slices)](const std::string& name, const std::vector<int64_t>&,
+                                      const std::vector<int64_t>& strides) -> ElementRange {
+    constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+    const auto slice = slices.find(name);
+    // A tensor that is laid out in another order is put into this one as a whole (copy_range()).
+    if (slice == slices.end() || slice->second.strides != strides) return {0, kAll};
+    const StatePart& part = slice->second;
+    return {part.first, part.first + part.values.numel()};
+  };
 }
 
 void TrainStep::broadcast_state() {

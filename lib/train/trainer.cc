@@ -80,8 +80,10 @@ Exit Trainer::run() {
   const SpinThrottle throttle(recipe_.compute_threads);
   begun_ = true;
   done_step_ = first_step_;
+  if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
     workdir_->remove_result();
+    make_folders(workdir_->ckpt().path());  // before the first row: see require_checkpoints()
     write_run_json(start_);
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
@@ -298,6 +300,7 @@ void Trainer::save(int64_t step, bool keep) {
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors = recipe_.step->state(&snapshot.pieced);
+  snapshot.before_commit = metrics_->row_barrier();
   nlohmann::json row = nlohmann::json::array();
   for (const auto& [name, value] : metrics_->row()) {
     // JSON has no NaN or infinity.
@@ -316,7 +319,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
       {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
-      {"data", data_summary(recipe_)},
+      {"data", data_summary_},
       {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"row", row},

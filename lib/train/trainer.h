@@ -84,6 +84,7 @@ class Trainer {
   // starts from a checkpoint broadcasts nothing of the state: every rank reads the checkpoint, and
   // takes the tensors that it holds as a whole and its own slices of the others.
   void open_checkpointer();
+  ReadOptions read_options() const;
   void restore();
   void load_checkpoint(const Restored& from, const std::string& why);
   void copy_weights(std::vector<WeightCopy> weights);
@@ -154,6 +155,8 @@ class Trainer {
   // evaluators that were still to run. Older checkpoints do not name the evaluators.
   Row interrupted_row_;
   std::optional<std::set<std::string>> interrupted_evals_;
+  // Computed at the start: a save reads nothing of the data, which may have been moved.
+  nlohmann::json data_summary_;
   // Weights from a file for sharded parameters. Rank 0 holds them until it has broadcast them.
   NamedTensors sharded_weights_;
 

@@ -89,7 +89,10 @@ Exit Trainer::stop(int64_t step, Exit code) {
   report_end(fmt::format("stopped by a signal after step {}", human_count(step)));
   const bool saves = workdir_ && step > 0;
   if (saves) {
-    if (saved_step_ != step) save(step, false);
+    if (saved_step_ != step) {
+      chrono_.settle(step);
+      save(step, false);
+    }
     if (checkpointer_) checkpointer_->wait();
     done_step_ = step;
   }

@@ -2,7 +2,6 @@
 // weights file (`model_init`) or from scratch. Rank 0 reads the state and broadcasts it to the
 // other ranks. If the state is sharded and comes from a checkpoint, every rank reads the checkpoint
 // itself: the tensors that it holds as a whole, and its own slices of the others.
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
@@ -12,9 +11,11 @@
 
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
+#include "lib/train/earlier_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer.h"
 #include "lib/train/weights.h"
@@ -37,9 +38,17 @@ std::string data_text(const nlohmann::json& keys, int64_t examples) {
 
 }  // namespace
 
+// What this rank reads of a checkpoint to continue from.
+ReadOptions Trainer::read_options() const {
+  const TrainStep& step = *recipe_.step;
+  return {.sharded = ShardedAs::pieces,
+          .wanted = step.sharded() ? step.wanted() : nullptr,
+          .resumes = true};
+}
+
 void Trainer::restore() {
   if (workdir_) {
-    if (auto found = Checkpointer::latest(*workdir_, ShardedAs::pieces)) {
+    if (auto found = Checkpointer::latest(*workdir_, read_options())) {
       load_checkpoint(*found, "workdir");
       resumed_here_ = true;
       saved_step_ = first_step_;
@@ -58,7 +67,7 @@ void Trainer::load_start() {
   if (!start_.empty() || (workdir_ && !workdir_->ckpt().steps().empty())) return;
   const StartFrom& from = recipe_.start;
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
-    load_checkpoint(Checkpointer::load(from.resume, ShardedAs::pieces), "resume");
+    load_checkpoint(Checkpointer::load(from.resume, read_options()), "resume");
   } else if (!from.resume.empty()) {
     copy_weights(plan_weights(from.resume, *recipe_.model, {}));
     log::warn(
@@ -135,7 +144,7 @@ void Trainer::broadcast_start() {
   chrono_state_.accum_device_time = shared.at("device_time");
   chrono_state_.accum_examples_seen = shared.at("examples_seen");
   recipe_.compute_threads = shared.at("threads");
-  at::set_num_threads(recipe_.compute_threads);
+  start_compute_threads(recipe_.compute_threads);
   broadcast_state();
   const TrainStep::Memory memory = recipe_.step->memory();
   log::info("This rank holds {} of parameters, {} of gradients, {} of optimizer state and averages",
@@ -153,7 +162,13 @@ void Trainer::broadcast_state() {
     if (is_rank0()) log::note("Logging parameter overview...");
     log_parameters();
   } else if (!is_rank0()) {  // copies the whole tensors and this rank's slices; rank 0 has done so
-    const Restored from = Checkpointer::reopen(start_folder_);
+    const Restored from = Checkpointer::reopen(start_folder_, read_options());
+    if (from.step != first_step_) {
+      throw Error(Exit::usage, from.folder,
+                  fmt::format("is of step {} here, but rank 0 continues from step {} (do all ranks "
+                              "see the same folder?)",
+                              from.step, first_step_));
+    }
     step.load_state(from.tensors, from.folder, from.pieced);
   }
 }
@@ -168,7 +183,7 @@ void Trainer::log_parameters() const {
     rows.push_back(
         {name, value.sizes().vec(), mean, deviation, entries.at(name)->group == kFrozen});
   }
-  if (is_rank0()) log::info("{}", params_table(rows));
+  if (is_rank0()) log::write_info(params_table(rows));
 }
 
 void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
@@ -211,7 +226,7 @@ void Trainer::adopt_threads(int threads, int ranks) {
   log::info("Computing with {} threads, not {}, so that the run continues bitwise exactly", threads,
             recipe_.compute_threads);
   recipe_.compute_threads = threads;
-  at::set_num_threads(threads);
+  start_compute_threads(threads);
 }
 
 void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool finished) {
@@ -241,15 +256,10 @@ void Trainer::open_skipped() {
 }
 
 void Trainer::write_run_json(const std::string& start) const {
-  std::string first = utc_text(std::time(nullptr));
-  int64_t restarts = 0;
-  nlohmann::json changes = nlohmann::json::array();  // of the config, one entry a restart
-  if (file_exists(workdir_->run_json())) {
-    const auto old = nlohmann::json::parse(read_file(workdir_->run_json()), nullptr, false);
-    if (old.is_object() && resumed_here_) restarts = old.value("restarts", int64_t{0}) + 1;
-    if (restarts > 0) first = old.value("first_started", old.value("started", first));
-    if (restarts > 0) changes = old.value("config_changes", changes);
-  }
+  EarlierStarts earlier;
+  if (resumed_here_) earlier = read_earlier_starts(workdir_->run_json());
+  const std::string now = utc_text(std::time(nullptr));
+  nlohmann::json changes = earlier.config_changes;
   if (!changes_.none()) changes.push_back({{"step", first_step_}, {"changes", changes_.lines()}});
   const nlohmann::json run = {
       {"argv", options_.argv},
@@ -257,11 +267,11 @@ void Trainer::write_run_json(const std::string& start) const {
       {"commit", options_.commit},
       {"host", host_name()},
       {"pid", getpid()},
-      {"started", utc_text(std::time(nullptr))},
-      {"first_started", first},
+      {"started", now},
+      {"first_started", earlier.first_started.empty() ? now : earlier.first_started},
       {"start", start},
       {"first_step", first_step_},
-      {"restarts", restarts},
+      {"restarts", earlier.count},
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
       {"precision_config", recipe_.precision_choice.config()},

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "lib/util/regular_file.h"
 #include "lib/util/signals.h"
+#include "lib/util/temporary_file.h"
 
 namespace bv {
 namespace {
@@ -66,6 +66,12 @@ std::string read_file(const std::string& file, size_t limit) {
   return content;
 }
 
+std::optional<std::string> read_file_if_any(const std::string& file, size_t limit) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0 && errno == ENOENT) return std::nullopt;
+  return read_file(file, limit);
+}
+
 std::string read_file_or_pipe(const std::string& file, size_t limit) {
   const Descriptor fd(file, O_RDONLY | O_NONBLOCK);
   if (S_ISFIFO(stat_of(fd, file).st_mode)) return read_stream(fd.get(), file, limit);
@@ -93,8 +99,7 @@ std::string read_stream(int fd, const std::string& name, size_t limit) {
 }
 
 void write_file_atomically(const std::string& file, std::string_view content, bool sync) {
-  static std::atomic<uint64_t> counter = 0;  // since two threads may write the same file
-  Temporary temporary{fmt::format("{}.tmp{}-{}", file, ::getpid(), counter++)};
+  Temporary temporary{temporary_name(file)};
   Descriptor fd(temporary.name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (!fd) {
     const int error = errno;
@@ -121,6 +126,13 @@ void refuse_special_file(const std::string& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
   throw Error(Exit::storage, file, fmt::format("cannot write: {}", kind_text(info.st_mode)));
+}
+
+std::string put_aside(const std::string& file, std::string_view content) {
+  std::string name = file + std::string(kAsideSuffix);
+  for (int i = 2; file_exists(name); ++i) name = fmt::format("{}{}-{}", file, kAsideSuffix, i);
+  write_file_atomically(name, content);
+  return name;
 }
 
 int write_all(int fd, std::string_view bytes) noexcept {

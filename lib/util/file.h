@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ bool is_pipe(const std::string& path);
 // Throws Error(Exit::usage) "<file>: error: no such file", "is a folder", "is a pipe, not a file" or
 // "larger than N bytes".
 std::string read_file(const std::string& file, size_t limit = 0);
+
+// Like read_file(), but returns nullopt if there is no such file. Any other reason why it cannot be
+// read is an error: what the file holds must not be taken for missing.
+std::optional<std::string> read_file_if_any(const std::string& file, size_t limit = 0);
 
 // Like read_file(), but reads a pipe too: `--config <(...)`. Throws Stopped if a signal asks the
 // process to stop while it waits for the pipe's writer.
@@ -33,6 +38,11 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
 // Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something other
 // than a regular file has this name: opening a pipe to write to it waits for a reader.
 void refuse_special_file(const std::string& file);
+
+// Keeps the content of a damaged file that is about to be replaced, as "<file>.damaged" or, if that
+// exists, "<file>.damaged-2" and so on. Returns that name. Throws Error(Exit::storage).
+std::string put_aside(const std::string& file, std::string_view content);
+inline constexpr std::string_view kAsideSuffix = ".damaged";
 
 // Writes all of `bytes` to `fd`, however many write(2) calls that takes. Returns 0, or the errno
 // value of the call that failed (errno itself holds it too). Never throws.

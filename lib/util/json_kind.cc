@@ -40,8 +40,8 @@ bool is_of(const json& value, JsonKind kind) {
 }
 
 const char* name_of(JsonKind kind) {
-  constexpr const char* kNames[] = {"a whole number", "a number", "true or false", "a text",
-                                    "a list of texts", "a list",  "an object"};
+  constexpr const char* kNames[] = {"a whole number",  "a number", "true or false", "a text",
+                                    "a list of texts", "a list",   "an object"};
   return kNames[static_cast<int>(kind)];
 }
 

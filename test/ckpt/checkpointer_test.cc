@@ -223,6 +223,78 @@ TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
   CHECK(Checkpointer::latest(workdir)->step == 10);
 }
 
+TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, and a fallback") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_all(workdir, {10, 20});
+  const Manifest good = read_manifest(workdir.ckpt().step(20));
+  const auto line = [&](const std::string& member, const char* value) {
+    Manifest manifest = good;
+    manifest.meta[nlohmann::json::json_pointer(member)] = nlohmann::json::parse(value);
+    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
+    CHECK(Checkpointer::latest(workdir)->step == 10);
+    CHECK(Checkpointer::peek(workdir.dir())->step == 10);
+    return error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); });
+  };
+  const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: meta";
+  CHECK(line("/chrono/accum_train_time", "\"3\"") ==
+        place + ".chrono.accum_train_time is a text, expected a number");
+  CHECK(line("/chrono/accum_examples_seen", "1.5") ==
+        place + ".chrono.accum_examples_seen is the number 1.5, expected a whole number");
+  CHECK(line("/class_names", R"(["a", 1])") ==
+        place + ".class_names is a list, expected a list of texts");
+  CHECK(line("/row", R"([["loss", 0.5], ["acc", "many"]])") ==
+        place + ".row.1.1 is a text, expected a number");
+  CHECK(line("/row", R"([["loss"]])") == place + ".row.0 does not hold a name and a value");
+  CHECK(line("/position", "-1") == place + ".position is the number -1, expected a whole number");
+  CHECK(line("/compute_threads", "1000000") == place + ".compute_threads is 1000000");
+  CHECK(line("/image", "[1, 2]") == place + ".image does not hold three numbers");
+  CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'examples'");
+  CHECK(line("/config", "null") == place + ".config is null, expected a text");
+  std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << good.text();
+  CHECK(Checkpointer::latest(workdir)->step == 20);  // members that it does not know are free
+}
+
+TEST_CASE("checkpointer: a run continues only from a checkpoint that holds what it takes") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  Snapshot whole = state_of(10);
+  whole.meta["compute_threads"] = 1;
+  whole.meta["row"] = nlohmann::json::array();
+  whole.meta["chrono"] = {{"accum_program_time", 0.5},
+                          {"accum_train_time", 0.5},
+                          {"accum_pause_time", 0},
+                          {"accum_examples_seen", 7}};
+  checkpointer.save(whole, false);
+  checkpointer.save(state_of(20), false);
+  checkpointer.wait();
+  CHECK(Checkpointer::latest(workdir)->step == 20);
+  CHECK(Checkpointer::latest(workdir, {.resumes = true})->step == 10);
+  CHECK(Checkpointer::peek(workdir.dir(), /*resumes=*/true)->step == 10);
+  CHECK(error_of([&] { Checkpointer::load(workdir.ckpt().step(20), {.resumes = true}); }) ==
+        workdir.ckpt().step(20) +
+            ": error: manifest.json: meta.compute_threads is missing, so no run can continue from "
+            "this checkpoint");
+}
+
+TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(1), false);
+  Snapshot second = state_of(2);
+  second.before_commit = [&] {
+    CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});
+    throw Error(Exit::storage, "metrics.jsonl", "cannot write: No space left on device");
+  };
+  checkpointer.save(std::move(second), false);
+  CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) ==
+        "metrics.jsonl: error: cannot write: No space left on device");
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});
+  CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-1"});
+}
+
 // The promise: of the committed checkpoints the two newest and those to keep stay, all others are
 // removed.
 TEST_CASE("checkpointer: pruning agrees with a model of it") {

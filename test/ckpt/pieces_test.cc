@@ -59,6 +59,8 @@ Snapshot state_of(int rank, int64_t step) {
   return snapshot;
 }
 
+const ReadOptions kPieces = {.sharded = ShardedAs::pieces};
+
 Writers writers(int rank, double patience = 20) { return {rank, 2, "5a", patience}; }
 
 void save(const Workdir& workdir, int64_t step) {
@@ -134,13 +136,50 @@ TEST_CASE("pieces: two writers make one checkpoint") {
   CHECK(together.tensors.size() == 3);
   CHECK(together.tensors.at("params/kernel").equal(permuted() + 5));
   CHECK(together.tensors.at("opt/mu/bias").equal(at::ones({7}, at::kBFloat16)));
-  for (const Restored& apart : {*Checkpointer::latest(workdir, ShardedAs::pieces),
-                                Checkpointer::reopen(folder / "run/ckpt/step-5")}) {
+  for (const Restored& apart : {*Checkpointer::latest(workdir, kPieces),
+                                Checkpointer::reopen(folder / "run/ckpt/step-5", kPieces)}) {
     CHECK(apart.tensors.size() == 1);
     REQUIRE(apart.pieced.size() == 2);
     CHECK(apart.pieced.at("params/kernel").pieces.size() == 2);
     CHECK(assemble(apart.pieced.at("params/kernel")).equal(permuted() + 5));
   }
+}
+
+TEST_CASE("pieces: a rank reads its slices, and checks what it reads") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder / "run");
+  save(workdir, 5);
+  const std::string step = folder / "run/ckpt/step-5";
+  ReadOptions options = kPieces;
+  options.wanted = [](const std::string& name, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& strides) -> ElementRange {
+    if (name != "params/kernel") return {0, name == "opt/count" ? 1 : 0};
+    CHECK(shape == permuted().sizes().vec());
+    CHECK(strides == permuted().strides().vec());
+    return {15, 35};  // of both ranks' files
+  };
+  const at::Tensor expected = at::arange(15, 35, at::kFloat) + 5;
+  for (const bool whole : {false, true}) {
+    const Restored read =
+        whole ? *Checkpointer::latest(workdir, options) : Checkpointer::reopen(step, options);
+    CHECK(read.tensors.size() == 1);
+    const PiecedTensor& kernel = read.pieced.at("params/kernel");
+    REQUIRE(kernel.pieces.size() == 2);
+    CHECK(kernel.pieces[0].first == 15);
+    CHECK(kernel.pieces[0].values.numel() == 5);
+    at::Tensor slice = at::zeros({20});
+    copy_range(slice, 15, permuted().strides().vec(), kernel);
+    CHECK(slice.equal(expected));
+    CHECK(read.pieced.at("opt/mu/bias").pieces.empty());
+    CHECK(read.pieced.at("opt/mu/bias").type == at::kBFloat16);
+  }
+  // One flipped bit of a weight: every rank must see it, not rank 0 alone.
+  const std::string file = step + "/state-00001-of-00002.safetensors";
+  std::string content = read_file(file);
+  content[content.size() - 20] ^= 1;
+  write_file_atomically(file, content);
+  CHECK(error_of([&] { Checkpointer::reopen(step, kPieces); }) ==
+        step + ": error: state-00001-of-00002.safetensors: checksum of chunk 0 (offset 0) differs");
 }
 
 TEST_CASE("pieces: the folder may be renamed as soon as the last part is written") {

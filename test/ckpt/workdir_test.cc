@@ -4,12 +4,15 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "lib/util/file.h"
+#include "lib/util/temporary_file.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
 
@@ -156,6 +159,40 @@ TEST_CASE("workdir: committed steps and DONE") {
   }
   std::ofstream(workdir.done()) << std::string(100000, '1');
   CHECK(workdir.finished() == std::nullopt);
+}
+
+TEST_CASE("workdir: temporary files of dead writers go at the start and with --cleanup") {
+  const MemoryFolder folder;
+  const std::string dir = folder / "run";
+  fs::create_directories(dir + "/trace");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const char* name : {"run.json", "eval-000000005.npz", "trace/rank-1.json"})
+      std::ofstream(temporary_name(dir + "/" + name)) << "half";
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  // Of this process, which lives; of another host, now and long ago; and what looks similar.
+  const std::string mine = temporary_name(dir + "/predictions.csv");
+  const std::string far = dir + "/metrics.jsonl.tmp-00000000-77-3";
+  const std::string old = dir + "/metrics.jsonl.tmp-00000000-77-2";
+  const std::vector<std::string> others = {dir + "/notes.tmp", dir + "/a.tmp-12-3",
+                                           dir + "/a.tmp-0000000g-1-1"};
+  for (const std::string& file : {mine, far, old, others[0], others[1], others[2]})
+    std::ofstream(file) << "x";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(49));
+  Workdir workdir(dir);
+  workdir.claim();
+  std::set<std::string> left;
+  for (const auto& entry : fs::recursive_directory_iterator(dir))
+    if (entry.is_regular_file()) left.insert(entry.path());
+  CHECK(left == std::set<std::string>{mine, far, others[0], others[1], others[2], workdir.lock()});
+  std::ofstream(dir + "/metrics.jsonl.damaged-2") << "x";
+  std::vector<std::string> names;
+  for (const std::string& file : {others[0], others[1], others[2], mine})
+    names.push_back(fs::path(file).filename());
+  std::sort(names.begin(), names.end());
+  CHECK(workdir.remove() == names);
 }
 
 TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {

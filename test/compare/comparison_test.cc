@@ -146,6 +146,13 @@ TEST_CASE("a run that was made longer after its end is unfinished") {
   CHECK(runs.compared().runs[0].status.text() == "failed with code 5 at step 41 of 40");
 }
 
+TEST_CASE("a DONE of a step that the run has not come to does not count") {
+  const Workdirs runs;
+  runs.run("a", "lr: 1\n", {0.5, 0.6}, /*finished=*/false);
+  runs.dir.write("a/DONE", "40\n");
+  CHECK(runs.compared().runs[0].status.text() == "unfinished at step 20 of 40");
+}
+
 TEST_CASE("result.json tells how a run ended, but not that it has finished") {
   const Workdirs runs;
   runs.run("a", "lr: 1\n", {0.5}, /*finished=*/false);

@@ -28,7 +28,9 @@ struct Workdirs {
           2 - accuracy, accuracy, step / 40.0);
     }
     dir.write(name + "/metrics.jsonl", rows);
-    if (finished) dir.write(name + "/DONE", "40\n");
+    if (!finished) return;
+    dir.write(name + "/DONE", "40\n");
+    dir.make(name + "/ckpt/step-40");
   }
   std::vector<RunRecord> records(std::vector<std::string>* warnings = nullptr) const {
     std::vector<std::string> ignored;

@@ -85,6 +85,29 @@ TEST_CASE("chrono: two ticks of warm-up, then speed, core hours, note") {
         "Steps:12/1000 [1.2%]\nWalltime:24s (0s eval)\nETA:16m28s\nTotal train time:16m40s");
 }
 
+TEST_CASE("chrono: a run that stops between two ticks loses nothing of its interval") {
+  Run run(setup());
+  run.tick(1);
+  run.tick(2);
+  run.now += 10;
+  run.tick(12);
+  run.now += 4;
+  run.measured.clear();
+  run.chrono.settle(15);
+  CHECK(run.measured.empty());
+  CHECK(run.chrono.state().accum_examples_seen == 15 * 32);
+  CHECK(run.chrono.state().accum_train_time == 14);
+  CHECK(run.chrono.state().accum_device_time == 28);
+  CHECK(run.chrono.state().accum_program_time == 24);
+
+  Run early(setup());  // in the warm-up, whose time is no training time
+  early.now = 103;
+  early.chrono.settle(7);
+  CHECK(early.chrono.state().accum_examples_seen == 7 * 32);
+  CHECK(early.chrono.state().accum_program_time == 13);
+  CHECK(early.chrono.state().accum_train_time == 0);
+}
+
 TEST_CASE("chrono: pauses leave the speed alone, but count in ETA") {
   Run run(setup());
   run.tick(1);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lib/report/metric_file.h"
@@ -244,6 +245,71 @@ TEST_CASE("damaged lines are dropped, the rows around them stay") {
   CHECK(read_file(scratch / "metrics.jsonl") ==
         "{\"step\": 2, \"a\": 1}\n{\"step\": 4, \"a\": 1}\n");
   CHECK(history.series.at("a") == bv::Points{{2, 1}, {4, 1}});
+}
+
+TEST_CASE("a damaged step costs its own row only, and the file as it was stays") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  const auto row = [](int64_t step, double value) { return bv::row_text(step, {{"a", value}}); };
+  // The step of the second row was 20. That of the last but one was 60, and 40 comes twice.
+  const std::string content = row(10, 1) + row(920, 2) + row(30, 3) + row(40, 4) + row(40, 5) +
+                              row(50, 6) + row(6, 7) + row(70, 8) + "{\"step\": 80, \"a";
+  for (const int round : {1, 2}) {
+    bv::write_file_atomically(file, content);
+    History history;
+    CHECK(bv::restore_rows(file, 1000, history) == std::vector<int64_t>{10, 30, 40, 50, 70});
+    CHECK(read_file(file) == row(10, 1) + row(30, 3) + row(40, 4) + row(50, 6) + row(70, 8));
+    CHECK(history.series.at("a") == bv::Points{{10, 1}, {30, 3}, {40, 4}, {50, 6}, {70, 8}});
+    CHECK(read_file(file + (round == 1 ? ".damaged" : ".damaged-2")) == content);
+  }
+  // What a killed run leaves is no damage.
+  bv::write_file_atomically(file, row(10, 1) + row(20, 2) + "{\"st");
+  History history;
+  CHECK(bv::restore_rows(file, 10, history) == std::vector<int64_t>{10});
+  CHECK_FALSE(bv::file_exists(file + ".damaged-3"));
+}
+
+TEST_CASE("a metrics file that cannot be read is not taken for an empty one") {
+  const TempFolder scratch;
+  std::filesystem::create_symlink("metrics.jsonl", scratch / "metrics.jsonl");  // ELOOP
+  History history;
+  CHECK(code_of([&] { bv::restore_rows(scratch / "metrics.jsonl", 10, history); }) ==
+        Exit::storage);
+  CHECK(bv::restore_rows(scratch / "none", 10, history).empty());
+}
+
+TEST_CASE("the last whole row of a file") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  CHECK(bv::last_row_step(file) == std::nullopt);
+  const auto last = [&](const std::string& content) {
+    bv::write_file_atomically(file, content);
+    return bv::last_row_step(file);
+  };
+  CHECK(last("") == std::nullopt);
+  CHECK(last("{\"step\": 3") == std::nullopt);
+  CHECK(last("{\"step\": 3}\n") == 3);
+  CHECK(last("{\"step\": 3}\n{\"step\": 14, \"a\": 1}\n{\"step\": 20") == 14);
+  CHECK(last("{\"step\": 3}\n\nx\n") == 3);
+}
+
+TEST_CASE("the barrier of the rows waits for those before it, and throws if they are lost") {
+  const TempFolder scratch;
+  auto options = options_in(scratch);
+  options.tensorboard_dir.clear();
+  auto writer = std::make_unique<MetricWriter>(options);
+  for (int64_t step = 1; step <= 500; ++step) add_row(*writer, step, 1);
+  const std::function<void()> barrier = writer->row_barrier();
+  add_row(*writer, 501, 1);
+  barrier();
+  CHECK(bv::last_row_step(scratch / "metrics.jsonl") >= 500);
+  writer->close();
+  barrier();  // also when the writer has closed
+  writer = std::make_unique<MetricWriter>(options_in(scratch, 501));
+  writer->flush();
+  const FileSizeLimit limit(std::filesystem::file_size(scratch / "metrics.jsonl") + 5);
+  add_row(*writer, 502, 1);
+  CHECK(code_of(writer->row_barrier()) == Exit::storage);
 }
 
 TEST_CASE("restored rows come back with their exact values") {

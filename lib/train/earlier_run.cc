@@ -1,0 +1,108 @@
+#include "lib/train/earlier_run.h"
+
+#include <algorithm>
+
+#include "lib/report/log.h"
+#include "lib/report/metric_file.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/json_kind.h"
+#include "lib/util/printable.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxNoteBytes = 512;  // LAST holds one line
+
+// What is wrong with run.json; "" if nothing is.
+std::string run_json_fault(const json& run) {
+  if (run.is_discarded()) return "is not JSON";
+  if (const std::string fault = json_fault(run, JsonKind::object); !fault.empty()) return fault;
+  const auto member_fault = [](const json& object, const char* name, JsonKind kind) {
+    const auto member = object.find(name);
+    const std::string fault = member == object.end() ? "" : json_fault(*member, kind);
+    return fault.empty() ? "" : fmt::format("'{}' {}", name, fault);
+  };
+  for (const auto& [name, kind] : {std::pair{"restarts", JsonKind::count},
+                                   {"first_started", JsonKind::text},
+                                   {"started", JsonKind::text},
+                                   {"config_changes", JsonKind::list}}) {
+    if (const std::string fault = member_fault(run, name, kind); !fault.empty()) return fault;
+  }
+  for (const json& restart : run.value("config_changes", json::array())) {
+    if (!restart.is_object() || !restart.contains("step") || !restart.contains("changes"))
+      return "'config_changes' holds an entry without 'step' and 'changes'";
+    for (const auto& [name, kind] :
+         {std::pair{"step", JsonKind::count}, {"changes", JsonKind::texts}}) {
+      if (const std::string fault = member_fault(restart, name, kind); !fault.empty())
+        return "'config_changes': " + fault;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<int64_t> finished_at(const Workdir& workdir) {
+  if (!file_exists(workdir.done())) return std::nullopt;
+  const std::optional<int64_t> done = workdir.finished();
+  if (!done) {
+    log::warn("{}: does not hold a number of steps, so it does not count", workdir.done());
+    return std::nullopt;
+  }
+  const std::vector<int64_t> saved = workdir.ckpt().steps();
+  // Somebody may have deleted the checkpoints of a finished run. Its rows go up to the last step.
+  if (std::binary_search(saved.begin(), saved.end(), *done) ||
+      last_row_step(workdir.metrics()).value_or(-1) >= *done) {
+    return done;
+  }
+  log::warn(
+      "{}: says that the run finished at step {}, but there is neither a checkpoint nor a row of "
+      "metrics of that step, so it does not count",
+      workdir.done(), *done);
+  return std::nullopt;
+}
+
+void require_checkpoints(const Workdir& workdir) {
+  const CkptFolder ckpt = workdir.ckpt();
+  if (!ckpt.steps().empty()) return;
+  if (const auto last = read_file_if_any(ckpt.last(), kMaxNoteBytes)) {
+    throw Error(Exit::usage, ckpt.path(),
+                fmt::format("LAST names {}, but there is no checkpoint here, so the run cannot "
+                            "continue; put its folder back, or remove LAST to start the run from "
+                            "the beginning, or choose another --workdir",
+                            printable(trim(*last))));
+  }
+  // A run makes ckpt/ before it writes its first row.
+  const auto row = file_exists(ckpt.path()) ? std::nullopt : last_row_step(workdir.metrics());
+  if (row) {
+    throw Error(
+        Exit::usage, workdir.dir(),
+        fmt::format("metrics.jsonl has rows up to step {}, but the folder ckpt/ is gone, so "
+                    "the run cannot continue; put ckpt/ back, or remove metrics.jsonl to "
+                    "start the run from the beginning, or choose another --workdir",
+                    *row));
+  }
+}
+
+EarlierStarts read_earlier_starts(const std::string& run_json) {
+  const std::optional<std::string> text = read_file_if_any(run_json);
+  if (!text) return {};
+  const json run = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (const std::string fault = run_json_fault(run); !fault.empty()) {
+    const std::string aside = put_aside(run_json, *text);
+    log::warn(
+        "{}: {}; the number of restarts and the changes of the config begin anew, and the file as "
+        "it was is {}",
+        run_json, fault, aside);
+    return {};
+  }
+  return {run.value("restarts", int64_t{0}) + 1,
+          run.value("first_started", run.value("started", std::string())),
+          run.value("config_changes", json::array())};
+}
+
+}  // namespace bv

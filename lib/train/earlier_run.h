@@ -1,0 +1,32 @@
+// What the files of a workdir tell of the run that was started there before, besides its
+// checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "lib/ckpt/workdir.h"
+
+namespace bv {
+
+// Returns the total steps that DONE tells if the run in the workdir has really finished: its
+// checkpoint of that step or its row of metrics must be there. Otherwise nullopt, with a warning if
+// there is a DONE that is false.
+std::optional<int64_t> finished_at(const Workdir& workdir);
+// Throws Error(Exit::usage) if the workdir has no checkpoint, although the run there has had one or
+// its folder ckpt/ is gone. To start from the beginning would drop the run's rows of metrics.
+void require_checkpoints(const Workdir& workdir);
+
+// What run.json tells of the starts of a run before this one.
+struct EarlierStarts {
+  int64_t count = 0;
+  std::string first_started;  // empty: not known
+  nlohmann::json config_changes = nlohmann::json::array();
+};
+// Reads run.json. If it is damaged, logs a warning, puts it aside and returns what a run without
+// the file would have. Throws Error(Exit::storage).
+EarlierStarts read_earlier_starts(const std::string& run_json);
+
+}  // namespace bv

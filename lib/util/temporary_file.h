@@ -1,0 +1,27 @@
+// The names of files that are written before they are renamed into place, and which of them nobody
+// will finish: "<file>.tmp-<place>-<process>-<number>". The place stands for a host and its numbers
+// of processes, which a container may have of its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bv {
+
+// Returns a new name beside `file` for this process to write to.
+std::string temporary_name(const std::string& file);
+
+// Returns the file for which a path is such a name; nullopt if it is none.
+std::optional<std::string> file_of_temporary(std::string_view path);
+
+enum class TemporaryState {
+  being_written,  // its writer lives
+  unknown,        // its writer is or was in another place, and the file has changed lately
+  left_behind     // its writer has died
+};
+// `path` must be the name of a temporary file. One of another place that has not changed for a day
+// counts as left behind.
+TemporaryState temporary_state(const std::string& path);
+
+}  // namespace bv

@@ -1,0 +1,229 @@
+// A run whose workdir was damaged, or lost a part, continues from what is whole, or says in one line
+// what is missing and what to do. With the real binary.
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/util/file.h"
+#include "lib/util/temporary_file.h"
+#include "test/support/binary.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kConfig = R"(
+num_classes: 10
+total_steps: 12
+precision: float32
+input:
+  data: {name: digits, split: train}
+  batch_size: 16
+  pp: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+model: {widths: [8], dense: 16}
+loss: softmax_xent
+optax_name: scale_by_adam
+lr: 0.003
+log_training_steps: 2
+ckpt_steps: 4
+)";
+
+struct Fixture {
+  TempFolder dir;
+  std::string workdir = dir / "w";
+  Fixture() { write(dir / "c.yaml", kConfig); }
+  Finished train(const std::vector<std::string>& more = {},
+                 const Environment& environment = {}) const {
+    return run(args(more), environment);
+  }
+  std::vector<std::string> args(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"--config", dir / "c.yaml", "--workdir", workdir};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Trains until the checkpoint of step 8 is committed, and dies.
+  void train_and_die() const {
+    const Finished killed = train({}, {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"}});
+    INFO(killed.err);
+    REQUIRE(killed.code == 137);
+    REQUIRE(Checkpointer::load(workdir).step == 8);
+  }
+  // Trains to the end. Returns what was printed.
+  std::string finish() const {
+    const Finished finished = train();
+    INFO(finished.err);
+    CHECK(finished.code == 0);
+    CHECK(Checkpointer::load(workdir).step == 12);
+    return finished.err;
+  }
+  void refused(const std::string& line) const {
+    const Finished finished = train();
+    CHECK(finished.err == line + "\n");
+    CHECK(finished.code == 2);
+  }
+  std::vector<std::string> steps() const {
+    std::vector<std::string> steps;
+    for (const TextRow& row : metric_rows(workdir)) steps.push_back(row.at("step"));
+    return steps;
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a run whose checkpoints are gone does not silently start again") {
+  const Fixture f;
+  f.train_and_die();
+  const std::vector<std::string> steps = f.steps();
+  fs::rename(f.workdir + "/ckpt", f.dir / "ckpt");
+  f.refused(f.workdir + ": error: metrics.jsonl has rows up to step " + steps.back() +
+            ", but the folder ckpt/ is gone, so the run cannot continue; put ckpt/ back, or remove "
+            "metrics.jsonl to start the run from the beginning, or choose another --workdir");
+  CHECK(f.steps() == steps);
+  write(f.workdir + "/ckpt/LAST", "step-8\n");
+  f.refused(f.workdir +
+            "/ckpt: error: LAST names step-8, but there is no checkpoint here, so the run cannot "
+            "continue; put its folder back, or remove LAST to start the run from the beginning, or "
+            "choose another --workdir");
+  CHECK(f.steps() == steps);
+  fs::remove(f.workdir + "/ckpt/LAST");
+  f.finish();
+  CHECK(f.steps() == std::vector<std::string>{"0", "1", "2", "4", "6", "8", "10", "12"});
+}
+
+TEST_CASE("a run that was killed before its first checkpoint starts again") {
+  const Fixture f;
+  const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.shard_written:1"}});
+  CHECK(killed.code == 137);
+  f.finish();
+}
+
+TEST_CASE("a DONE of a step that the run has not come to does not count") {
+  const Fixture f;
+  f.train_and_die();
+  write(f.workdir + "/DONE", "12\n");
+  CHECK(contains(f.finish(), f.workdir +
+                                 "/DONE: says that the run finished at step 12, but there is "
+                                 "neither a checkpoint nor a row of metrics of that step, so it "
+                                 "does not count"));
+  CHECK(contains(f.train().err, "finished already, at step 12"));
+  // Somebody needs the room. The run has finished all the same.
+  fs::remove_all(f.workdir + "/ckpt");
+  const Finished again = f.train();
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, "finished already, at step 12"));
+}
+
+TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
+  const Fixture f;
+  f.train_and_die();
+  const std::string file = f.workdir + "/run.json", whole = read_file(file);
+  for (const auto& [member, value, fault] :
+       {std::tuple{"restarts", "[]", "'restarts' is a list, expected a whole number"},
+        {"first_started", "3", "'first_started' is the number 3, expected a text"},
+        {"config_changes", "[1]",
+         "'config_changes' holds an entry without 'step' and 'changes'"}}) {
+    auto run = nlohmann::json::parse(whole);
+    run[member] = nlohmann::json::parse(value);
+    write(file, run.dump());
+    // Dies again at its next checkpoint.
+    const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.shard_written:1"}});
+    INFO(killed.err);
+    CHECK(killed.code == 137);
+    CHECK(contains(killed.err, file + ": " + fault));
+    CHECK(nlohmann::json::parse(read_file(file)).at("restarts") == 0);
+  }
+  CHECK(exists(file + ".damaged-3"));
+  CHECK(f.train({"--cleanup"}).code == 0);
+  CHECK_FALSE(exists(f.workdir));
+}
+
+TEST_CASE("a sealed manifest with wrong types makes the run fall back to the checkpoint before") {
+  const Fixture f;
+  f.train_and_die();
+  const std::string folder = f.workdir + "/ckpt/step-8";
+  Manifest manifest = read_manifest(folder);
+  manifest.meta["chrono"]["accum_examples_seen"] = "128";
+  write(folder + "/manifest.json", manifest.text());
+  const std::string said = f.finish();
+  CHECK(contains(said,
+                 "[ckpt] step-8: manifest.json: meta.chrono.accum_examples_seen is a text, "
+                 "expected a whole number; falling back"));
+  CHECK(contains(said, "Resuming training from checkpoint " + f.workdir + "/ckpt/step-4"));
+}
+
+TEST_CASE("a signal loses nothing of the clock") {
+  const Fixture f;
+  std::vector<std::string> args = f.args({"--set", "total_steps=100000", "--set",
+                                          "log_training_steps=1000", "--set", "ckpt_steps=50"});
+  Child child(args);
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
+  child.kill(SIGTERM);
+  const Finished stopped = child.wait();
+  INFO(stopped.err);
+  CHECK(stopped.code == 143);
+  const Restored saved = Checkpointer::load(f.workdir);
+  CHECK(saved.meta.at("chrono").at("accum_examples_seen") == saved.step * 16);
+}
+
+TEST_CASE("a start removes what killed writes have left behind, and --cleanup all of it") {
+  const Fixture f;
+  f.train_and_die();
+  // As if this test had died; it has another process number than the runs.
+  std::string dead = temporary_name(f.workdir + "/report.html");
+  dead.replace(dead.rfind("-" + std::to_string(::getpid()) + "-"), std::string::npos,
+               "-2147483646-0");
+  write(dead, "half");
+  const Finished finished = f.train({"--cleanup"});
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK_FALSE(exists(f.workdir));
+}
+
+TEST_CASE("the data may be moved while a run trains: its saves read nothing of it") {
+  const Fixture f;
+  std::string records;
+  for (int i = 0; i < 40; ++i)
+    records +=
+        std::string(1, static_cast<char>(i % 10)) + std::string(3072, static_cast<char>(6 * i));
+  for (const char* file : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                           "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"})
+    f.dir.write(std::string("cifar/") + file, records);
+  const auto names = [&](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "class" + std::to_string(i) + "\n";
+    f.dir.write("cifar/batches.meta.txt", text);
+  };
+  const std::vector<std::string> more = {
+      "--set", "input.data={name: cifar, split: train, data_dir: " + (f.dir / "cifar") + "}",
+      "--set", "total_steps=100000",
+      "--set", "ckpt_steps=20"};
+  names(11);
+  const Finished refused = f.train(more);
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "batches.meta.txt: error: 11 class names, expected 10"));
+  CHECK_FALSE(exists(f.workdir + "/ckpt"));
+  names(10);
+  Child child(f.args(more));
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-20"));
+  fs::rename(f.dir / "cifar", f.dir / "moved");
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/LAST"));
+  child.kill(SIGTERM);
+  const Finished stopped = child.wait();
+  INFO(stopped.err);
+  CHECK(stopped.code == 143);
+  CHECK(Checkpointer::load(f.workdir).meta.at("class_names").size() == 10);
+}
+
+}  // namespace bv::test
