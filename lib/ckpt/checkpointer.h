@@ -5,9 +5,10 @@
 //   2. write the tensors, and fsync the file
 //   3. write manifest.json (size and checksums of each file, step, number of ranks, config hash,
 //      metadata), and fsync it and the folder
-//   4. rename the folder to step-<n>, and fsync ckpt/: the checkpoint is committed
-//   5. replace LAST
-//   6. delete old checkpoints
+//   4. wait for Snapshot::before_commit: the rows of metrics up to this step are on disk
+//   5. rename the folder to step-<n>, and fsync ckpt/: the checkpoint is committed
+//   6. replace LAST
+//   7. delete old checkpoints
 // so a process may be killed at any point without losing a committed checkpoint. Readers do not
 // need LAST: latest() takes the newest folder that verifies.
 //
@@ -64,9 +65,9 @@ class Checkpointer {
 
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
   // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
-  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks every rank calls it: rank 0
-  // with the tensors that are not sharded and the metadata, the others with their pieces only.
-  // The two newest checkpoints are kept, and all that were saved with `keep`.
+  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks every
+  // rank calls it: rank 0 with the tensors that are not sharded and the metadata, the others with
+  // their pieces only. The two newest checkpoints are kept, and all that were saved with `keep`.
   void save(Snapshot snapshot, bool keep);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();

@@ -22,14 +22,15 @@ class ChunkReader {
   };
   enum class Chunks { needed, all };
 
-  // Opens `file`; throws Error(Exit::usage) like RegularFile. `checksums` are those of FileWriter: the XXH3 of each chunk of
-  // FileWriter::kChunkBytes. They must outlive the reader; none: nothing is checked.
+  // Opens `file`; throws Error(Exit::usage) like RegularFile. `checksums` are those of FileWriter:
+  // the XXH3 of each chunk of FileWriter::kChunkBytes. They must outlive the reader. If there are
+  // none, nothing is checked.
   explicit ChunkReader(std::string file, std::span<const uint64_t> checksums = {});
 
   uint64_t bytes() const { return opened_.size(); }
-  // Fills the ranges, which must lie in the file and not overlap. Throws Error(Exit::usage). Each chunk that holds a byte of
+  // Fills the ranges, which must lie in the file and not overlap. Each chunk that holds a byte of
   // them is compared with its checksum before anything is copied from it; with Chunks::all, so are
-  // all others.
+  // all others. Throws Error(Exit::usage).
   void read(std::vector<Range> ranges, Chunks chunks = Chunks::needed) const;
 
  private:

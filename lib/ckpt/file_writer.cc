@@ -13,8 +13,8 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
-#include "lib/util/temporary_file.h"
 #include "lib/util/signals.h"
+#include "lib/util/temporary_file.h"
 
 namespace bv {
 

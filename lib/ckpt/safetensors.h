@@ -49,8 +49,8 @@ struct StoredTensor {
 std::vector<StoredTensor> read_safetensors_index(const ChunkReader& reader,
                                                  const std::string& file);
 
-// Throws Error(Exit::usage) if `values`, which were read from the file from the byte `begin` on, are
-// of type bool and hold another byte than 0 and 1. To compute with them would be undefined.
+// Throws Error(Exit::usage) if `values`, which were read from the file from the byte `begin` on,
+// are of type bool and hold another byte than 0 and 1. To compute with them would be undefined.
 void check_bools(const at::Tensor& values, const std::string& name, uint64_t begin,
                  const std::string& file);
 

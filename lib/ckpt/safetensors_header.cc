@@ -197,7 +197,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint6
         0, fmt::format("header length {} does not fit in a file of {} bytes", length, bytes));
   }
 
-  const std::string_view json(reinterpret_cast<const char*>(start.data()) + kSafetensorsLengthBytes, length);
+  const std::string_view json(reinterpret_cast<const char*>(start.data()) + kSafetensorsLengthBytes,
+                              length);
   const Cursor cursor(json, [&](size_t position, const std::string& message) {
     return error_at(kSafetensorsLengthBytes + position, message);
   });
@@ -247,8 +248,9 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                     entry.dtype, fmt::join(entry.shape, ","), entry.begin, entry.end);
   }
   json += "}";
-  json.resize(
-      (kSafetensorsLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment - kSafetensorsLengthBytes, ' ');
+  json.resize((kSafetensorsLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment -
+                  kSafetensorsLengthBytes,
+              ' ');
   const uint64_t length = json.size();
   if (length > kMaxSafetensorsHeader) {
     throw Error(Exit::storage, file,
