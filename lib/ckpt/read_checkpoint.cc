@@ -110,6 +110,7 @@ class CheckpointReader {
       restored_.tensors.emplace(stored.name, std::move(tensor));
       return;
     }
+    if (options_.sharded == ShardedAs::whole) return;  // not wanted at all
     PiecedTensor& tensor = restored_.pieced[stored.name];
     tensor = {stored.shape, strides, stored.type};
     add_range(tensor, stored, range, 0, ranges);

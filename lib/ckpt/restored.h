@@ -36,6 +36,13 @@ using Wanted =
     std::function<ElementRange(const std::string& name, const std::vector<int64_t>& shape,
                                const std::vector<int64_t>& strides)>;
 
+// Wants the weights of a model: parameters, buffers and averages, but not the state of the
+// optimizer, which takes as much memory or more.
+inline ElementRange weights_only(const std::string& name, const std::vector<int64_t>&,
+                                 const std::vector<int64_t>&) {
+  return {0, name.starts_with("opt/") ? 0 : INT64_MAX};
+}
+
 struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.

@@ -26,7 +26,7 @@ Config config_of(const ModelCard& card, const std::string& file,
 }
 
 void open_checkpoint(const PredictFrom& from, PredictModel& model) {
-  model.checkpoint = Checkpointer::load(from.workdir);
+  model.checkpoint = Checkpointer::load(from.workdir, {.wanted = weights_only});
   model.origin = model.checkpoint->folder;
   const nlohmann::json& meta = model.checkpoint->meta;
   const std::string name = model.origin + "/" + kManifestName;

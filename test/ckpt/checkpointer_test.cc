@@ -295,6 +295,17 @@ TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {
   CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-1"});
 }
 
+TEST_CASE("checkpointer: only the tensors that are wanted are kept, and all are verified") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_all(workdir, {10});
+  const ReadOptions weights = {.wanted = weights_only};
+  const Restored read = Checkpointer::load(workdir.dir(), weights);
+  REQUIRE(read.tensors.size() == 1);
+  CHECK((read.tensors.at("params/head/kernel") == 10).all().item<bool>());
+  CHECK(read.pieced.empty());
+}
+
 // The promise: of the committed checkpoints the two newest and those to keep stay, all others are
 // removed.
 TEST_CASE("checkpointer: pruning agrees with a model of it") {
