@@ -18,7 +18,8 @@ TrainedModel load(const Arguments& arguments) {
       throw Error(Exit::usage, "bvtrain export",
                   "--workdir has its own config; give either --workdir, or --config and --set");
     }
-    TrainedModel trained = load_trained_model(Checkpointer::load(arguments.workdir, {.wanted = weights_only}), arguments.ema);
+    TrainedModel trained = load_trained_model(
+        Checkpointer::load(arguments.workdir, {.wanted = weights_only}), arguments.ema);
     if (size) trained.image = *size;
     return trained;
   }
