@@ -25,7 +25,7 @@ const KeyTable keys(
       "Numbers of channels of the convolutions, from the first to the last. A pool after each "
       "halves height and width, so n convolutions need images of at least 2^n pixels a side."},
      {"dense", "int >= 1", "256", "Number of features of the hidden dense layer."},
-     {"dropout", "float 0..1", "0",
+     {"dropout", "float 0..<1", "0",
       "Share of the hidden layer's values that each training step sets to zero, from 0 (off) to "
       "below 1. Raise it, for instance to 0.5, if the model scores much better on the training "
       "data than on the test data."}});

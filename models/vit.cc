@@ -35,7 +35,7 @@ constexpr KeyText kVitKeys[] = {
      "as large as `width`, `false` or 0 leaves it out. big_vision has this layer when it trains on "
      "ImageNet-1k from scratch.",
      "true"},
-    {"dropout", "float 0..1", "0",
+    {"dropout", "float 0..<1", "0",
      "Share of values that each training step sets to zero, from 0 (off) to below 1: of the "
      "embedded tokens, and in each block after the attention, inside the MLP and after it. Raise "
      "it, for instance to 0.1, if the model scores much better on the training data than on the "

@@ -73,7 +73,7 @@ const KeyTable distance_keys(
      {"t", "float > 0", "1",
       "Only of `kl`: the temperature. A high one gives more weight to the classes that the teacher "
       "considers unlikely."},
-     {"ls", "float 0..1", "0",
+     {"ls", "float 0..<1", "0",
       "Only of `hard`: how much of the label is spread evenly over the other classes, from 0 to "
       "below 1."}});
 

@@ -105,7 +105,9 @@ class TypeParser {
       type.above_least = true;
     } else if (!rest_.empty() && (std::isdigit(rest_[0]) != 0 || rest_[0] == '-')) {
       type.least = number();
+      type.above_least = take("<");
       expect("..");
+      type.below_most = take("<");
       type.most = number();
     }
   }
@@ -175,10 +177,14 @@ std::string limit_text(double limit) {
 }
 
 std::string range_in_words(const KeyType& type) {
-  if (type.most)
-    return fmt::format(" from {} to {}", limit_text(*type.least), limit_text(*type.most));
   if (!type.least) return "";
-  return (type.above_least ? " above " : " of at least ") + limit_text(*type.least);
+  const std::string least = limit_text(*type.least);
+  const std::string begin = (type.above_least ? " above " : " of at least ") + least;
+  if (!type.most) return begin;
+  const std::string most = limit_text(*type.most);
+  if (type.above_least || type.below_most)
+    return fmt::format("{} and {} {}", begin, type.below_most ? "below" : "at most", most);
+  return fmt::format(" from {} to {}", least, most);
 }
 
 std::string one_in_words(const KeyType& type) {
@@ -239,7 +245,7 @@ Json schema_of(const KeyType& type, const std::string& path) {
     case Kind::number:
       schema["type"] = type.kind == Kind::integer ? "integer" : "number";
       if (type.least) schema[type.above_least ? "exclusiveMinimum" : "minimum"] = *type.least;
-      if (type.most) schema["maximum"] = *type.most;
+      if (type.most) schema[type.below_most ? "exclusiveMaximum" : "maximum"] = *type.most;
       return schema;
     case Kind::text:  // any scalar of YAML is a text
       return {{"type", {"string", "number", "boolean"}}};

@@ -20,7 +20,7 @@ struct KeyType {
   std::vector<std::vector<KeyType>> items;
   std::string place;  // of a mapping: where its keys are described; may be empty
   std::optional<double> least, most;
-  bool above_least = false;  // `least` itself is not allowed
+  bool above_least = false, below_most = false;  // the limit itself is not allowed
 };
 
 // Returns the alternatives. Throws Error(Exit::internal) for a text that KeyText does not allow.

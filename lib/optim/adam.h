@@ -13,10 +13,10 @@
 namespace bv {
 
 inline constexpr KeyText kAdamKeys[] = {
-    {"b1", "float 0..1", "0.9",
+    {"b1", "float 0..<1", "0.9",
      "Share of the average gradient that stays in each step. A larger value gives smoother and "
      "slower updates; it must be below 1."},
-    {"b2", "float 0..1", "0.999",
+    {"b2", "float 0..<1", "0.999",
      "Share of the average squared gradient that stays in each step. Large batches and "
      "transformers often train more stably with 0.95; it must be below 1."},
     {"eps", "float >= 0", "1e-8",

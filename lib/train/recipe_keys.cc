@@ -51,7 +51,7 @@ const KeyTable run_keys(
      {"loss", "string", "sigmoid_xent",
       "Loss that the training minimises. Choose `softmax_xent` if each image has exactly one "
       "class; `sigmoid_xent` judges every class for itself, so that an image may have several."},
-     {"label_smoothing", "float 0..1", "0",
+     {"label_smoothing", "float 0..<1", "0",
       "Share of each label that is spread evenly over all classes: with s, a label y becomes y * "
       "(1 - s) + s / classes. It makes the model less sure of itself; 0 switches it off, 0.1 is "
       "common, and it must be below 1. Evaluators do not smooth labels.",

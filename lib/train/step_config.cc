@@ -29,7 +29,7 @@ const KeyTable step_keys(
       "Evaluators with `ema: true` measure it. It takes the memory of one more copy of the "
       "weights.",
       "{decay: 0.9999}", "-"},
-     {"bucket_mb", "float > 0", "25",
+     {"bucket_mb", "float 0<..1000000", "25",
       "Size in MiB of the packets in which processes add up their gradients while these are still "
       "being computed, at most 1000000. Smaller packets start sooner, larger ones waste less time "
       "on each message. With one process it has no effect.",
@@ -40,7 +40,7 @@ const KeyTable ema_keys(
     {"A moving average of the weights. Its influence grows during the first steps: in step t the "
      "decay is at most t / (t + 9).",
      "decay: 0.9999"},
-    {{"decay", "float 0..1", "required",
+    {{"decay", "float 0..<1", "required",
       "Share of the average that stays in each step; the rest comes from the new weights. With d "
       "the average covers about the last 1 / (1 - d) steps, so choose it such that these are a "
       "small part of the run. It must be below 1.",
@@ -78,7 +78,8 @@ double read_clip_norm(const Config& config) {
 int64_t read_bucket_bytes(const Config& config) {
   const auto megabytes = config.get<double>("bucket_mb", 25.0);
   if (!(megabytes > 0 && megabytes <= 1e6))
-    config.problem("bucket_mb", fmt::format("must be positive, in MiB, got {}", megabytes));
+    config.problem("bucket_mb",
+                   fmt::format("must be above 0 and at most 1000000 (MiB), got {}", megabytes));
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 

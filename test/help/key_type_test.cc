@@ -22,6 +22,9 @@ TEST_CASE("a type is said in words") {
   CHECK(words("int >= 1 | 'auto'") == "integer of at least 1 or auto");
   CHECK(words("float > 0") == "number above 0");
   CHECK(words("float 0..1") == "number from 0 to 1");
+  CHECK(words("float 0..<1") == "number of at least 0 and below 1");
+  CHECK(words("float 0<..100") == "number above 0 and at most 100");
+  CHECK(words("float 0<..<1") == "number above 0 and below 1");
   CHECK(words("float -1..0.5") == "number from -1 to 0.5");
   CHECK(words("list of string") == "list of text");
   CHECK(words("list of (int >= 1 | null)") == "list of integer of at least 1 or null");
@@ -39,6 +42,8 @@ TEST_CASE("a type as JSON Schema allows the same values, and null for an absent 
         R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0},{"type":"null"}]})");
   CHECK(schema("float 0..1") ==
         R"({"anyOf":[{"type":"number","minimum":0.0,"maximum":1.0},{"type":"null"}]})");
+  CHECK(schema("float 0<..<1") ==
+        R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0,"exclusiveMaximum":1.0},{"type":"null"}]})");
   CHECK(schema("'gap' | 'false'") ==
         R"({"anyOf":[{"const":"gap"},{"const":false},{"type":"null"}]})");
   CHECK(schema("'0'") == R"({"anyOf":[{"enum":["0",0]},{"type":"null"}]})");

@@ -17,7 +17,7 @@ namespace {
 constexpr KeyText kRatioKeys[] = {
     {"ratio_min", "float > 0", "0.75",
      "The smallest width / height of the window. Below 1 the window is upright."},
-    {"ratio_max", "float > 0", "1.33",
+    {"ratio_max", "float 0<..1000", "1.33",
      "The largest width / height of the window. It must not be below ratio_min or above 1000. "
      "Above 1 the window is wide."}};
 constexpr KeyText kExifKeys[] = {

@@ -37,7 +37,8 @@ class Polynomial : public Decay {
     const double linear_end = config.get<double>("linear_end", 0.0);
     end_ = config.get<double>("end", linear_end);
     check_not_negative(config, "power", power_);
-    check_not_negative(config, config.has("end") ? "end" : "linear_end", end_);
+    check_not_negative(config, "linear_end", linear_end);
+    if (config.has("end")) check_not_negative(config, "end", end_);
   }
   double value(double base, double, double progress) const override {
     return end_ + (base - end_) * std::pow(1.0 - progress, power_);

@@ -10,7 +10,7 @@ constexpr TableText kText = {
     "suits convolutional networks such as BiT.",
     "momentum: 0.9\nnesterov: true", "optax.py momentum_hp"};
 constexpr KeyText kMomentumKeys[] = {
-    {"momentum", "float 0..1", "0.9",
+    {"momentum", "float 0..<1", "0.9",
      "Share of the running sum of gradients that stays in each step. With m, updates grow to about "
      "1 / (1 - m) times the gradient. It must be below 1."}};
 const KeyTable short_name_keys("optax: momentum_hp", kText, {}, kMomentumKeys,

@@ -39,7 +39,7 @@ constexpr KeyText kKeys[] = {
     {"decay_rate", "float > 0", "0.8",
      "How fast the memory of squared gradients grows: in step t their average keeps a share of 1 - "
      "t^-decay_rate, but at most `beta2_cap`."},
-    {"beta2_cap", "float 0..1", "0.999",
+    {"beta2_cap", "float 0<..<1", "0.999",
      "Largest share of the average squared gradient that stays in a step, like `b2` of Adam. It "
      "must lie between 0 and 1 and be neither of them. A value of 0.95 makes long runs of large "
      "transformers more stable."},
@@ -50,7 +50,7 @@ constexpr KeyText kKeys[] = {
      "Largest root mean square of the update of one array of weights, before `lr`: a larger update "
      "is scaled down to it. Without the key there is no limit; 1 is usual where there is one.",
      "1.0"},
-    {"momentum", "float 0..1", "0.9",
+    {"momentum", "float 0..<1", "0.9",
      "Share of the average update that stays in each step. It must be below 1. With 0 or null "
      "there is no average, which saves its memory; leaving the key out means 0.9."},
     {"dtype_momentum", "'float32' | 'bfloat16'", "bfloat16",

@@ -13,7 +13,7 @@ const KeyTable sgd_keys(
     {"Stochastic gradient descent, as optax.sgd: with momentum if it is given, otherwise the "
      "update is the gradient.",
      "momentum: 0.9\nnesterov: true", "optax.py make"},
-    {{"momentum", "float 0..1", "none",
+    {{"momentum", "float 0..<1", "none",
       "Share of the running sum of gradients that stays in each step; 0.9 is common. With m, "
       "updates grow to about 1 / (1 - m) times the gradient. It must be below 1; without it there "
       "is no running sum, and `nesterov` and `accumulator_dtype` have no effect.",

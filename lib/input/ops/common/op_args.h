@@ -59,7 +59,7 @@ inline constexpr KeyText kCropAreaKeys[] = {
      "The smallest area of the window in percent of the image's area. It must not be above "
      "area_max. Larger values, such as 25, make the augmentation weaker and cut off fewer "
      "objects."},
-    {"area_max", "float 0..100", "100",
+    {"area_max", "float 0<..100", "100",
      "The largest area of the window in percent of the image's area. It must be above 0."},
 };
 // The row of `size` in the ops that cut out such a window.
