@@ -3,10 +3,13 @@
 #include <c10/util/Exception.h>
 
 #include <cstdio>
-#include <new>
+#include <string>
+#include <system_error>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/distributed/group.h"
 #include "lib/report/log.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -16,6 +19,9 @@ constexpr const char* kMemoryHint =
     "error: out of memory; try a smaller input.batch_size or a smaller model (--dry-run prints "
     "sizes)";
 
+constexpr const char* kThreadHint =
+    "error: can't start another thread; raise the limit on processes (ulimit -u)";
+
 }  // namespace
 
 Failure failure_at_hand() {
@@ -23,16 +29,16 @@ Failure failure_at_hand() {
     throw;
   } catch (const Error& error) {
     return {error.code(), error.what()};
-  } catch (const std::bad_alloc&) {
-    return {Exit::memory, kMemoryHint};
-  } catch (const c10::OutOfMemoryError&) {
-    return {Exit::memory, kMemoryHint};
-  } catch (const c10::Error& error) {
-    const std::string what = error.what_without_backtrace();
-    if (what.find("not enough memory") != std::string::npos) return {Exit::memory, kMemoryHint};
-    return {Exit::internal, "error: " + split(what, '\n')[0]};
   } catch (const std::exception& error) {
-    return {Exit::internal, std::string("error: ") + error.what()};
+    if (is_out_of_memory(error)) return {Exit::memory, kMemoryHint};
+    const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+    if (of_system != nullptr &&
+        of_system->code() == std::errc::resource_unavailable_try_again)  // std::thread says so
+      return {Exit::usage, kThreadHint};
+    const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+    const std::string what =
+        of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+    return {Exit::internal, "error: " + printable(split(what, '\n')[0], std::string::npos)};
   } catch (...) {
     return {Exit::internal, "error: an object that is not a std::exception was thrown"};
   }

@@ -11,6 +11,7 @@
 #include "lib/init/starter_recipe.h"
 #include "lib/report/log.h"
 #include "lib/util/file.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -46,8 +47,9 @@ Exit init_command(const Arguments& arguments) {
   }
   const std::string text = fmt::format(
       "{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n", findings_text(found),
-      output, recipe.about, recipe.epochs, recipe.total_steps(found.train_examples),
-      recipe.batch_size, training_command(output));
+      printable(output, std::string::npos), recipe.about, recipe.epochs, recipe.total_steps(found.train_examples),
+      recipe.batch_size,
+      printable(training_command(output), std::string::npos));
   print(text);
   return Exit::ok;
 }

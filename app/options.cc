@@ -8,9 +8,9 @@ namespace {
 constexpr const char* kFooter = R"(
 Exit codes: 0 finished (or already finished), 2 bad usage, config or data, 3 data errors during
 the run, 4 diverged, 5 storage failed, 6 out of memory, 7 another process of the run failed,
-75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving. Run the same
-command again to continue a stopped run. Options marked (Env:...) can also be set by that
-environment variable.)";
+75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving, 141 nobody
+reads standard output any more. Run the same command again to continue a stopped run. Options
+marked (Env:...) can also be set by that environment variable.)";
 
 CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* exporter =

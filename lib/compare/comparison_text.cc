@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lib/compare/config_columns.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -187,6 +188,9 @@ std::vector<TextColumn> result_part(const Comparison& all, const std::vector<Tab
 std::vector<std::string> table_lines(std::vector<TextColumn> left,
                                      const std::vector<TextColumn>& right) {
   left.insert(left.end(), right.begin(), right.end());
+  for (TextColumn& column : left) {
+    for (std::string& cell : column.cells) cell = printable(cell, kUnlimited);
+  }
   return aligned(left);
 }
 
@@ -217,7 +221,7 @@ std::string heading(const Comparison& all) {
 std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& columns) {
   std::string out;
   for (const ConfigColumn& column : columns) {
-    for (const auto& [letter, value] : column.legend) out += fmt::format("{} {}\n", letter, value);
+    for (const auto& [letter, value] : column.legend) out += fmt::format("{} {}\n", letter, printable(value, kUnlimited));
   }
   const bool marked = std::any_of(all.runs.begin(), all.runs.end(), [](const RunRecord& run) {
     return !run.status.finished() && run.metrics.rows > 0;
@@ -234,7 +238,7 @@ std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& co
 
 std::string sort_text(const Comparison& comparison) {
   const ComparedMetric& metric = comparison.metrics.at(0);
-  return fmt::format("{}: {} value, {} is better", metric.name,
+  return fmt::format("{}: {} value, {} is better", printable(metric.name, kUnlimited),
                      comparison.value == MetricValue::last ? "last" : "best",
                      metric.lower_is_better ? "lower" : "higher");
 }

@@ -29,10 +29,14 @@ const std::vector<ExitText>& exit_codes() {
        "The run was asked to stop (SIGUSR1, as slurm sends before a time limit) and saved a "
        "checkpoint. Run the same command again to continue."},
       {Exit::sigint, "stopped by SIGINT",
-       "Ctrl-C. The run saved a checkpoint first. Run the same command again to continue."},
+       "Ctrl-C. A run saved a checkpoint first: run the same command again to continue. Any other "
+       "command ended at once."},
+      {Exit::no_reader, "no reader",
+       "The program that read standard output, such as head, has closed the pipe. Nothing is wrong "
+       "unless it should have read more."},
       {Exit::sigterm, "stopped by SIGTERM",
-       "kill or a scheduler. The run saved a checkpoint first. Run the same command again to "
-       "continue."},
+       "kill or a scheduler. A run saved a checkpoint first: run the same command again to "
+       "continue. Any other command ended at once."},
   };
   return codes;
 }

@@ -229,19 +229,25 @@ void open_file(const std::string& file) {
   } catch (const spdlog::spdlog_ex& error) {
     throw Error(Exit::storage, file, fmt::format("cannot write: {}", error.what()));
   }
-  logger->set_error_handler(
-      [file, warned = std::make_shared<std::once_flag>()](const std::string& what) {
-        std::call_once(*warned, [&] {
-          state().console->warn("warning: {}: log lines are being lost: {}", printable(file, std::string::npos),
-                                 printable(what, std::string::npos));
-        });
-      });
+  logger->set_error_handler([file,
+                             warned = std::make_shared<std::once_flag>()](const std::string& what) {
+    std::call_once(*warned, [&] {
+      state().console->warn("warning: {}: log lines are being lost: {}",
+                            printable(file, std::string::npos), printable(what, std::string::npos));
+    });
+  });
   const std::lock_guard<std::mutex> lock(state().mutex);
   state().file = std::move(logger);
 }
 
 void flush() {
   if (const auto file = log_file()) file->flush();
+}
+
+std::string one_line(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2)
+    text.replace(at, 1, "\\n");
+  return text;
 }
 
 void write_info(std::string_view text) { write(text, spdlog::level::info); }

@@ -27,22 +27,26 @@ void set_rank(int rank);
 void open_file(const std::string& file);
 void flush();  // of the file
 
+// Texts that may have several lines:
 void write_info(std::string_view text);
 void write_note(std::string_view text);  // "NOTE: text", with NOTE in yellow on a terminal
 // "warning: text", or only `text` if it already is a warning with a place ("f.yaml:3: warning: x").
 void write_warning(std::string_view text);
 
+// A message is one line: names in it may hold newlines, which are escaped.
+std::string one_line(std::string text);
+
 template <class... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
-  write_info(fmt::format(format, std::forward<Args>(args)...));
+  write_info(one_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 template <class... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
-  write_note(fmt::format(format, std::forward<Args>(args)...));
+  write_note(one_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
-  write_warning(fmt::format(format, std::forward<Args>(args)...));
+  write_warning(one_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 // Shows the progress. On a terminal this is a line below the log that is redrawn in place, at most

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "lib/train/start.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -126,7 +127,7 @@ std::string DryRunSummary::text() const {
   text += fmt::format("model       {}: {} parameters, {:.3g} GMACs per example\n", model,
                       human_count(parameters), macs / 1e9);
   text += fmt::format("precision   {}\n", precision.text());
-  text += fmt::format("start       {}\n", start);
+  text += fmt::format("start       {}\n", printable(start, std::string::npos));
   text += fmt::format(
       "training    {} steps of {} = {:.2f} epochs of {} examples, {:.1f} steps per epoch\n",
       human_count(length.total_steps), length.batch_size, epochs, human_count(length.data_size),
@@ -142,7 +143,7 @@ std::string DryRunSummary::text() const {
     text += fmt::format("step        {} examples{}\n", own_examples, in_micro_batches);
   }
   for (const auto& [name, examples] : evaluators)
-    text += fmt::format("evaluator   {}: {} examples\n", name, human_count(examples));
+    text += fmt::format("evaluator   {}: {} examples\n", printable(name), human_count(examples));
   text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages{}\n",
                       human_bytes(state_bytes), processes > 1 ? ", each process" : "");
   text += fmt::format(

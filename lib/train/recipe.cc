@@ -1,6 +1,5 @@
 #include "lib/train/recipe.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <sched.h>
 
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "lib/config/familiar_words.h"
+#include "lib/device/compute_threads.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
@@ -146,7 +146,11 @@ void Recipe::read_run() {
   precision_choice = read_precision_choice(config, device);
   precision = precision_choice.precision;
   compute_threads = positive(config, "compute_threads", usable_cores());
-  at::set_num_threads(compute_threads);
+  try {
+    start_compute_threads(compute_threads);
+  } catch (const Error& error) {
+    config.problem("compute_threads", error.message());
+  }
   start.resume = config.get("resume", "");
   start.model_init = config.get("model_init", "");
   start.dont_load = read_dont_load(config);
@@ -203,6 +207,7 @@ void Recipe::read_input(bool synthetic) {
 // Reads how batches are made.
 void Recipe::read_loader(const Config& input) {
   loader.threads = positive(input, "threads", usable_cores());
+  loader.threads_place = input.place("threads");
   loader.prefetch = positive(input, "prefetch", 2);
   loader.seed = seed;
   loader.pinned = !device.is_cpu();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/util/place.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 
@@ -37,7 +38,7 @@ enum class Exit : int {
 };
 
 // An exception that keeps its exit code, place, component and message apart, so that a caller can
-// add to them.
+// add to them. Each problem is one line: control characters in it are escaped (printable()).
 class Error : public std::runtime_error {
  public:
   // A problem at a place in a config.
@@ -50,12 +51,13 @@ class Error : public std::runtime_error {
 
   // A problem in a part of the program at run time: what() is "[<component>] <message>".
   static Error in(std::string_view component, Exit code, std::string_view message) {
-    return Error(code, Parts{.component = std::string(component), .message = std::string(message)},
-                 fmt::format("[{}] {}", component, message));
+    Parts parts{.component = std::string(component), .message = one_line(message)};
+    const std::string text = fmt::format("[{}] {}", component, parts.message);
+    return Error(code, std::move(parts), text);
   }
   // A message for a caller that knows the place and adds it: what() is the message alone.
   static Error bare(Exit code, std::string_view message) {
-    return Error(code, Parts{.message = std::string(message)}, std::string(message));
+    return Error(code, Parts{.message = one_line(message)}, one_line(message));
   }
   // Several problems, and how many more there were: what() is a line for each, and then "... and 3
   // more".
@@ -83,17 +85,20 @@ class Error : public std::runtime_error {
     std::vector<Error> problems = {};
     size_t left_out = 0;
   };
+  // Names in files and on the command line may hold anything. They do not reach the terminal, and
+  // cannot pretend to be a line of their own.
+  static std::string one_line(std::string_view text) { return printable(text, std::string::npos); }
   Error(Exit code, Parts parts, const std::string& text)
       : std::runtime_error(text),
         code_(code),
         parts_(std::make_shared<const Parts>(std::move(parts))) {}
   Error(Exit code, std::string_view where, Place place, std::string_view message)
-      : Error(code,
-              Parts{.where = std::string(where),
-                    .place = std::move(place),
-                    .message = std::string(message)},
-              where.empty() ? fmt::format("error: {}", message)
-                            : fmt::format("{}: error: {}", where, message)) {}
+      : Error(
+            code,
+            Parts{
+                .where = one_line(where), .place = std::move(place), .message = one_line(message)},
+            where.empty() ? fmt::format("error: {}", one_line(message))
+                          : fmt::format("{}: error: {}", one_line(where), one_line(message))) {}
 
   Exit code_;
   std::shared_ptr<const Parts> parts_;  // shared, so that copying an exception cannot throw

@@ -24,6 +24,7 @@
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {
@@ -85,7 +86,7 @@ class Launcher {
   std::vector<RankProcess> ranks_;
   int code_ = 0;
   double failed_at_ = -1, failure_seen_at_ = -1;
-  bool stop_requested_ = false;
+  int stop_code_ = 0;  // of the signal that this process has received; 0: none
   sigset_t old_mask_{};
 };
 
@@ -98,6 +99,7 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   sigprocmask(SIG_BLOCK, &mask, &old_mask_);
   signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   check(signals_ >= 0, "signalfd: errno {}", errno);
+  stop_code_ = static_cast<int>(stop_requested());  // a signal that came before
 
   address_ = resolve(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address);
   token_ = !layout_.token.empty() ? layout_.token : layout_.nodes > 1 ? "nodes" : random_token();
@@ -118,7 +120,7 @@ Store Launcher::connect(const std::string& token) {
 
 bool Launcher::interrupted() {
   handle_signals();
-  return stop_requested_;
+  return stop_code_ != 0;
 }
 
 Launcher::~Launcher() {
@@ -174,10 +176,8 @@ void Launcher::handle_signals() {
   while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;  // reap() checks all ranks
-    if (signal != SIGTSTP && signal != SIGCONT) {
-      stop_requested_ = true;
-      if (!running()) code_ = signal == SIGUSR1 ? 75 : signal == SIGINT ? 130 : 143;
-    }
+    if (signal != SIGTSTP && signal != SIGCONT)
+      stop_code_ = signal == SIGUSR1 ? 75 : signal == SIGINT ? 130 : 143;
     for (const RankProcess& process : ranks_)
       if (process.pid > 0) ::kill(process.pid, signal == SIGTSTP ? SIGSTOP : signal);
     if (signal == SIGTSTP) ::raise(SIGSTOP);  // Ctrl-Z: stops all ranks, then the launcher
@@ -318,21 +318,23 @@ int Launcher::run() {
   try {
     return run_generations();
   } catch (const Interrupted&) {
-    return code_;
+    return stop_code_;
   }
 }
 
 int Launcher::run_generations() {
+  if (interrupted()) return stop_code_;
   coordinator_ = std::make_unique<NodeCoordinator>(layout_.node, layout_.nodes, connect(token_),
                                                    [this] { return interrupted(); });
   std::vector<int> sizes = coordinator_->sizes(layout_.local_size, options_.startup_timeout);
-  if (sizes.empty()) return code_;  // a signal arrived first
+  if (sizes.empty()) return stop_code_;  // a signal arrived first
   check_size(sizes);
   while (true) {
     code_ = 0;
     failed_at_ = failure_seen_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kFailureKey, "", kNoFailure);
+    if (interrupted()) return stop_code_;  // no later: the ranks would not be told
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
     const int failed = static_cast<int>(outcome.failed.size());

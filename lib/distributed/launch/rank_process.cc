@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "lib/util/error.h"
+#include "lib/util/signals.h"
 
 extern char** environ;
 
@@ -39,8 +40,8 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
 }
 
 // Runs in the child between fork and exec, where only system calls are safe.
-[[noreturn]] void exec_rank(char** argv, char** environment, const cpu_set_t* cpus, int parent,
-                            int out, int err) {
+[[noreturn]] void exec_rank(char** argv, char** environment, const cpu_set_t* cpus,
+                            const sigset_t* blocked, int parent, int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Why _exit, here and below: the child is a copy of the launcher until exec. Anything else would
   // run the launcher's destructors and flush its buffers a second time.
@@ -50,9 +51,9 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
     if (signal != SIGKILL && signal != SIGSTOP && signal != SIGHUP) ::signal(signal, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);  // a background process group may still write to the terminal
   ::signal(SIGPIPE, SIG_IGN);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  // Blocked until install_signal_handlers(): loading the libraries takes a while, in which a signal
+  // would kill the rank. A signal that comes meanwhile is delivered then.
+  sigprocmask(SIG_SETMASK, blocked, nullptr);
   if (cpus) sched_setaffinity(0, sizeof(*cpus), cpus);
   if (out >= 0) dup2(out, STDOUT_FILENO);
   if (err >= 0) dup2(err, STDERR_FILENO);
@@ -94,10 +95,11 @@ void start(RankProcess& process, const RankStart& how) {
   }
   std::fflush(nullptr);
   const int parent = ::getpid();
+  const sigset_t blocked = stop_signals();
   process.pid = ::fork();
   if (process.pid == 0)
     exec_rank(argv_pointers.data(), environment_pointers.data(), how.cpus.empty() ? nullptr : &cpus,
-              parent, null, pipe[1]);
+              &blocked, parent, null, pipe[1]);
   const int error = errno;
   if (null >= 0) ::close(null);
   if (pipe[1] >= 0) ::close(pipe[1]);

@@ -30,7 +30,7 @@ struct RankStart {
 
 // Starts /proc/self/exe. The child gets SIGKILL when this thread ends. It has its own process
 // group, so that Ctrl-C reaches the launcher only, which passes it on once. It has default signal
-// handling and only the standard descriptors. Throws Error(Exit::memory) if no process can be
+// handling, with stop_signals() blocked, and only the standard descriptors. Throws Error(Exit::memory) if no process can be
 // created.
 void start(RankProcess& process, const RankStart& how);
 

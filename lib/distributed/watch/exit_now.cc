@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lib/report/log.h"
+#include "lib/util/printable.h"
 
 namespace bv {
 namespace {
@@ -27,7 +28,7 @@ void exit_now(Exit code, const std::string& line) {
   static std::mutex once;
   once.lock();  // never unlocked: only the first caller writes its line and exits
   const int number = static_cast<int>(code);
-  const std::string text = line + "\n";
+  const std::string text = printable(line, std::string::npos) + "\n";  // other ranks' words
   // A thread that is stuck may hold the lock of the log. The process must end all the same.
   std::thread([number, text] {
     std::this_thread::sleep_for(std::chrono::seconds(2));

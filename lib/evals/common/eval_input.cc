@@ -22,6 +22,7 @@ LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
   options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
   options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
+  options.threads_place = config.place("threads");
   options.seed = env.seed;
   options.shuffle = false;
   options.evaluation = true;

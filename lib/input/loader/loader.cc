@@ -188,9 +188,10 @@ void Loader::Impl::start() {
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     stop();
-    throw Error::in(
-        "input", Exit::usage,
-        fmt::format("can't start {} loader threads: {}", options.threads, error.what()));
+    throw Error(Exit::usage, options.threads_place,
+                fmt::format("{}.threads: can't start {} loader threads: {}; lower the number, or "
+                            "raise the limits on processes and memory (ulimit -u, ulimit -v)",
+                            options.section, options.threads, error.code().message()));
   }
 }
 

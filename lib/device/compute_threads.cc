@@ -1,0 +1,43 @@
+#include "lib/device/compute_threads.h"
+
+#include <ATen/Parallel.h>
+
+#include <latch>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+// Throws std::system_error if `count` threads cannot live beside the calling one.
+void try_threads(int count) {
+  std::latch end(1);
+  std::vector<std::jthread> threads;  // destroyed first, which joins them
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back([&end] { end.wait(); });
+  } catch (...) {
+    end.count_down();
+    throw;
+  }
+  end.count_down();
+}
+
+}  // namespace
+
+void start_compute_threads(int threads) {
+  try {
+    try_threads(threads - 1);
+  } catch (const std::system_error& error) {
+    throw Error::bare(Exit::usage,
+                      fmt::format("can't start {} threads: {}; lower the number, or raise the "
+                                  "limits on processes and memory (ulimit -u, ulimit -v)",
+                                  threads, error.code().message()));
+  }
+  at::set_num_threads(threads);
+  at::parallel_for(0, threads, 1, [](int64_t, int64_t) {});  // now, before others take them
+}
+
+}  // namespace bv

@@ -1,0 +1,30 @@
+#include "lib/device/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string_view>
+
+namespace bv {
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
+    return true;
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string_view what =
+      of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc, cuBLAS and cuDNN,
+  // for which LibTorch throws a plain c10::Error.
+  constexpr std::array<std::string_view, 5> kWordings = {
+      "DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory",
+      "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
+  return of_torch != nullptr &&
+         std::any_of(kWordings.begin(), kWordings.end(), [&](std::string_view wording) {
+           return what.find(wording) != std::string_view::npos;
+         });
+}
+
+}  // namespace bv
