@@ -182,6 +182,7 @@ void Workdir::claim() {
       ::pwrite(lock_fd_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
     throw Error(Exit::storage, lock(), "cannot write: " + reason(errno));
   }
+  for (const std::string& path : left_behind(/*ends=*/false)) ::unlink(path.c_str());
 }
 
 Workdir::~Workdir() {
