@@ -20,6 +20,7 @@ void print_throughput(Recipe& recipe, double seconds) {
       recipe.model_name.c_str(), static_cast<long>(recipe.length.batch_size),
       recipe.precision_choice.name().c_str(), recipe.compute_threads, recipe.loader.threads,
       kThroughputRounds, seconds);
+  std::fflush(stdout);
   measure_throughput(recipe, seconds, [](const Throughput& rate) {
     std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)\n", rate.what, rate.median, rate.low,
                 rate.high);

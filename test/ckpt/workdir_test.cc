@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "lib/util/temporary_file.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 
@@ -78,7 +80,7 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
     WARN("skipped: this root may not mount");
     return;
   }
-  CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
+  CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }, Exit::storage) ==
         line + "Read-only file system");
   ::umount((folder / "a").c_str());
 }
@@ -136,6 +138,27 @@ TEST_CASE("workdir: claim takes over a lock file with nonsense, and refuses what
   fs::create_directory(folder / ".lock");
   CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
         folder / ".lock: error: cannot open: Is a directory");
+}
+
+TEST_CASE("workdir: a disk that is full is a storage error from the first write on") {
+  const MemoryFolder folder;
+  ::signal(SIGXFSZ, SIG_IGN);
+  std::string line;
+  {
+    const Limit none(RLIMIT_FSIZE, 0);
+    line = error_of([&] { Workdir(folder.path()).claim(); }, Exit::storage);
+  }
+  CHECK(line == folder / ".lock: error: cannot write: File too large");
+  fs::create_directory(folder / "a");
+  if (::geteuid() != 0 ||
+      ::mount("none", (folder / "a").c_str(), "tmpfs", 0, "size=4k,nr_inodes=2") != 0) {
+    WARN("the rest is skipped: this user may not mount");
+    return;
+  }
+  std::ofstream(folder / "a/only") << "x";
+  CHECK(error_of([&] { Workdir(folder / "a/x").claim(); }, Exit::storage) ==
+        folder / "a/x: error: cannot make the folder: No space left on device");
+  ::umount((folder / "a").c_str());
 }
 
 TEST_CASE("workdir: committed steps and DONE") {

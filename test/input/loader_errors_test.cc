@@ -14,6 +14,7 @@
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/input/fake_source.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 namespace {
@@ -97,6 +98,22 @@ TEST_CASE("a failing example is an error of its batch") {
     loader.seek(4);
     CHECK(next_labels(loader)[9] == 9);
   }
+}
+
+TEST_CASE("threads that cannot start are an error at the place of their number") {
+  LoaderOptions many = options(10, kTooManyThreads, 0);
+  many.threads_place = Place{"c.yaml", 4, 12};
+  Loader loader(dataset(failing(40, {})), pipeline(""), many);
+  Thrown error;
+  {
+    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    error = next_error(loader);
+  }
+  CHECK(error.code == Exit::usage);
+  CHECK(error.text ==
+        "c.yaml:4:12: error: input.threads: can't start 200 loader threads: Resource temporarily "
+        "unavailable; lower the number, or raise the limits on processes and memory (ulimit -u, "
+        "ulimit -v)");
 }
 
 TEST_CASE("an example that fails before the first batch is not an error yet") {

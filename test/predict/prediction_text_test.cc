@@ -91,7 +91,7 @@ TEST_CASE("predictions as a table") {
   PredictedBatch hostile = example();
   hostile.rows[0].name = "\x1b[2J";
   hostile.class_names[2] = "\n";
-  CHECK(whole(*prediction_table(1), {hostile}).starts_with("\"\\u001b[2J\"   predicted 2 \"\\n\""));
+  CHECK(whole(*prediction_table(1), {hostile}).starts_with("\\x1b[2J   predicted 2 \\n"));
 }
 
 TEST_CASE("classes need logits of two dimensions") {

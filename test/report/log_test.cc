@@ -105,7 +105,7 @@ TEST_CASE("log: a pipe gets plain lines with time stamps, and nothing meant for 
   REQUIRE(console.ok());
   log::info("loss {:.2f}", 0.5);
   CHECK(matches(console.read(), kStamp + "loss 0\\.50\n"));
-  log::note("Done!\nSteps:1/1");
+  log::write_note("Done!\nSteps:1/1");
   CHECK(matches(console.read(), kStamp + "NOTE: Done!\n" + kStamp + "Steps:1/1\n"));
   log::warn("{} is odd", "x");
   CHECK(matches(console.read(), "W\\d{4} \\d\\d:\\d\\d:\\d\\d warning: x is odd\n"));
@@ -113,6 +113,15 @@ TEST_CASE("log: a pipe gets plain lines with time stamps, and nothing meant for 
   log::info("{}", "{} {0}");
   CHECK(matches(console.read(),
                 kStamp + "a\\\\x1b\\[2Jb\\\\x0dc\td\n" + kStamp + "\\{\\} \\{0\\}\n"));
+}
+
+TEST_CASE("log: a name cannot control the terminal, nor pretend to be a line of its own") {
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  log::info("Wrote {}", "a\nI1122 10:04:52 Done");
+  CHECK(matches(console.read(), kStamp + R"(Wrote a\\nI1122 10:04:52 Done\n)"));
+  log::info("{}", "\xC2\x9B" "2J \xE2\x80\xAE" "gpj.é \xFF");  // C1, right to left, not UTF-8
+  CHECK(matches(console.read(), kStamp + R"(\\u009b2J \\u202egpj\.é \\xff\n)"));
 }
 
 TEST_CASE("log: in a pipe progress is an ordinary line that ends a silence") {
@@ -207,7 +216,7 @@ TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
   const Console console(Console::Kind::pipe);
   REQUIRE(console.ok());
   log::open_file(scratch / "log.txt");
-  log::info("one\ntwo");
+  log::write_info("one\ntwo");
   log::progress("step 1");
   log::write_detail("[3] loss = 1");
   log::note("three");

@@ -1,0 +1,38 @@
+// Limits on what this process may use, for tests of what happens without it.
+#pragma once
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace bv::test {
+
+// While it lives, a limit of this process is lower.
+class Limit {
+ public:
+  Limit(__rlimit_resource what, rlim_t value) : what_(what) {
+    ::getrlimit(what_, &before_);
+    const rlimit lower{value, before_.rlim_max};
+    ::setrlimit(what_, &lower);
+  }
+  ~Limit() { ::setrlimit(what_, &before_); }
+  Limit(const Limit&) = delete;
+
+ private:
+  __rlimit_resource what_;
+  rlimit before_{};
+};
+
+// The address space of this process in bytes.
+inline rlim_t address_space() {
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Not enough for the stacks of this many threads, even if they are small.
+inline constexpr rlim_t kLittleMemory = 64 << 20;
+inline constexpr int kTooManyThreads = 200;
+
+}  // namespace bv::test
