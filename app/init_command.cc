@@ -45,11 +45,11 @@ Exit init_command(const Arguments& arguments) {
     print_json(findings_json(found, recipe, output));
     return Exit::ok;
   }
-  const std::string text = fmt::format(
-      "{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n", findings_text(found),
-      printable(output, std::string::npos), recipe.about, recipe.epochs, recipe.total_steps(found.train_examples),
-      recipe.batch_size,
-      printable(training_command(output), std::string::npos));
+  const std::string text =
+      fmt::format("{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n",
+                  findings_text(found), printable(output, std::string::npos), recipe.about,
+                  recipe.epochs, recipe.total_steps(found.train_examples), recipe.batch_size,
+                  printable(training_command(output), std::string::npos));
   print(text);
   return Exit::ok;
 }

@@ -221,7 +221,8 @@ std::string heading(const Comparison& all) {
 std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& columns) {
   std::string out;
   for (const ConfigColumn& column : columns) {
-    for (const auto& [letter, value] : column.legend) out += fmt::format("{} {}\n", letter, printable(value, kUnlimited));
+    for (const auto& [letter, value] : column.legend)
+      out += fmt::format("{} {}\n", letter, printable(value, kUnlimited));
   }
   const bool marked = std::any_of(all.runs.begin(), all.runs.end(), [](const RunRecord& run) {
     return !run.status.finished() && run.metrics.rows > 0;

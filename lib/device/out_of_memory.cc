@@ -16,8 +16,8 @@ bool is_out_of_memory(const std::exception& error) {
   const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
   const std::string_view what =
       of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
-  // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc, cuBLAS and cuDNN,
-  // for which LibTorch throws a plain c10::Error.
+  // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc, cuBLAS and
+  // cuDNN, for which LibTorch throws a plain c10::Error.
   constexpr std::array<std::string_view, 5> kWordings = {
       "DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory",
       "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};

@@ -30,8 +30,8 @@ struct RankStart {
 
 // Starts /proc/self/exe. The child gets SIGKILL when this thread ends. It has its own process
 // group, so that Ctrl-C reaches the launcher only, which passes it on once. It has default signal
-// handling, with stop_signals() blocked, and only the standard descriptors. Throws Error(Exit::memory) if no process can be
-// created.
+// handling, with stop_signals() blocked, and only the standard descriptors. Throws
+// Error(Exit::memory) if no process can be created.
 void start(RankProcess& process, const RankStart& how);
 
 // Reads what is available of its stderr. Prints its lines with "[rank 3] " before them, except

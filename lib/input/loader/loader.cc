@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/input/loader/batch_ring.h"
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
@@ -294,8 +295,10 @@ void Loader::Impl::work(int number) {
     try {
       fill(batch, mine % chunks);
     } catch (const std::exception& error) {  // fill() handles the failures of examples itself
-      record(batch,
-             {.fatal = true, .code = Exit::internal, .name = "loader", .reason = error.what()});
+      record(batch, {.fatal = true,
+                     .code = is_out_of_memory(error) ? Exit::memory : Exit::internal,
+                     .name = "loader",
+                     .reason = error.what()});
     }
     Slot& filled = slot(batch);
     if (filled.open_chunks.fetch_sub(1) == 1) {
