@@ -41,9 +41,9 @@ struct KeyText {
   //     map                 a mapping; its keys have a table at the path of this key
   //     map of PLACE        a mapping with the keys of the tables at PLACE: "map of input.data"
   //     map of TYPE         a mapping with keys of the user's choice: "map of float"
-  // int and float may have a range: "int >= 1", "float > 0", "float 0..1"; "float 0..<1" if 1 itself
-  // is not allowed, "float 0<..1" if 0 is not. test/help/key_ranges_test.cc holds that the program
-  // refuses the values outside.
+  // int and float may have a range: "int >= 1", "float > 0", "float 0..1"; "float 0..<1" if 1
+  // itself is not allowed, "float 0<..1" if 0 is not. test/help/key_ranges_test.cc holds that the
+  // program refuses the values outside.
   std::string_view type;
   // A value as YAML, or "required", or "none" if an absent key has no value, or "= " and words if
   // the program computes the value: "= 4 * width".

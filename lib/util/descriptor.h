@@ -39,8 +39,8 @@ class Descriptor {
   int fd_;
 };
 
-// Returns the properties of `file`, which `fd` has opened. Throws Error(Exit::usage) if it could not
-// be opened.
+// Returns the properties of `file`, which `fd` has opened. Throws Error(Exit::usage) if it could
+// not be opened.
 struct stat stat_of(const Descriptor& fd, const std::string& file);
 
 // Says why something of this kind (st_mode) is not read as a file: "is a folder", "is a pipe, not a

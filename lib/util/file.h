@@ -14,8 +14,8 @@ bool file_exists(const std::string& file);
 bool is_pipe(const std::string& path);
 
 // Returns the whole content of a regular file. `limit` is the most bytes allowed, 0 for any number.
-// Throws Error(Exit::usage) "<file>: error: no such file", "is a folder", "is a pipe, not a file" or
-// "larger than N bytes".
+// Throws Error(Exit::usage) "<file>: error: no such file", "is a folder", "is a pipe, not a file"
+// or "larger than N bytes".
 std::string read_file(const std::string& file, size_t limit = 0);
 
 // Like read_file(), but returns nullopt if there is no such file. Any other reason why it cannot be
@@ -35,8 +35,8 @@ std::string read_stream(int fd, const std::string& name, size_t limit = 0);
 // are on disk. Throws Error(Exit::storage); the old content is then still in place.
 void write_file_atomically(const std::string& file, std::string_view content, bool sync = true);
 
-// Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something other
-// than a regular file has this name: opening a pipe to write to it waits for a reader.
+// Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something
+// other than a regular file has this name: opening a pipe to write to it waits for a reader.
 void refuse_special_file(const std::string& file);
 
 // Keeps the content of a damaged file that is about to be replaced, as "<file>.damaged" or, if that

@@ -20,8 +20,8 @@ struct ExampleFailure {
   std::string text() const { return name + ": " + reason; }
 };
 
-// Returns " (in data/train-labels-idx1-ubyte)", for messages about the label of an example; "" if no
-// single file has the labels.
+// Returns " (in data/train-labels-idx1-ubyte)", for messages about the label of an example; "" if
+// no single file has the labels.
 std::string in_labels_file(const Dataset& data, int64_t index);
 
 // Returns the exception that is being handled as the failure of example `index`. Call it inside a
