@@ -108,6 +108,10 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   for (const auto& [verb, app] : options.verbs) {
     if (app->parsed()) out.verb = verb;
   }
+  if (out.verb == Arguments::Verb::help) {
+    const std::vector<std::string> flags = options.app.remaining(/*recurse=*/true);
+    out.help.words.insert(out.help.words.end(), flags.begin(), flags.end());
+  }
   for (const CLI::App* part : options.bench->get_subcommands()) out.bench = part->get_name();
   if (!out.weights.empty()) {  // a flag wins over the environment
     if (!typed(args, "--workdir")) out.workdir.clear();

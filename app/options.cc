@@ -225,6 +225,7 @@ CLI::App* add_help(CLI::App& app, Arguments& out) {
   help->add_option("words", out.help.words,
                    "such as lr, evals.*.pp_fn, vit, ops, 75; none: the words there are")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  help->allow_extras();  // flags that are asked about: bvtrain help --workdir
   CLI::Option* man = help->add_flag("--man", out.help.man, "print the man page");
   help->add_option("--reference", out.help.reference, "write the reference pages into this folder")
       ->excludes(man);

@@ -9,7 +9,10 @@ endif()
 
 find_program(BV_MOLD mold)
 if(BV_MOLD)
-  add_link_options(-fuse-ld=mold)
+  # Debian 12's mold (1.10) may let the region that becomes read-only begin in a page that is not
+  # mapped, if thread-local data comes first in it. The loader then says "cannot apply additional
+  # memory protection". It depends on the sizes of sections, so that any change may cause it.
+  add_link_options(-fuse-ld=mold -Wl,-z,norelro)
 endif()
 
 # -fPIC for executables too: all sources share precompiled headers, and must be compiled with the same

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # scripts/check_package.sh PACKAGE [SUITE]: installs a package that scripts/package.sh made in a clean
-# system, and uses it there as a user who is not root and has no repository: prints the version,
-# trains on the digits, continues the run, predicts, exports, and trains with two processes. SUITE is
+# system, and uses it there as a user who is not root and has no repository: prints the version, goes
+# the way of a new user from a folder of images to an exported model that predicts, trains on the
+# digits, continues the run, predicts, exports, and trains with two processes. SUITE is
 # bookworm (Debian 12, default) or noble (Ubuntu 24.04), which is for the tarball. Needs root,
 # debootstrap and, for a wheel, PyPI.
 #   BVTRAIN_LIBTORCH=DIR  the LibTorch for bvtrain-without-libtorch; default: the one that setup.sh fetched
@@ -43,9 +44,17 @@ use='
   say bvtrain --version
   for i in 1 2 3 4 5; do from=$(now); bvtrain --version >version; echo $((($(now) - from) / 1000000)); done |
     sort -n | sed -n "3s/$/ ms for --version, median of 5/p"
+  say bvtrain init /tmp/photos
+  quiet bvtrain help lr
+  quiet bvtrain --config photos.yaml --workdir out/photos --set total_epochs=8
+  tail -n 5 log
+  [[ -s out/photos/report.html && -s out/photos/result.json ]]
+  quiet bvtrain export --workdir out/photos --ema --output photos.safetensors
+  mkdir elsewhere
+  (cd elsewhere && quiet bvtrain predict --weights ../photos.safetensors /tmp/photos/*/1.png --output guesses.csv && cat guesses.csv)
   run=(bvtrain --config "$configs/digits_cnn.yaml" --set total_epochs=null --set ckpt_steps=10)
   quiet "${run[@]}" --workdir out --set total_steps=20
-  quiet "${run[@]}" --workdir out --set total_steps=40
+  quiet "${run[@]}" --workdir out --set total_steps=40 --accept-changes
   grep -E "\"(version|commit|first_step|restarts)\"" out/run.json
   grep -q "\"first_step\": 20" out/run.json || { echo "the run did not continue"; exit 1; }
   quiet bvtrain export --workdir out --format onnx --output digits.onnx
@@ -55,7 +64,30 @@ use='
   [[ -s digits.onnx && -e out/DONE && -e ranks/DONE && -e ranks/log/rank-1.log ]]
 '
 
+# Writes PNG files that are red, green or blue with some noise into FOLDER/<colour>/.
+make_photos() {
+  python3 - "$1" <<'END'
+import os, random, struct, sys, zlib
+
+def png(path, colour, side=24):
+    rows = b"".join(
+        b"\0" + bytes(random.randrange(90) + (160 if channel == colour else 0) for _ in range(side) for channel in range(3))
+        for _ in range(side))
+    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+                   chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+random.seed(0)
+for colour, name in enumerate(["red", "green", "blue"]):
+    os.makedirs(f"{sys.argv[1]}/{name}")
+    for i in range(40):
+        png(f"{sys.argv[1]}/{name}/{i}.png", colour)
+END
+}
+
 chroot_make "$suite" >/dev/null
+make_photos "$chroot_folder/tmp/photos"
 cp "$package" "$chroot_folder/tmp/"
 chroot_run root 'useradd --create-home tester'
 start=$SECONDS
@@ -71,6 +103,7 @@ case $name in
       chroot_run root "$install_deb" "$name"
     fi
     chroot_run root "$remove_deb" "$name"
+    chroot_run root '[[ -s /usr/share/man/man1/bvtrain.1.gz && -s /usr/share/bash-completion/completions/bvtrain ]]'
     use="configs=/usr/share/bvtrain/configs; $use" ;;
   *.whl)
     chroot_run root "$install_pip"

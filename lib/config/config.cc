@@ -92,6 +92,7 @@ void Config::missing(std::string_view key, std::string_view type) const {
       continue;
     }
     document_->report(path_, entry.key);
+    document_->incomplete.insert(path_);  // the message says that there may be more keys
     give_up(error_of_unread(entry, {std::string(key)}));
   }
   const Error error = error_at(node_->place, key, "", fmt::format("missing: {} is required", type));

@@ -111,6 +111,18 @@ ImageSize parse_image_size(const std::string& text) {
   return {sizes.front(), sizes.size() > 1 ? sizes[1] : sizes[0], sizes.size() > 2 ? sizes[2] : 3};
 }
 
+void warn_of_other_weights(const Config& config, bool ema) {
+  if (ema) return;
+  std::vector<std::string> averaged;
+  for (const auto& [name, keys] : config.section("evals").items()) {
+    keys.mark_read();
+    if (keys.get<bool>("ema", false)) averaged.push_back(name);
+  }
+  if (averaged.empty()) return;
+  log::warn("the metrics of {} are those of the averaged weights; --ema takes these weights",
+            join(averaged, ", "));
+}
+
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
   TrainedModel trained;
   trained.origin = checkpoint.folder;
@@ -118,6 +130,7 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
                                 checkpoint.folder + "/" + kManifestName);
   trained.card = card_of(trained.config);
   trained.card.ema = ema;
+  warn_of_other_weights(trained.config, ema);
   read_meta(checkpoint, trained.card);
   trained.params = below(checkpoint.tensors, "params/");
   trained.buffers = below(checkpoint.tensors, "buffers/");

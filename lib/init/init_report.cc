@@ -1,5 +1,7 @@
 #include "lib/init/init_report.h"
 
+#include <algorithm>
+
 #include "lib/init/recipe_yaml.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -47,9 +49,22 @@ std::string images_text(const SampledImages& images) {
                      size_text(images.largest), size_text(images.typical), colour);
 }
 
+// Returns the lines about broken files. A file that both looks found has one line.
+std::vector<std::string> broken_lines(const DataFindings& found) {
+  std::vector<std::string> lines = found.broken;
+  for (const std::string& line : found.images.broken) {
+    const std::string file = line.substr(0, line.find(": "));
+    const bool known = std::any_of(
+        found.broken.begin(), found.broken.end(),
+        [&](const auto& other) { return other.find(file + ": ") != std::string::npos; });
+    if (!known) lines.push_back(line);
+  }
+  return lines;
+}
+
 std::string broken_text(const DataFindings& found) {
   std::string text;
-  std::vector<std::string> lines = found.broken;
+  const std::vector<std::string> lines = broken_lines(found);
   if (found.broken_files > 0) {
     text += fmt::format(
         "broken      {} file{} or class folder{}, found by their first and last bytes\n",
@@ -58,7 +73,6 @@ std::string broken_text(const DataFindings& found) {
   if (!found.images.broken.empty()) {
     text += fmt::format("broken      {} of {} images that were decoded\n",
                         found.images.broken.size(), found.images.tried);
-    lines.insert(lines.end(), found.images.broken.begin(), found.images.broken.end());
   }
   for (size_t i = 0; i < lines.size() && i < kShownBroken; ++i)
     text += "            " + printable(lines[i], 300) + "\n";
@@ -95,8 +109,7 @@ nlohmann::ordered_json findings_json(const DataFindings& found, const StarterRec
     classes.push_back(std::move(entry));
   }
   const SampledImages& images = found.images;
-  Json broken = found.broken;
-  for (const std::string& line : images.broken) broken.push_back(line);
+  const Json broken = broken_lines(found);
   return {{"folder", found.folder},
           {"kind", found.data.kind},
           {"source", found.data.source},

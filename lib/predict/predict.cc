@@ -8,6 +8,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/device/spin_throttle.h"
+#include "lib/export/trained_model.h"
 #include "lib/input/data_notes.h"
 #include "lib/params/state_part.h"
 #include "lib/predict/predict_data.h"
@@ -52,6 +53,7 @@ class Predictor {
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
       load_checkpoint(*from.checkpoint, request.ema);
+      warn_of_other_weights(config, request.ema);
     } else {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
       load_file(from, weights);

@@ -185,7 +185,8 @@ void Recipe::read_input(bool synthetic) {
   data = open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
   if (classes_.names.empty()) classes_.names = data->class_names();
   data_env_.classes = classes_;
-  has_classes = attempt(config, [&] { count_classes(input); }) && has_classes;
+  const bool counted = attempt(config, [&] { count_classes(input); });
+  has_classes = has_classes && counted;
   length.data_size = data->size();
   if (length.batch_size > length.data_size) {
     input.problem("batch_size", fmt::format("{} is more than the {} training examples",
@@ -194,7 +195,7 @@ void Recipe::read_input(bool synthetic) {
   if (const std::string warning = data->missing_classes(); !warning.empty())
     input.warn("data", warning);
   for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
-  if (!has_pp) return;
+  if (!has_pp || !counted) return;  // its labels would be out of range
   read_example(input, "pp", [&] {
     Example first = compute_first_example(*data, *pp, seed, loader.error_budget);
     check_more_examples(*data, *pp, seed, first, loader.error_budget);

@@ -166,7 +166,7 @@ TEST_CASE("all problems of a file come at once, and with --explain beside what w
       "c.yaml:7:7: error: unknown op 'value_rang' (did you mean 'value_range'?); known: "
       "value_range, ";
   const std::string rest =
-      "c.yaml:9:23: error: unknown key 'model.dens' (did you mean 'dense'?)\n"
+      "c.yaml:9:22: error: unknown key 'model.dens' (did you mean 'dense'?)\n"
       "c.yaml:11:5: error: lr: expected a number, got 'fast'\n";
   const std::string told = bad.line(config);
   INFO(told);

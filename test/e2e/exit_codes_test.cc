@@ -29,7 +29,7 @@ TEST_CASE("what is wrong with a config") {
         "c.yaml:20:5: error: lr: expected a number, got 'fast'\n");
   CHECK(bad.line(digits_with("num_classes: 10", "num_classes: ten") + "foo: 1\n")
             .starts_with("c.yaml:7:14: error: num_classes: expected an integer, got "
-                         "'ten'\nc.yaml:36:1: error: unknown key 'foo'; known here: "));
+                         "'ten'\nc.yaml:38:1: error: unknown key 'foo'; known here: "));
   CHECK(bad.line(digits_with("seed: 0", "seed: 0\nseed: 1")) ==
         "c.yaml:7:1: error: duplicate key 'seed' (first at line 6)\n");
   CHECK(bad.line(digits_with("seed: 0", std::string("seed: 0\0", 8))).find("a NUL byte") !=

@@ -201,7 +201,7 @@ TEST_CASE("skip_errors makes a class folder without images an example that fails
   folder.write("cat/2.jpg", "");
   CHECK(error_of([&] { open(false, "input"); }) ==
         (folder / "cat/2.jpg") + ": error: the file is empty\n" + (folder / "dog") +
-            ": error: class 'dog' has no images\n(input.skip_errors: N skips up to N such "
+            ": error: class 'dog' has no images (input.skip_errors: N skips up to N such "
             "examples)");
 }
 

@@ -155,10 +155,10 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
   // It reads no file until it is opened.
   const Config config = parse_config("{name: idx, data_dir: /nonexistent}", "t.yaml");
   CHECK_NOTHROW(prepare_data(config, {}));
-  // digits and train are the defaults.
-  CHECK(open_data("{}")->size() == 1437);
-  CHECK(open_data("{split: test}")->size() == 360);
-  CHECK(open_data("{split: 'train[:10%]+test'}")->size() == 144 + 360);
+  CHECK(open_error("{}") == "t.yaml: error: name: missing: a string is required");
+  CHECK(open_data("{name: digits}")->size() == 1437);  // train is the default
+  CHECK(open_data("{name: digits, split: test}")->size() == 360);
+  CHECK(open_data("{name: digits, split: 'train[:10%]+test'}")->size() == 144 + 360);
   CHECK_THAT(open_error("{name: digits, splt: test}"),
              Catch::Contains("'splt'") && Catch::Contains("'split'"));
   CHECK_THAT(open_error("{name: digits, split: tset}"),

@@ -25,7 +25,8 @@ inline double worst(const at::Tensor& a, const at::Tensor& b) {
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   const at::Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+  // An empty tensor may have no memory, and memcmp() wants some.
+  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
 // Returns whether the names are equal and same_bits() holds for the tensors of each name.
