@@ -15,8 +15,8 @@ std::string row_text(int64_t step, const Row& row);
 
 // Adds the rows of `file` up to `last_step` to `history` and removes everything else from the file.
 // Damaged lines cost no other row: the rows that stay are the longest sequence with ascending
-// steps. The file as it was is then kept aside, and a warning says where. The file is replaced only if
-// there is something to remove. Returns the steps of the rows, in order. Throws
+// steps. The file as it was is then kept aside, and a warning says where. The file is replaced only
+// if there is something to remove. Returns the steps of the rows, in order. Throws
 // Error(Exit::storage), also if the file cannot be read.
 std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history);
 

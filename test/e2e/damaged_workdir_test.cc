@@ -1,5 +1,5 @@
-// A run whose workdir was damaged, or lost a part, continues from what is whole, or says in one line
-// what is missing and what to do. With the real binary.
+// A run whose workdir was damaged, or has lost a part, continues from what is whole, or says in one
+// line what is missing and what to do. With the real binary.
 #include <signal.h>
 #include <unistd.h>
 

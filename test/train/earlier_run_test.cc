@@ -1,0 +1,82 @@
+// What a start takes from the files of an earlier one: DONE, run.json, and signs that checkpoints
+// were lost.
+#include "lib/train/earlier_run.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "lib/util/file.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+
+TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step") {
+  const TempFolder dir;
+  const Workdir workdir(dir.path());
+  CHECK(finished_at(workdir) == std::nullopt);
+  dir.write("DONE", "20\n");
+  CHECK(finished_at(workdir) == std::nullopt);
+  dir.make("ckpt/step-10");
+  dir.write("metrics.jsonl", "{\"step\": 10}\n{\"step\": 20");
+  CHECK(finished_at(workdir) == std::nullopt);
+  dir.make("ckpt/step-20");
+  CHECK(finished_at(workdir) == 20);
+  std::filesystem::remove_all(dir / "ckpt");
+  dir.write("metrics.jsonl", "{\"step\": 10}\n{\"step\": 20}\n");
+  CHECK(finished_at(workdir) == 20);
+  dir.write("DONE", "2O\n");
+  CHECK(finished_at(workdir) == std::nullopt);
+}
+
+TEST_CASE("earlier run: lost checkpoints are told from a run that has had none") {
+  const TempFolder dir;
+  const Workdir workdir(dir.path());
+  const auto line = [&] { return error_of([&] { require_checkpoints(workdir); }); };
+  CHECK(line() == "");
+  dir.make("ckpt");
+  dir.write("metrics.jsonl", "{\"step\": 0}\n{\"step\": 7}\n");
+  CHECK(line() == "");  // killed before its first save
+  std::filesystem::remove(dir / "ckpt");
+  CHECK(line() ==
+        dir.path() +
+            ": error: metrics.jsonl has rows up to step 7, but the folder ckpt/ is gone, so the "
+            "run cannot continue; put ckpt/ back, or remove metrics.jsonl to start the run from "
+            "the beginning, or choose another --workdir");
+  dir.write("ckpt/LAST", "step-5\n");
+  CHECK(line() ==
+        dir / "ckpt" +
+            ": error: LAST names step-5, but there is no checkpoint here, so the run cannot "
+            "continue; put its folder back, or remove LAST to start the run from the beginning, "
+            "or choose another --workdir");
+  dir.make("ckpt/step-5");
+  CHECK(line() == "");
+}
+
+TEST_CASE("earlier run: run.json is read, or put aside if it is damaged") {
+  const TempFolder dir;
+  const std::string file = dir / "run.json";
+  CHECK(read_earlier_starts(file).count == 0);
+  dir.write("run.json", R"({"restarts": 2, "started": "b", "first_started": "a",
+                            "config_changes": [{"step": 3, "changes": ["lr: 1 -> 2"]}]})");
+  const EarlierStarts starts = read_earlier_starts(file);
+  CHECK(starts.count == 3);
+  CHECK(starts.first_started == "a");
+  CHECK(starts.config_changes.size() == 1);
+  CHECK_FALSE(exists(file + ".damaged"));
+  int damaged = 0;
+  for (const char* text :
+       {"", "[]", "{\"restarts\"", R"({"restarts": "2"})", R"({"restarts": -1})",
+        R"({"started": 3})", R"({"config_changes": {}})", R"({"config_changes": [1]})",
+        R"({"config_changes": [{"step": "3", "changes": []}]})",
+        R"({"config_changes": [{"step": 3, "changes": [1]}]})"}) {
+    INFO(text);
+    dir.write("run.json", text);
+    CHECK(read_earlier_starts(file).count == 0);
+    ++damaged;
+    CHECK(read_text(file + (damaged == 1 ? ".damaged" : fmt::format(".damaged-{}", damaged))) ==
+          text);
+  }
+}
+
+}  // namespace bv::test
