@@ -7,7 +7,8 @@
 
 namespace bv {
 
-// Records a problem with config[key] unless `value` is at least 0. `what` replaces "it" as the subject: "the multiplier of 'head/.*' must not be negative, got -1".
+// Records a problem with config[key] unless `value` is at least 0. `what` replaces "it" as the
+// subject: "the multiplier of 'head/.*' must not be negative, got -1".
 inline void check_not_negative(const Config& config, std::string_view key, double value,
                                std::string_view what = {}) {
   if (value >= 0) return;

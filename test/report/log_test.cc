@@ -120,7 +120,10 @@ TEST_CASE("log: a name cannot control the terminal, nor pretend to be a line of 
   REQUIRE(console.ok());
   log::info("Wrote {}", "a\nI1122 10:04:52 Done");
   CHECK(matches(console.read(), kStamp + R"(Wrote a\\nI1122 10:04:52 Done\n)"));
-  log::info("{}", "\xC2\x9B" "2J \xE2\x80\xAE" "gpj.é \xFF");  // C1, right to left, not UTF-8
+  log::info("{}",
+            "\xC2\x9B"
+            "2J \xE2\x80\xAE"
+            "gpj.é \xFF");  // C1, right to left, not UTF-8
   CHECK(matches(console.read(), kStamp + R"(\\u009b2J \\u202egpj\.é \\xff\n)"));
 }
 
