@@ -179,8 +179,7 @@ TEST_CASE("every shipped config passes --dry-run --synthetic") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_file("configs"))) {
     INFO(entry.path());
     // Files that others include are not whole configs.
-    if (entry.path().extension() != ".yaml" ||
-        entry.path().parent_path().filename() == "include")
+    if (entry.path().extension() != ".yaml" || entry.path().parent_path().filename() == "include")
       continue;
     const Finished dry = run({"--config", entry.path().string(), "--dry-run", "--synthetic"});
     INFO(dry.err);

@@ -153,8 +153,7 @@ TEST_CASE("a rank that fails ends the run at once, even while a checkpoint is be
   INFO(finished.err);
   CHECK(finished.code == 3);
   CHECK(finished.seconds < kWatchdog);  // it waits for no time-out
-  CHECK(finished.err.find(
-            "[input] train/cat/0.jpg: can't be read: no such file (input.") !=
+  CHECK(finished.err.find("[input] train/cat/0.jpg: can't be read: no such file (input.") !=
         std::string::npos);
   // The rows of all steps were written.
   const auto rows = metric_rows(f.dir / "w");
@@ -177,8 +176,7 @@ TEST_CASE("a rank that fails in an evaluator of averaged weights does not wait f
   INFO(finished.err);
   CHECK(finished.code == 3);
   CHECK(finished.seconds < kWatchdog);  // it waits for no time-out
-  CHECK(finished.err.find(
-            "[input] test/cat/0.jpg: can't be read: no such file (evals.mean.") !=
+  CHECK(finished.err.find("[input] test/cat/0.jpg: can't be read: no such file (evals.mean.") !=
         std::string::npos);
 }
 

@@ -42,8 +42,9 @@ TEST_CASE("a type as JSON Schema allows the same values, and null for an absent 
         R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0},{"type":"null"}]})");
   CHECK(schema("float 0..1") ==
         R"({"anyOf":[{"type":"number","minimum":0.0,"maximum":1.0},{"type":"null"}]})");
-  CHECK(schema("float 0<..<1") ==
-        R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0,"exclusiveMaximum":1.0},{"type":"null"}]})");
+  CHECK(
+      schema("float 0<..<1") ==
+      R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0,"exclusiveMaximum":1.0},{"type":"null"}]})");
   CHECK(schema("'gap' | 'false'") ==
         R"({"anyOf":[{"const":"gap"},{"const":false},{"type":"null"}]})");
   CHECK(schema("'0'") == R"({"anyOf":[{"enum":["0",0]},{"type":"null"}]})");

@@ -196,7 +196,7 @@ TEST_CASE("lookup reports what is wrong with its file") {
 namespace {
 
 void append(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
 }
 
 uint32_t crc32_of(const std::string& content) {

@@ -31,7 +31,7 @@ struct LoaderOptions {
   int64_t batch_size = 0;  // of all ranks together, a multiple of `ranks`
   int threads = 1;
   Place threads_place = {};  // in the config, for the message that they cannot be started
-  int prefetch = 2;  // complete batches kept ready
+  int prefetch = 2;          // complete batches kept ready
   uint64_t seed = 0;
   bool shuffle = true;
   // False: an endless stream for training. True: one pass in order for evaluation. The last batch
