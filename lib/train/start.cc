@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/report/log.h"
-#include "lib/train/earlier_run.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/pattern.h"

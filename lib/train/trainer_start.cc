@@ -10,12 +10,12 @@
 #include <ctime>
 
 #include "lib/ckpt/crash_point.h"
+#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
-#include "lib/train/earlier_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer.h"
 #include "lib/train/weights.h"

@@ -1,6 +1,6 @@
 // What a start takes from the files of an earlier one: DONE, run.json, and signs that checkpoints
 // were lost.
-#include "lib/train/earlier_run.h"
+#include "lib/ckpt/earlier_run.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "lib/train/earlier_run.h"
+#include "lib/ckpt/earlier_run.h"
 
 #include <algorithm>
 
