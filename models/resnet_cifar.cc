@@ -38,8 +38,10 @@ const KeyTable keys(
       "Number of residual blocks in each stage; there are as many stages as numbers. A stage "
       "halves height and width, so n stages need images of at least 2^n pixels a side."},
      {"norm", "'batch' | 'group'", "batch",
-      "How values are normalised: `batch` uses the mean and variance over the whole batch, `group` "
-      "those of 16 channels of one image. Take `group` if the batch is small."},
+      "How values are normalised: `batch` uses the mean and variance over the images of all "
+      "processes that are computed together (see `grad_accum_steps`), and running averages of "
+      "them in evaluation; `group` uses those of 16 channels of one image. Take `group` if the "
+      "batch is small."},
      {"logit_scale", "float", "0.125",
       "Factor of the scores of the classes. Smaller values make the predictions less certain."}});
 

@@ -27,9 +27,10 @@ constexpr KeyText kVitKeys[] = {
      "right and the bottom that do not fill a patch are not used."},
     {"pool_type", "'gap' | 'map' | 'tok' | '0' | 'none'", "gap",
      "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
-     "pools them by attention with a learned query, `tok` adds a learned class token and takes its "
-     "output, `0` takes the first token. `none` does not pool: every token gets scores of its "
-     "own."},
+     "pools them by attention with a learned query, `tok` adds a learned class token and takes "
+     "its output, and `0` takes the first token, for weights that were trained so. `none` does "
+     "not pool: every token gets scores and needs labels of its own, so it is not for ordinary "
+     "classification."},
     {"rep_size", "bool | int >= 0", "false",
      "Size of an additional dense layer with tanh before the classification layer: `true` makes it "
      "as large as `width`, `false` or 0 leaves it out. big_vision has this layer when it trains on "

@@ -16,9 +16,9 @@ namespace {
 const KeyTable keys(
     "", {},
     {{"include", "string", "none",
-      "Another YAML file, over which this one is merged: keys that stand here win, and those of "
-      "nested mappings are merged in the same way. The path is relative to this file. The other "
-      "file may include one itself.",
+      "Another YAML file, over which this one is merged: keys that stand here win, those of "
+      "nested mappings are merged in the same way, and lists are replaced as a whole. The path is "
+      "relative to this file. The other file may include one itself.",
       "include/imagenet_evals.yaml", "-"}});
 
 constexpr size_t kMostIncludes = 16;  // nested

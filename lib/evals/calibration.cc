@@ -18,19 +18,18 @@ namespace {
 
 const KeyTable keys(
     "evals.*: calibration",
-    {"Measures how far the confidence of a classifier is from its accuracy: of the guesses with a "
-     "probability of 0.8, 80 % should be right. Guesses are sorted into bins by their probability, "
-     "which the report shows. The metric `ece` is the mean distance between accuracy and "
-     "confidence, `mce` the largest one of a bin, `confidence` the mean probability of the "
-     "guesses, and `prec@1` the share of right guesses.",
+    {"Measures how far the confidence of a classifier is from its accuracy: of the guesses with "
+     "a probability of 0.8, 80 % should be right. Guesses are sorted into bins by their "
+     "probability, which the report shows. The metric `ece` is the mean over bins, weighted by "
+     "their guesses, of |accuracy - confidence|, `mce` is the largest over the bins, "
+     "`confidence` the mean probability of the guesses, and `prec@1` the share of right guesses.",
      "type: calibration\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
      "keep(\"image\", \"labels\")"},
     {{"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
-      "An example counts as much as its largest label, so that one without any class does not "
-      "count."},
+      "The weight of an example is its largest label: 1 for one-hot labels, 0 without any class."},
      {"bins", "int 1..10000", "15",
       "Number of bins, which divide the probabilities from 0 to 1 into equal parts. More bins show "
       "more detail but need more examples, since `ece` and `mce` grow with the noise of bins with "

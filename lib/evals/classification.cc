@@ -36,8 +36,8 @@ const KeyTable keys(
       "are not smoothed."},
      {"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
-      "If an image has several classes, each of them is a right guess. An example counts as much "
-      "as its largest label, so that one without any class does not count."}},
+      "If an image has several classes, each of them is a right guess. The weight of an example "
+      "is its largest label: 1 for one-hot labels, 0 without any class."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;

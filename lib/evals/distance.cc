@@ -20,7 +20,7 @@ constexpr TableText kText = {
     "Measures how far the outputs of the model, the student, are from those of another model, the "
     "teacher, which are stored with the data. For each entry of `distances` there are the metrics "
     "`<entry>/avg`, `<entry>/min` and `<entry>/max` over the examples and `<entry>/all`, their "
-    "number, where <entry> is made of its keys and values: `kind=agree_k=5`.",
+    "number, where `<entry>` is made of its keys and values: `kind=agree_k=5`.",
     "type: distance\n"
     "data: {name: npz, fname: teacher.npz}\n"
     "pp_fn: value_range(-1, 1)|keep(\"image\", \"logits\")\n"
@@ -75,7 +75,7 @@ const KeyTable distance_keys(
       "considers unlikely."},
      {"ls", "float 0..<1", "0",
       "Only of `hard`: how much of the label is spread evenly over the other classes, from 0 to "
-      "below 1."}});
+      "below 1. `label_smoothing` spreads it over all classes."}});
 
 // student, teacher: (n, d) float64. Returns (n) float64.
 using Measured = std::function<at::Tensor(const at::Tensor& student, const at::Tensor& teacher)>;

@@ -12,8 +12,8 @@ namespace {
 
 const KeyTable keys(
     "evals.*: mean",
-    {"Averages a value over the examples of a data set. With `pred: loss`, which it needs, the "
-     "metric `loss` is the mean of the loss that is trained, without label smoothing.",
+    {"Averages the loss that is trained, without label smoothing, over the examples of a data "
+     "set. Requires `pred: loss`. The metric is called `loss`.",
      "type: mean\n"
      "pred: loss\n"
      "data: {name: digits, split: test}\n"

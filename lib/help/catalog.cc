@@ -21,6 +21,13 @@ HelpTable make_table(const KeyTable& table) {
   return made;
 }
 
+// Returns a value, which is YAML, as an argument of a call.
+std::string as_argument(const std::string& value) {
+  if (value == "true" || value == "false") return value == "true" ? "True" : "False";
+  const bool word = std::isalpha(static_cast<unsigned char>(value[0])) != 0;
+  return word ? '"' + value + '"' : value;
+}
+
 }  // namespace
 
 const std::vector<PluginKind>& plugin_kinds() {
@@ -92,10 +99,13 @@ bool has_literal_default(const KeyText& key) {
 std::string default_in_words(const HelpTable& table, const KeyText& key) {
   if (key.fallback.starts_with("= ")) return std::string(key.fallback.substr(2));
   const std::string text(key.fallback);
-  if (table.mapping != "pp" || !has_literal_default(key)) return text;
-  if (text == "true" || text == "false") return text == "true" ? "True" : "False";
-  const bool word = std::isalpha(static_cast<unsigned char>(text[0])) != 0;
-  return word ? '"' + text + '"' : text;
+  return table.mapping == "pp" && has_literal_default(key) ? as_argument(text) : text;
+}
+
+std::string example_in_words(const HelpTable& table, const KeyText& key) {
+  if (key.example.empty()) return "";
+  const std::string name = expand_braces(key.name)[0], value(key.example);
+  return table.mapping == "pp" ? name + "=" + as_argument(value) : name + ": " + value;
 }
 
 std::string type_of_key(const HelpTable& table, const KeyText& key) {

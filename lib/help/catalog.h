@@ -49,6 +49,9 @@ std::string big_vision_name(const HelpTable& table, const KeyText& key);
 std::string default_in_words(const HelpTable& table, const KeyText& key);
 // Returns the type of the key in words; see type_in_words().
 std::string type_of_key(const HelpTable& table, const KeyText& key);
+// Returns the example of the key as one writes it: "lr: 0.001", and for an op as an argument of a
+// call: new_shape=[2, -1]. Empty if there is none.
+std::string example_in_words(const HelpTable& table, const KeyText& key);
 // Whether the default is a value, which can be written in a config.
 bool has_literal_default(const KeyText& key);
 

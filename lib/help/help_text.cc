@@ -85,12 +85,7 @@ std::string key_in_full(const FoundKey& found) {
   text += wrap(std::string(key.meaning), "  ", "  ") + "\n\n";
   text += field("Type", type_of_key(*found.table, key));
   text += field("Default", default_in_words(*found.table, key));
-  if (!key.example.empty())
-    text += field("Example",
-                  fmt::format("{}: {}",
-                              split(key.name, '{')[0] == key.name ? std::string(key.name)
-                                                                  : expand_braces(key.name)[0],
-                              key.example));
+  if (!key.example.empty()) text += field("Example", example_in_words(*found.table, key));
   const std::string theirs = big_vision_name(*found.table, key);
   text += field("big_vision", theirs.empty() ? "has no such key" : theirs);
   return text;

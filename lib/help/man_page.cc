@@ -32,7 +32,7 @@ std::string entry(const std::string& term, const std::string& text) {
 }
 
 std::string flag_entry(const FlagText& flag) {
-  std::string text = flag.meaning;
+  std::string text = flag.meaning + ".";
   if (!flag.choices.empty()) text += " Values: " + join(flag.choices, ", ") + ".";
   if (!flag.variable.empty()) text += " Variable of the environment: " + flag.variable + ".";
   return entry(join(flag.names, ", ") + (flag.takes_value ? " VALUE" : ""), text);

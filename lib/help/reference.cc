@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/help/catalog.h"
 #include "lib/help/exit_codes.h"
 #include "lib/util/text.h"
@@ -9,17 +11,22 @@
 namespace bv {
 namespace {
 
-// Returns `text` for a cell of a table.
+// Returns `text` for a cell of a table. Between backticks a backslash before '<' would be seen; one
+// before '|' is not, because it is taken away when the row is cut into cells.
 std::string cell(std::string_view text) {
   std::string escaped;
+  bool in_code = false;
   for (const char c : text) {
-    if (c == '|' || c == '<') escaped += '\\';
+    if (c == '`') in_code = !in_code;
+    if (c == '|' || (c == '<' && !in_code)) escaped += '\\';
     escaped += c == '\n' ? ' ' : c;
   }
   return escaped;
 }
 
-std::string code(std::string_view text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
+std::string code(std::string_view text) {
+  return text.empty() ? "" : cell("`" + std::string(text) + "`");
+}
 
 std::string default_cell(const HelpTable& table, const KeyText& key) {
   const std::string text = default_in_words(table, key);
@@ -28,8 +35,7 @@ std::string default_cell(const HelpTable& table, const KeyText& key) {
 
 std::string meaning_cell(const HelpTable& table, const KeyText& key) {
   std::string text = cell(key.meaning);
-  if (!key.example.empty())
-    text += " Example: " + code(fmt::format("{}: {}", expand_braces(key.name)[0], key.example));
+  if (!key.example.empty()) text += " Example: " + code(example_in_words(table, key));
   const std::string theirs = big_vision_name(table, key);
   if (!theirs.empty() && theirs != key.name) text += " big_vision: " + code(theirs) + ".";
   return text;
@@ -53,7 +59,33 @@ std::string call_of(const HelpTable& op) {
   return op.plugin + "(" + join(names, ", ") + ")";
 }
 
+bool same_key(const KeyText& a, const KeyText& b) {
+  return a.name == b.name && a.type == b.type && a.fallback == b.fallback && a.meaning == b.meaning;
+}
+
+// Returns the plug-in of which `table` describes another name; null if there is none. Such names
+// have the module of big_vision before a dot: "archive.randaug".
+const HelpTable* other_name_of(const HelpTable& table) {
+  if (table.plugin.find('.') == std::string::npos) return nullptr;
+  for (const HelpTable* other : plugins_of(*table.kind)) {
+    if (other->plugin.find('.') == std::string::npos && other->text.about == table.text.about &&
+        std::equal(table.keys.begin(), table.keys.end(), other->keys.begin(), other->keys.end(),
+                   same_key))
+      return other;
+  }
+  return nullptr;
+}
+
+// Returns the anchor of a heading, which has no dots.
+std::string anchor(std::string heading) {
+  std::erase(heading, '.');
+  return heading;
+}
+
 std::string plugin_section(const HelpTable& table) {
+  if (const HelpTable* other = other_name_of(table))
+    return fmt::format("## {}\n\nThe same as [{}](#{}).\n\n", table.plugin, other->plugin,
+                       anchor(other->plugin));
   std::string text = fmt::format("## {}\n\n{}\n\n", table.plugin, table.text.about);
   if (table.mapping == "pp") text += "`" + call_of(table) + "`\n\n";
   if (!table.text.example.empty()) {
@@ -66,9 +98,19 @@ std::string plugin_section(const HelpTable& table) {
   return text + key_rows(table);
 }
 
+constexpr std::string_view kAboutOps =
+    "Ops are the steps of `input.pp` and of an evaluator's `pp_fn`, joined by `|` and applied from "
+    "left to right.\n\n"
+    "An op is called like a Python function: `flip_lr`, `resize(224)` or `resize(size=224)`. Texts "
+    "stand in quotes\nand cannot hold a `|`; other values are numbers, lists, True, False and "
+    "None. The name num_classes stands for the\nvalue of that key. In YAML, quote the whole "
+    "string if it holds `: ` or ` #`.\n\n"
+    "An *example* is one item of the data, such as an image with its label. Its arrays have names "
+    "and are called\n*features*. Images are (height, width, channels); texts and the bytes of "
+    "files are one-dimensional uint8 arrays.\n\n";
+
 std::string selector_line(const PluginKind& kind) {
-  if (kind.selector.empty())
-    return "Ops are the steps of `input.pp` and of an evaluator's `pp_fn`, joined by `|`.\n\n";
+  if (kind.selector.empty()) return std::string(kAboutOps);
   const std::string key =
       kind.inside ? fmt::format("{}.{}", kind.mapping, kind.selector) : std::string(kind.selector);
   std::string text = fmt::format("The key `{}` names one of these.", key);
@@ -126,7 +168,8 @@ std::string index_page() {
   for (const PluginKind& kind : plugin_kinds()) {
     std::vector<std::string> names;
     for (const HelpTable* plugin : plugins_of(kind))
-      names.push_back(fmt::format("[{0}]({1}.md#{0})", plugin->plugin, kind.plural));
+      names.push_back(
+          fmt::format("[{}]({}.md#{})", plugin->plugin, kind.plural, anchor(plugin->plugin)));
     text += fmt::format("- [{}]({}.md): {}\n", title_of(kind), kind.plural, join(names, ", "));
   }
   return text;

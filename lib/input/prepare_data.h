@@ -22,9 +22,11 @@ inline constexpr KeyText kDataKeys[] = {
      "image_folder"},
     {"split", "string", "train",
      "Which part of the data set to use, as in TFDS: a whole split such as `train`, a slice such "
-     "as `train[:90%]`, `train[5000:]` or `train[-100:]`, or several of them joined by `+`. A "
-     "slice is the same in every run; if the data is sorted by class, as an image folder is, it is "
-     "drawn from all classes.",
+     "as `train[:90%]`, `train[5000:]` or `train[-100:]`, or several of them joined by `+`. "
+     "Percentages are rounded to whole examples, and `train[:80%]` and `train[80%:]` do not "
+     "overlap. If the data is sorted by class, as an image folder is, slices are cut from a "
+     "random order that is the same in every run, so that each holds about equal shares of every "
+     "class; other data is sliced in the order of the file.",
      "train[:90%]"},
     {"unknown_classes", "'error' | 'skip'", "error",
      "What to do with examples of a class that the training data does not have: `error` ends the "

@@ -13,9 +13,9 @@ namespace {
 const KeyTable sigmoid_keys(
     "loss: sigmoid_xent",
     {"Cross entropy of one yes-or-no decision per class, summed over the classes: -sum(y * "
-     "log(sigmoid(z)) + (1 - y) * log(sigmoid(-z))) with labels y and logits z. Use it if an image "
-     "may have several classes or none; it also suits many classes. It starts at about 0.7 per "
-     "class, unless `init_head_bias` makes the first guesses improbable.",
+     "log(sigmoid(z)) + (1 - y) * log(sigmoid(-z))) with labels y and logits z. Use it if an "
+     "image may have several classes or none; it also suits many classes. While all logits are 0 "
+     "it is about 0.7 per class; `init_head_bias` makes it start lower.",
      "loss: sigmoid_xent\ninit_head_bias: -6.9", "utils.py sigmoid_xent"},
     {});
 const KeyTable softmax_keys(

@@ -26,7 +26,8 @@ const KeyTable keys(
      {"wd", "float >= 0", "0",
       "Weight decay: in each step a weight loses this share of itself, multiplied by the schedule "
       "but not by `lr`. To get the weight decay that AdamW has in PyTorch, give the product of "
-      "that and `lr`.",
+      "that and `lr`: PyTorch's AdamW(lr=0.001, weight_decay=0.05) is `lr: 0.001` and `wd: "
+      "0.00005`.",
       "0.0001"},
      {"wd_mults", "list of [string, float >= 0]", "[['.*/kernel$', 1]]",
       "Which parameters decay: a list of [regular expression, factor of `wd`]. An expression must "
@@ -37,8 +38,8 @@ const KeyTable keys(
      {"lr_mults", "list of [string, float > 0]", "[]",
       "Parameters that learn faster or slower: a list of [regular expression, factor of `lr`]. An "
       "expression must match the whole name of a parameter, such as head/kernel; the first match "
-      "counts, and parameters without a match have the factor 1. To freeze parameters, give them a "
-      "null schedule.",
+      "counts, and parameters without a match have the factor 1. The weight decay stays the same. "
+      "To freeze parameters, give them a null schedule.",
       "[['embedding/.*', 0.1]]"}});
 
 // Compiled regular expressions, in config order.

@@ -23,7 +23,8 @@ const KeyTable keys(
       "0.1"},
      {"scale_with_batchsize", "bool", "false",
       "Whether to multiply `mult` by input.batch_size / 256. The learning rate then fits a batch "
-      "of 256 images and follows changes of the batch size. It scales the weight decay as well."},
+      "of 256 images and follows changes of the batch size. It scales the weight decay as well, "
+      "but not the `end` of a decay."},
      {"warmup_{steps,examples,epochs,percent}", "float >= 0", "none",
       "Length of the warm-up at the start, in which the value rises from 0 in a straight line; it "
       "must be shorter than the run. Give it in one unit; `percent` is a fraction of the run, from "

@@ -15,11 +15,13 @@ const KeyTable keys(
     "", {"", "", "sharding.py"},
     {{"sharding_strategy", "'replicate' | 'zero1' | 'zero2' | 'fsdp' | list of [string, string]",
       "replicate",
-      "What the processes share among them to save memory: nothing with `replicate`; the optimizer "
-      "state with `zero1`; also the gradients with `zero2`; also the weights with `fsdp`, which "
-      "sends more between processes. The results stay the same up to rounding. A list chooses by "
-      "name, as in big_vision: [regular expression of a name such as params/head/kernel, replicate "
-      "or fsdp(...)].",
+      "What the processes share among them to save memory: nothing with `replicate`; the "
+      "optimizer state with `zero1`; also the gradients with `zero2`; also the weights with "
+      "`fsdp`, which sends more between processes. The results stay the same up to rounding. A "
+      "list chooses by name, as in big_vision: [regular expression, `replicate` or `fsdp(...)`]. "
+      "Names are `params/<parameter>` and `opt/<slot>/<parameter>`; an expression must match the "
+      "whole name, the first match counts, and arrays that match none are not divided. The state "
+      "of divided weights must be divided too.",
       "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=1)']]"},
      {"mesh", "list of [string, int]", "[[data, -1]]",
       "How the processes are arranged, for configs of big_vision: a list of [axis, number of "

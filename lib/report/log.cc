@@ -50,7 +50,6 @@ size_t terminal_width() {
 // byte. From U+1000 on (first byte E1) characters may be two columns wide.
 size_t columns(char first) {
   const auto byte = static_cast<unsigned char>(first);
-  if (byte == '\t') return 8;
   if ((byte & 0xC0) == 0x80) return 0;
   return byte < 0xE1 ? 1 : 2;
 }

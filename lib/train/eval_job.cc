@@ -30,10 +30,10 @@ const KeyTable keys(
       "classification"},
      {"log_{steps,examples,epochs,percent,seconds}", "float", "none",
       "Interval between two evaluations during the training. Give it in one unit; `percent` is a "
-      "fraction of the whole run, from 0 to 1. The last step is always evaluated, so that in other "
-      "units than seconds an evaluation less than a quarter of the interval before it is left out. "
-      "Without an interval, or with 0, the evaluator only runs before the training.",
-      "1"},
+      "fraction of the whole run, from 0 to 1. The last step is always evaluated; an evaluation "
+      "that would fall within a quarter of an interval before the last step is skipped (not with "
+      "seconds). Without an interval, or with 0, the evaluator only runs before the training.",
+      "1000"},
      {"pred", "'predict' | 'loss'", "predict",
       "What the evaluator gets for each example: with `predict` the outputs of the model, the "
       "logits, and with `loss` the loss, which the evaluator `mean` averages."},

@@ -62,8 +62,9 @@ const KeyTable run_keys(
       "the last one have a row as well, unless the interval is 0: then only the first two.",
       "50"},
      {"ckpt_{steps,examples,epochs,percent,seconds}", "float", "none",
-      "Interval between two checkpoints, from which a run continues after an interruption. Each "
-      "new one replaces the one before, unless `keep_ckpt_*` keeps that. Give it in one unit "
+      "Interval between two checkpoints, from which a run continues after an interruption. A stop "
+      "by a signal saves one as well, but a crash of a run without checkpoints loses everything. "
+      "Each new one replaces the one before, unless `keep_ckpt_*` keeps that. Give it in one unit "
       "(`percent` is a fraction of the run, 0 to 1); without it, or with 0 or less, only "
       "checkpoints that are kept for good are written.",
       "1000"},
@@ -82,9 +83,12 @@ const KeyTable run_keys(
       "Number of images that all processes together evaluate at once, in evaluators that do not "
       "say it themselves. It changes the speed and the memory, not the results."},
      {"model_init", "string", "\"\"",
-      "File with weights to start from: npz or safetensors of bvtrain, big_vision, timm or Hugging "
-      "Face, or the workdir of another run. Only the weights are taken, and the training begins "
-      "with step 1. A workdir that has a checkpoint, and `resume`, take precedence.",
+      "File with weights to start from: npz or safetensors of bvtrain, big_vision, timm or "
+      "Hugging Face, or the workdir of another run; `W:ema` takes the averaged weights of the "
+      "workdir W (see docs/weights.md). Every parameter of the model must be in it with the same "
+      "shape, unless `model_load.dont_load` names it; only position embeddings, and the patches "
+      "of a flexi_vit, are resized. The training begins with step 1. A workdir that has a "
+      "checkpoint, and `resume`, take precedence.",
       "weights/vit_s16.safetensors"},
      {"resume", "string", "\"\"",
       "Checkpoint of another run to continue from, with its optimizer state and its step: a "
@@ -93,8 +97,9 @@ const KeyTable run_keys(
       "out/other_run"},
      {"seed", "int", "0",
       "Number that all randomness is drawn from: the initial weights, the order of the images, "
-      "augmentation, dropout and mixup. The same config with the same seed trains the same model; "
-      "train with several seeds to see how much the results vary."},
+      "augmentation, dropout and mixup. The same config with the same seed trains the same model: "
+      "bit for bit on the same kind of machine with the same numbers of threads and processes, "
+      "otherwise up to rounding. Train with several seeds to see how much the results vary."},
      {"precision", "'auto' | 'float32' | 'bf16'", "auto",
       "Number format of matrix multiplications and convolutions; everything else is always "
       "float32. `bf16` is faster and needs less memory where the device computes it natively, and "
@@ -135,14 +140,16 @@ const KeyTable input_keys(
      {"batch_size", "int >= 1", "required",
       "Number of images in one step, over all processes together. It must be a multiple of the "
       "number of processes, and not more than the training data have. If memory runs out, raise "
-      "`grad_accum_steps` before you make it smaller, because the learning rate depends on it."},
+      "`grad_accum_steps` before you make it smaller, because the best learning rate depends on "
+      "it."},
      {"shuffle", "bool", "true",
       "Whether each pass over the training data has a new random order. With `false` the images "
       "come in the order of the data set, which usually trains worse.",
       "", "-"},
      {"threads", "int 1..4096", "= the cores that this process may use",
-      "Number of threads of each process that read and preprocess images. Use more if training "
-      "waits for data.",
+      "Number of threads of each process that read and preprocess images. By default there is one "
+      "for each core, and loading and computing share the cores. Use more only if files are slow "
+      "to read, as over a network, and fewer if loading slows down the step.",
       "", "-"},
      {"prefetch", "int 1..4096", "2",
       "Number of batches that are kept ready, so that slow files do not stop the training. Each "

@@ -37,8 +37,8 @@ const KeyTable step_keys(
 
 const KeyTable ema_keys(
     "ema",
-    {"A moving average of the weights. Its influence grows during the first steps: in step t the "
-     "decay is at most t / (t + 9).",
+    {"A moving average of the weights. In the first steps it forgets faster: in step t (from 1) "
+     "the decay is min(decay, t / (t + 9)).",
      "decay: 0.9999"},
     {{"decay", "float 0..<1", "required",
       "Share of the average that stays in each step; the rest comes from the new weights. With d "

@@ -26,8 +26,9 @@ const KeyTable load_keys(
      "models/common.py merge_params"},
     {{"dont_load", "list of string", "[]",
       "Parameters that are not taken from the file: a list of regular expressions that must match "
-      "their whole names. Those of the model keep their random start, and those of the file are "
-      "ignored. Use ['head/.*'] to train a new last layer for other classes.",
+      "their whole names. Parameters of the model that match start as in a new model, and those "
+      "that only the file has may then be there without an error. Use ['head/.*'] to train a new "
+      "last layer for other classes.",
       "['head/kernel', 'head/bias']"}});
 
 // The patterns of dont_load: names that keep their fresh values.

@@ -197,7 +197,8 @@ TEST_CASE("labels that are missing or are not class numbers are refused") {
         folder / file, more);
   };
   CHECK(refusal("fewshot_lsr", yaml("n.npz", "")) ==
-        "error: train row 3: the label is -2, but class numbers begin at 0");
+        "error: train row 3: the label is -2, but class numbers begin at 0 (in " +
+            (folder / "n.npz") + ")");
   CHECK(
       refusal("fewshot_lsr", yaml("d.npz", ", label_key: y")) ==
       "error: evaluator 'e': pp gives no 'y' (it gives _mask, image, label, labels, teacher); see "

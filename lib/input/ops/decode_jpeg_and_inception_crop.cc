@@ -16,10 +16,11 @@ namespace {
 
 constexpr KeyText kRatioKeys[] = {
     {"ratio_min", "float > 0", "0.75",
-     "The smallest width / height of the window. Below 1 the window is upright."},
+     "The smallest width / height of the window. Below 1 allows windows that are taller than "
+     "wide."},
     {"ratio_max", "float 0<..1000", "1.33",
      "The largest width / height of the window. It must not be below ratio_min or above 1000. "
-     "Above 1 the window is wide."}};
+     "Above 1 allows windows that are wider than tall."}};
 constexpr KeyText kExifKeys[] = {
     {"exif", "bool", "false",
      "If True, the window is cut out of the image that is turned upright as its EXIF "

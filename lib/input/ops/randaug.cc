@@ -17,19 +17,15 @@ constexpr KeyText kRandAugKeys[] = {
      "The strength of the operations. 10, the nominal maximum, rotates by 30 degrees, for "
      "example, and 5 by 15; more than 10 goes further. Operations such as Invert have no "
      "strength."}};
-const KeyTable keys(
-    "pp: randaug",
-    {"Applies RandAugment: random operations in a row, each drawn from 16 such as Rotate, "
-     "Posterize, Contrast, ShearX and Cutout. It changes 'image', which must be (height, "
-     "width, 3) uint8, so put it before value_range. It helps long trainings on photos "
-     "against overfitting.",
-     "randaug(2, 10)", "pp/archive/randaug.py get_randaug"},
-    {}, kRandAugKeys, in_out_key_texts());
-const KeyTable keys_with_its_module(
-    "pp: archive.randaug",
-    {"Does the same as randaug. Its name includes the module of big_vision that has the op.",
-     "archive.randaug(2, 10)", "pp/archive/randaug.py get_randaug"},
-    {}, kRandAugKeys, in_out_key_texts());
+constexpr TableText kText = {
+    "Applies RandAugment: random operations in a row, each drawn from 16 such as Rotate, "
+    "Posterize, Contrast, ShearX and Cutout. It changes 'image', which must be (height, "
+    "width, 3) uint8, so put it before value_range. It helps long trainings on photos "
+    "against overfitting.",
+    "randaug(2, 10)", "pp/archive/randaug.py get_randaug"};
+const KeyTable keys("pp: randaug", kText, {}, kRandAugKeys, in_out_key_texts());
+const KeyTable keys_with_its_module("pp: archive.randaug", kText, {}, kRandAugKeys,
+                                    in_out_key_texts());
 
 class RandAug : public ImageOp {
  public:

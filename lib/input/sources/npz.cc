@@ -21,9 +21,11 @@ namespace {
 
 const KeyTable keys(
     "input.data: npz",
-    {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
-     "array. So the file usually has the arrays `image`, with height, width and channels behind "
-     "the number of the example, and `label`. The only split is called train, or all.",
+    {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of "
+     "the array. For N images the file has the arrays `image` of shape (N, height, width, "
+     "channels), usually of uint8, and `label` of shape (N), of integers. Other arrays of "
+     "integers, floating-point numbers and booleans may stand beside them. The only split is "
+     "called train, or all.",
      "name: npz\nfname: data/train.npz"},
     {{"fname", "string", "required",
       "The .npz file, on a local or mounted disk. All arrays that are used must have the same "

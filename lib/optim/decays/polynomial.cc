@@ -13,12 +13,10 @@ constexpr KeyText kKeys[] = {
     {"power", "float >= 0", "1",
      "How the value falls: 1 is a straight line, 2 falls faster at first and flattens out towards "
      "the end, and below 1 most of the fall comes last."},
-    {"linear_end", "float >= 0", "0",
-     "Value at the end of the run, on the scale of `mult`. It has no effect if `end` is given, "
-     "which means the same."},
+    {"linear_end", "float >= 0", "0", "The same as `end`. It has no effect if `end` is given."},
     {"end", "float >= 0", "= linear_end",
-     "Value at the end of the run, on the scale of `mult`: the last learning rate is `lr` times "
-     "this.",
+     "Value at the end of the run. It is not relative to `mult`: with `mult: 0.5` and `end: 0.01` "
+     "the value falls from 0.5 to 0.01, and the last learning rate is `lr` times 0.01.",
      "0.01"}};
 const KeyTable keys("schedule: polynomial",
                     {"Falls from `mult` to `end` as a power of the remaining part of the run.",

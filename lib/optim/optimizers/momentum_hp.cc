@@ -6,8 +6,8 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "SGD with momentum: the update is a running sum of gradients, stored in half precision. It "
-    "suits convolutional networks such as BiT.",
+    "SGD with momentum: the update is a running sum of gradients, stored in bfloat16 unless "
+    "`dtype` says otherwise. It suits convolutional networks such as BiT.",
     "momentum: 0.9\nnesterov: true", "optax.py momentum_hp"};
 constexpr KeyText kMomentumKeys[] = {
     {"momentum", "float 0..<1", "0.9",

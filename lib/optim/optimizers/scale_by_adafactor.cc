@@ -27,15 +27,15 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "Adafactor, which behaves like Adam but needs little more memory than momentum: it keeps the "
-    "average squared gradients of a matrix as one number a row and one a column. It suits large "
-    "transformers.",
+    "Adafactor, which behaves like Adam with less memory: it keeps the average squared gradients "
+    "of a matrix as one number a row and one a column. With its momentum in bfloat16 its state "
+    "takes about 2 bytes a weight, that of Adam 8. It suits large transformers.",
     "beta2_cap: 0.95", "optax.py scale_by_adafactor"};
 constexpr KeyText kKeys[] = {
     {"min_dim_size_to_factor", "int", "32",
-     "Smallest size that the second largest dimension of an array of weights must have to be kept "
-     "as rows and columns. Smaller arrays keep all of their average squared gradients, as in "
-     "Adam."},
+     "An array of weights keeps one number a row and one a column if both of its largest "
+     "dimensions have at least this size. Other arrays, such as biases, keep a number for each "
+     "weight, as in Adam."},
     {"decay_rate", "float > 0", "0.8",
      "How fast the memory of squared gradients grows: in step t their average keeps a share of 1 - "
      "t^-decay_rate, but at most `beta2_cap`."},
@@ -44,8 +44,9 @@ constexpr KeyText kKeys[] = {
      "must lie between 0 and 1 and be neither of them. A value of 0.95 makes long runs of large "
      "transformers more stable."},
     {"decay_offset", "int", "0",
-     "Subtracted from the number of the step before `decay_rate` is applied. A run that continues "
-     "another one with `resume` can give that one's steps, to begin with a short memory again."},
+     "Number of steps after which the memory of `decay_rate` begins to grow; until then it is as "
+     "short as in the first step. A run that continues another with `resume` can give the steps "
+     "of that one, to begin with a short memory again."},
     {"clipping_threshold", "float > 0", "none",
      "Largest root mean square of the update of one array of weights, before `lr`: a larger update "
      "is scaled down to it. Without the key there is no limit; 1 is usual where there is one.",
