@@ -15,6 +15,7 @@
 #include "lib/distributed/launch/launcher.h"
 #include "lib/distributed/store.h"
 #include "lib/util/rng.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 #include "test/distributed/workers.h"
 
@@ -300,6 +301,9 @@ TEST_CASE(kWorkerCase, "[.]") {
       {"store", store},       {"agree", agree},
       {"launcher", launcher}, {"until_signal", until_signal},
       {"lives", lives},       {"wait_for_others", wait_for_others}};
+  // The launcher starts its ranks with these signals blocked.
+  const sigset_t signals = stop_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
   if (const std::string files = variable("DIST_FILES"); !files.empty()) {
     const rlimit limit{std::stoul(files), std::stoul(files)};
     expect(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");

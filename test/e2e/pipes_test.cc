@@ -54,7 +54,7 @@ TEST_CASE("a workdir with pipes in the place of its files does not hang") {
   // Rows are appended to metrics.jsonl, which must be a file.
   const Finished rows = run_with_pipe("metrics.jsonl");
   INFO(rows.err);
-  CHECK(rows.code == 5);
+  CHECK(rows.code == 2);
   CHECK(rows.err.find((dir / "w-metrics.jsonl/metrics.jsonl") + ": error: ") != std::string::npos);
   CHECK(rows.err.find("is a pipe, not a file") != std::string::npos);
   CHECK(rows.seconds < kWatchdog);
