@@ -117,6 +117,18 @@ std::string type_of_key(const HelpTable& table, const KeyText& key) {
   return words;
 }
 
+std::set<std::string> help_words() {
+  std::set<std::string> words;
+  for (const HelpTable& table : help_tables()) {
+    if (!table.plugin.empty()) words.insert(table.plugin);
+    for (const KeyText& key : table.keys) {
+      for (const std::string& name : expand_braces(key.name)) words.insert(name);
+    }
+  }
+  for (const PluginKind& kind : plugin_kinds()) words.emplace(kind.plural);
+  return words;
+}
+
 std::string first_sentence(std::string_view text) {
   for (size_t i = 0; i + 1 < text.size(); ++i) {
     if (text[i] == '.' && text[i + 1] == ' ' && i + 2 < text.size() &&

@@ -2,6 +2,7 @@
 // they describe. What bvtrain says of its keys is made from here.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ std::string type_of_key(const HelpTable& table, const KeyText& key);
 std::string example_in_words(const HelpTable& table, const KeyText& key);
 // Whether the default is a value, which can be written in a config.
 bool has_literal_default(const KeyText& key);
+
+// Returns the names of plug-ins, kinds and keys: words that `bvtrain help` explains.
+std::set<std::string> help_words();
 
 // Returns the first sentence of a text.
 std::string first_sentence(std::string_view text);

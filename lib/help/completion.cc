@@ -62,19 +62,6 @@ std::map<std::string, std::set<std::string>> values_of_keys() {
   return values;
 }
 
-// Returns the words that `bvtrain help` explains.
-std::set<std::string> help_words() {
-  std::set<std::string> words;
-  for (const HelpTable& table : help_tables()) {
-    if (!table.plugin.empty()) words.insert(table.plugin);
-    for (const KeyText& key : table.keys) {
-      for (const std::string& name : expand_braces(key.name)) words.insert(name);
-    }
-  }
-  for (const PluginKind& kind : plugin_kinds()) words.emplace(kind.plural);
-  return words;
-}
-
 std::set<std::string> flags_of(const VerbText& verb) {
   std::set<std::string> flags;
   for (const FlagText& flag : verb.flags) {

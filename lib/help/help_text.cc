@@ -205,14 +205,7 @@ std::string familiar(const std::string& word) {
 }
 
 std::vector<std::string> all_words(const CommandLine& command_line) {
-  std::set<std::string> words;
-  for (const HelpTable& table : help_tables()) {
-    if (!table.plugin.empty()) words.insert(table.plugin);
-    for (const KeyText& key : table.keys) {
-      for (const std::string& name : expand_braces(key.name)) words.insert(name);
-    }
-  }
-  for (const PluginKind& kind : plugin_kinds()) words.emplace(kind.plural);
+  std::set<std::string> words = help_words();
   for (const VerbText& verb : command_line) {
     for (const FlagText& flag : verb.flags) words.insert(flag.names.begin(), flag.names.end());
   }
