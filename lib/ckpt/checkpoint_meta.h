@@ -1,7 +1,8 @@
-// The metadata of a checkpoint (Snapshot::meta): which members a run writes, and of what kind.
+// Checks the metadata of a checkpoint (Snapshot::meta). It knows the JSON type of every member that
+// a run writes.
 //
-// A member may be absent, since older versions wrote fewer and other programs may write none. One
-// that is there must be of its kind: readers then need no checks of their own.
+// A member may be absent, because older versions wrote fewer of them and other programs write none.
+// A member that is present must have its type, so that readers need no checks of their own.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

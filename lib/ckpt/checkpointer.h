@@ -65,9 +65,9 @@ class Checkpointer {
 
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
   // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
-  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks every
-  // rank calls it: rank 0 with the tensors that are not sharded and the metadata, the others with
-  // their pieces only. The two newest checkpoints are kept, and all that were saved with `keep`.
+  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks, every
+  // rank calls save(): rank 0 passes the replicated tensors and the metadata, the other ranks pass
+  // only their shards. The two newest checkpoints are kept, and all that were saved with `keep`.
   void save(Snapshot snapshot, bool keep);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();

@@ -1,5 +1,5 @@
-// Words that a person may know from other trainers, and what takes their place here. They are
-// looked up when a key, a name or a flag is unknown, so that the message can say what to write.
+// Translates the words of other trainers into ours. When a key, a name or a flag is unknown, the
+// message looks it up here and says what to write instead.
 #pragma once
 
 #include <optional>

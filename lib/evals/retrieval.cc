@@ -1,7 +1,7 @@
 // retrieval (also proj.image_text.retrieval): recall of image-text retrieval on stored embeddings
 // or distances. It needs no predictions. Follows big_vision's
-// evaluators/proj/image_text/retrieval.py, class Evaluator, and image_text_retrieval.py. Of equal
-// distances the lower index is nearer.
+// evaluators/proj/image_text/retrieval.py, class Evaluator, and image_text_retrieval.py.
+// If two distances are equal, the item with the lower index counts as nearer.
 #include <ATen/ops/arange.h>
 
 #include <algorithm>

@@ -93,7 +93,7 @@ std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKe
   return source;
 }
 
-// Returns which of `names` is a split of the source; "" if none is.
+// Returns the first of `names` that is a split of the source, or "" if none is.
 std::string first_split(const Source& source, const std::vector<std::string>& names) {
   const std::vector<std::string> known = source.splits();
   for (const std::string& name : names) {

@@ -54,7 +54,8 @@ const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be e
 
 constexpr size_t kLongestName = 64;
 
-// Throws unless `name` is safe as a part of file names: `save` writes "<name>-000000100.npz".
+// Throws if `name` must not be part of a file name. The evaluator `save`, for example, writes
+// "<name>-000000100.npz".
 void check_name(const std::string& name, const Config& config) {
   constexpr std::string_view kSafe =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@+";

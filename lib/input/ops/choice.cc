@@ -1,5 +1,5 @@
-// The op choice. Draws the number of entries for [least, most], then one number per chosen entry (a
-// partial Fisher-Yates shuffle).
+// The op choice. If `n` is [least, most], it first draws how many entries to choose. Then it draws
+// the entries by a partial Fisher-Yates shuffle, which takes one random number for each.
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
