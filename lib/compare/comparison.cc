@@ -9,7 +9,7 @@
 
 #include "lib/compare/find_runs.h"
 #include "lib/report/metric_direction.h"
-#include "lib/report/report_charts.h"
+#include "lib/report/page/report_charts.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 

@@ -7,10 +7,10 @@
 
 #include "lib/compare/comparison_text.h"
 #include "lib/compare/config_columns.h"
-#include "lib/report/chart.h"
-#include "lib/report/html.h"
-#include "lib/report/report.h"
-#include "lib/report/report_charts.h"
+#include "lib/report/page/chart.h"
+#include "lib/report/page/html.h"
+#include "lib/report/page/report.h"
+#include "lib/report/page/report_charts.h"
 #include "lib/util/text.h"
 
 namespace bv {

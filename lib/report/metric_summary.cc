@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lib/report/metric_direction.h"
-#include "lib/report/report_charts.h"
+#include "lib/report/page/report_charts.h"
 
 namespace bv {
 namespace {

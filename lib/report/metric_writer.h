@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lib/report/eval_details.h"
-#include "lib/report/facts.h"
 #include "lib/report/metric_summary.h"
+#include "lib/report/page/facts.h"
 #include "lib/report/row.h"
 #include "lib/report/skipped_examples.h"
 

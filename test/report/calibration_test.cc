@@ -1,7 +1,7 @@
 // The report's bins of confidence.
 #include <catch2/catch.hpp>
 
-#include "lib/report/report_evals.h"
+#include "lib/report/page/report_evals.h"
 
 TEST_CASE("report: examples by confidence, with what is right of them") {
   bv::EvalDetails details;

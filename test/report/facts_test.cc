@@ -1,11 +1,11 @@
 // The facts about a run in the report: from run.json, and added while the run goes on.
-#include "lib/report/facts.h"
+#include "lib/report/page/facts.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "lib/report/metric_writer.h"
-#include "lib/report/report.h"
+#include "lib/report/page/report.h"
 #include "test/support/folder.h"
 
 using bv::Facts;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "lib/report/report.h"
+#include "lib/report/page/report.h"
 #include "test/support/browser.h"
 #include "test/support/folder.h"
 #include "test/support/text.h"

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/report/report_skipped.h"
+#include "lib/report/page/report_skipped.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/support/folder.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/report/chart.h"
+#include "lib/report/page/chart.h"
 
 namespace bv {
 

@@ -22,7 +22,7 @@ struct Line {
   std::vector<Point> points;  // in the order of x; a value that is not finite leaves a gap
   int color = 0;              // one of kChartColors, taken modulo
   Look look = Look::plain;
-  std::optional<Point> best;  // marked with a ring, and its value is in the legend
+  std::optional<Point> best = {};  // marked with a ring, and its value is in the legend
 };
 constexpr int kChartColors = 8;
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "lib/report/report.h"
+#include "lib/report/page/report.h"
 
 namespace bv {
 

@@ -1,16 +1,16 @@
-#include "lib/report/report.h"
+#include "lib/report/page/report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "lib/report/chart.h"
-#include "lib/report/html.h"
-#include "lib/report/report_charts.h"
-#include "lib/report/report_evals.h"
-#include "lib/report/report_run.h"
-#include "lib/report/report_skipped.h"
+#include "lib/report/page/chart.h"
+#include "lib/report/page/html.h"
+#include "lib/report/page/report_charts.h"
+#include "lib/report/page/report_evals.h"
+#include "lib/report/page/report_run.h"
+#include "lib/report/page/report_skipped.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/report/png.h"
+#include "lib/report/page/png.h"
 
 #include <spng.h>
 

@@ -1,4 +1,4 @@
-#include "lib/report/report_run.h"
+#include "lib/report/page/report_run.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "lib/config/duration.h"
-#include "lib/report/html.h"
-#include "lib/report/report_charts.h"
+#include "lib/report/page/html.h"
+#include "lib/report/page/report_charts.h"
 #include "lib/util/text.h"
 
 namespace bv {

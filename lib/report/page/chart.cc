@@ -1,13 +1,13 @@
-#include "lib/report/chart.h"
+#include "lib/report/page/chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lib/report/chart_axis.h"
-#include "lib/report/chart_text.h"
-#include "lib/report/html.h"
+#include "lib/report/page/chart_axis.h"
+#include "lib/report/page/chart_text.h"
+#include "lib/report/page/html.h"
 #include "lib/util/text.h"
 
 namespace bv {

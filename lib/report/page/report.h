@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lib/report/eval_details.h"
-#include "lib/report/facts.h"
 #include "lib/report/history.h"
+#include "lib/report/page/facts.h"
 #include "lib/report/skipped_examples.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/report/report_mistakes.h"
+#include "lib/report/page/report_mistakes.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "lib/report/class_labels.h"
-#include "lib/report/html.h"
-#include "lib/report/png.h"
+#include "lib/report/page/class_labels.h"
+#include "lib/report/page/html.h"
+#include "lib/report/page/png.h"
 
 namespace bv {
 namespace {

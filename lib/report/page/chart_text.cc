@@ -1,4 +1,4 @@
-#include "lib/report/chart_text.h"
+#include "lib/report/page/chart_text.h"
 
 #include "lib/util/text.h"
 

@@ -1,8 +1,8 @@
-#include "lib/report/report_skipped.h"
+#include "lib/report/page/report_skipped.h"
 
 #include <fmt/format.h>
 
-#include "lib/report/html.h"
+#include "lib/report/page/html.h"
 #include "lib/util/text.h"
 
 namespace bv {

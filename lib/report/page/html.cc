@@ -1,4 +1,4 @@
-#include "lib/report/html.h"
+#include "lib/report/page/html.h"
 
 #include "lib/util/text.h"
 

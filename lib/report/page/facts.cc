@@ -1,4 +1,4 @@
-#include "lib/report/facts.h"
+#include "lib/report/page/facts.h"
 
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ void set_fact(Facts& facts, const std::string& label, const std::string& text) {
 
 Facts run_facts(const nlohmann::json& run) {
   std::string command;
-  for (const std::string argument : run.value("argv", std::vector<std::string>{})) {
+  for (const std::string& argument : run.value("argv", std::vector<std::string>{})) {
     command += (command.empty() ? "" : " ") + shell_word(argument);
   }
   Facts facts;

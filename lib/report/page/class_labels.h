@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lib/report/eval_details.h"
-#include "lib/report/html.h"
+#include "lib/report/page/html.h"
 
 namespace bv {
 

@@ -1,4 +1,4 @@
-#include "lib/report/report.h"
+#include "lib/report/page/report.h"
 
 namespace bv {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "lib/report/chart.h"
 #include "lib/report/history.h"
 #include "lib/report/metric_direction.h"
+#include "lib/report/page/chart.h"
 
 namespace bv {
 

@@ -1,11 +1,11 @@
-#include "lib/report/chart_axis.h"
+#include "lib/report/page/chart_axis.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lib/report/chart_text.h"
+#include "lib/report/page/chart_text.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/report/report_charts.h"
+#include "lib/report/page/report_charts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "lib/report/report_evals.h"
+#include "lib/report/page/report_evals.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <span>
 
-#include "lib/report/class_labels.h"
-#include "lib/report/html.h"
-#include "lib/report/report_mistakes.h"
+#include "lib/report/page/class_labels.h"
+#include "lib/report/page/html.h"
+#include "lib/report/page/report_mistakes.h"
 #include "lib/util/text.h"
 
 namespace bv {

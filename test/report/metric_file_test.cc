@@ -1,0 +1,91 @@
+// metrics.jsonl as a file: what a restart keeps, drops and puts aside.
+#include "lib/report/metric_file.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+using bv::Exit;
+using bv::History;
+using bv::read_file;
+using bv::test::TempFolder;
+
+TEST_CASE("damaged lines are dropped, the rows around them stay") {
+  const TempFolder scratch;
+  const std::string hostile = std::string(100000, '[') + "\n" + "{\"step\": 1e99}\n" + "[1]\n" +
+                              "{\"step\": 18446744073709551615, \"a\": 1}\n" +
+                              "{\"step\": -3, \"a\": 1}\n" + "{\"step\": 3, \"a\": [1]}\n" +
+                              std::string(1, '\0') + "\n\n" + "{\"step\": 2, \"a\": 1}\n" +
+                              "{\"step\": 3, \"a\": \"\xff\"}\n";
+  bv::write_file_atomically(scratch / "metrics.jsonl",
+                            "{\"step\": 2, \"a\": 1}\n" + hostile + "{\"step\": 4, \"a\": 1}\n");
+  History history;
+  const std::vector<int64_t> steps = bv::restore_rows(scratch / "metrics.jsonl", 100, history);
+  CHECK(steps == std::vector<int64_t>{2, 4});
+  CHECK(read_file(scratch / "metrics.jsonl") ==
+        "{\"step\": 2, \"a\": 1}\n{\"step\": 4, \"a\": 1}\n");
+  CHECK(history.series.at("a") == bv::Points{{2, 1}, {4, 1}});
+}
+
+TEST_CASE("a damaged step costs its own row only, and the file as it was stays") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  const auto row = [](int64_t step, double value) { return bv::row_text(step, {{"a", value}}); };
+  // The step of the second row was 20. That of the last but one was 60, and 40 comes twice.
+  const std::string content = row(10, 1) + row(920, 2) + row(30, 3) + row(40, 4) + row(40, 5) +
+                              row(50, 6) + row(6, 7) + row(70, 8) + "{\"step\": 80, \"a";
+  for (const int round : {1, 2}) {
+    bv::write_file_atomically(file, content);
+    History history;
+    CHECK(bv::restore_rows(file, 1000, history) == std::vector<int64_t>{10, 30, 40, 50, 70});
+    CHECK(read_file(file) == row(10, 1) + row(30, 3) + row(40, 4) + row(50, 6) + row(70, 8));
+    CHECK(history.series.at("a") == bv::Points{{10, 1}, {30, 3}, {40, 4}, {50, 6}, {70, 8}});
+    CHECK(read_file(file + (round == 1 ? ".damaged" : ".damaged-2")) == content);
+  }
+  // What a killed run leaves is no damage.
+  bv::write_file_atomically(file, row(10, 1) + row(20, 2) + "{\"st");
+  History history;
+  CHECK(bv::restore_rows(file, 10, history) == std::vector<int64_t>{10});
+  CHECK_FALSE(bv::file_exists(file + ".damaged-3"));
+}
+
+TEST_CASE("a metrics file that cannot be read is not taken for an empty one") {
+  const TempFolder scratch;
+  std::filesystem::create_symlink("metrics.jsonl", scratch / "metrics.jsonl");  // ELOOP
+  History history;
+  CHECK(!bv::test::error_of([&] { bv::restore_rows(scratch / "metrics.jsonl", 10, history); },
+                            Exit::storage)
+             .empty());
+  CHECK(bv::restore_rows(scratch / "none", 10, history).empty());
+}
+
+TEST_CASE("the last whole row of a file") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  CHECK(bv::last_row_step(file) == std::nullopt);
+  const auto last = [&](const std::string& content) {
+    bv::write_file_atomically(file, content);
+    return bv::last_row_step(file);
+  };
+  CHECK(last("") == std::nullopt);
+  CHECK(last("{\"step\": 3") == std::nullopt);
+  CHECK(last("{\"step\": 3}\n") == 3);
+  CHECK(last("{\"step\": 3}\n{\"step\": 14, \"a\": 1}\n{\"step\": 20") == 14);
+  CHECK(last("{\"step\": 3}\n\nx\n") == 3);
+}
+
+TEST_CASE("restored rows come back with their exact values") {
+  const TempFolder scratch;
+  const bv::Row row{{"a", 0.1}, {"b", -INFINITY}, {"c", 1e-310}};
+  bv::write_file_atomically(scratch / "metrics.jsonl", bv::row_text(3, row));
+  History history;
+  bv::restore_rows(scratch / "metrics.jsonl", 3, history);
+  for (const auto& [name, value] : row) {
+    CHECK(history.series.at(name) == bv::Points{{3, value}});
+  }
+}
