@@ -1,11 +1,12 @@
 #include "app/arguments.h"
 
 #include <algorithm>
+#include <set>
 
 #include "app/options.h"
 #include "app/standard_output.h"
+#include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
-#include "lib/config/load_config.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -42,97 +43,185 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
-// Returns whether the command line has this option. (It may also come from the environment.)
-bool typed(const std::vector<std::string>& args, const std::string& option) {
-  return std::any_of(args.begin(), args.end(), [&](const std::string& arg) {
-    return arg == option || arg.starts_with(option + "=");
+using Commands = std::vector<CLI::App*>;  // bvtrain, its verb, and the part of the verb
+
+Commands commands_given(CLI::App& app) {
+  Commands commands = {&app};
+  while (!commands.back()->get_subcommands().empty())
+    commands.push_back(commands.back()->get_subcommands()[0]);
+  return commands;
+}
+
+bool has_option(const CLI::App& command, const std::string& name) {
+  return command.get_option_no_throw(name) != nullptr;
+}
+
+// Returns whether the option was given to this command on the command line, and not by the
+// environment.
+bool is_typed(const CLI::App& command, const CLI::Option* option) {
+  const std::vector<CLI::Option*>& order = command.parse_order();
+  return std::find(order.begin(), order.end(), option) != order.end();
+}
+
+bool is_typed(const Commands& commands, const std::string& name) {
+  return std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    return is_typed(*command, command->get_option_no_throw(name));
   });
 }
 
-// Returns whether the program, or a subcommand that was given, has this option.
-bool knows(const CLI::App& app, const std::string& name) {
-  if (app.get_option_no_throw(name) != nullptr) return true;
-  const auto verbs = app.get_subcommands();
-  return std::any_of(verbs.begin(), verbs.end(),
-                     [&](const CLI::App* verb) { return knows(*verb, name); });
+std::string full_name(const Commands& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return join(names, " ");
 }
 
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
-                          const std::vector<std::string>& args) {
+Error does_not_apply(const std::string& option, const Commands& commands) {
+  return {Exit::usage, option, "does not apply to " + full_name(commands)};
+}
+
+std::string unknown_option_message(const CLI::App& command, const std::string& name,
+                                   const std::string& value) {
+  std::string dashes = name;
+  std::replace(dashes.begin(), dashes.end(), '_', '-');
+  if (has_option(command, dashes))
+    return fmt::format("unknown option '{}' (did you mean '{}'?)", name, dashes);
+  // Words of other trainers are mostly keys here.
+  const FamiliarWord familiar = has_option(command, "--set") ? familiar_flag(name) : FamiliarWord{};
+  if (!familiar.ours.empty())
+    return fmt::format("unknown option '{}': write --set {}={}", name, familiar.ours, value);
+  if (!familiar.advice.empty())
+    return fmt::format("unknown option '{}': {}", name, familiar.advice);
   std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
-  for (size_t i = 0; i < args.size(); ++i) {
+  for (const CLI::Option* option : command.get_options()) known.push_back(option->get_name());
+  const std::string near = nearest(name, known);
+  return fmt::format("unknown option '{}'{}; see --help", name,
+                     near.empty() ? "" : " (did you mean '" + near + "'?)");
+}
+
+// Returns the error for a command line that CLI11 refuses. It names what the command does not know,
+// if there is such a word; otherwise it says what CLI11 says.
+Error usage_error(const Commands& commands, const CLI::ParseError& error,
+                  const std::vector<std::string>& args) {
+  const CLI::App& command = *commands.back();
+  const std::vector<std::string> left = command.remaining();
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : command.get_subcommands([](const CLI::App*) { return true; }))
+    verbs.push_back(verb->get_name());
+  if (!verbs.empty() && !left.empty() && !left[0].starts_with("-"))
+    return {Exit::usage, full_name(commands), unknown_name_message("command", left[0], verbs)};
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     const size_t equals = args[i].find('=');
     const std::string name = args[i].substr(0, equals);
-    if (!name.starts_with("--") || name == "--" || knows(app, name)) continue;
+    if (!name.starts_with("--") || has_option(command, name)) continue;
+    if (std::any_of(commands.begin(), commands.end(),
+                    [&](const CLI::App* outer) { return has_option(*outer, name); }))
+      return does_not_apply(name, commands);
     const bool apart = equals == std::string::npos && i + 1 < args.size() && args[i + 1][0] != '-';
     const std::string value = apart                         ? args[i + 1]
                               : equals == std::string::npos ? "VALUE"
                                                             : args[i].substr(equals + 1);
-    std::string dashes = name;
-    std::replace(dashes.begin(), dashes.end(), '_', '-');
-    if (knows(app, dashes))
-      return fmt::format("unknown option '{}' (did you mean '{}'?)", name, dashes);
-    const FamiliarWord familiar = familiar_flag(name);
-    if (!familiar.ours.empty())
-      return fmt::format("unknown option '{}': write --set {}={}", name, familiar.ours, value);
-    if (!familiar.advice.empty())
-      return fmt::format("unknown option '{}': {}", name, familiar.advice);
-    const std::string near = nearest(name, known);
-    return fmt::format("unknown option '{}'{}; see --help", name,
-                       near.empty() ? "" : " (did you mean '" + near + "'?)");
+    return {Exit::usage, "bvtrain", unknown_option_message(command, name, value)};
   }
-  return error.what();
+  return {Exit::usage, "bvtrain", error.what()};
+}
+
+// Assigns the values of the options. CLI11 has done so already, but with the environment for every
+// verb, one after the other: the variable of one verb replaced the option that was typed for
+// another. Here only the variables of the given command count, and what was typed replaces them.
+// Options before a verb must be the verb's own, too.
+void assign_values(const Commands& commands) {
+  CLI::App& command = *commands.back();
+  for (CLI::Option* option : command.get_options()) {
+    if (option->count() > 0 && !is_typed(command, option)) option->run_callback();
+  }
+  std::set<std::string> seen;
+  for (CLI::App* app : commands) {
+    for (CLI::Option* option : app->get_options()) {
+      if (!is_typed(*app, option)) continue;
+      const std::string name = option->get_name();
+      if (!has_option(command, name)) throw does_not_apply(name, commands);
+      const bool repeatable = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+      if (!seen.insert(name).second && !repeatable)
+        throw Error(Exit::usage, name, "is given twice");
+      option->run_callback();
+    }
+  }
+}
+
+// --dry-run, --explain, --list and --version each print something else.
+void check_one_action(const CLI::App& app) {
+  std::string first;
+  for (const char* flag : {"--dry-run", "--explain", "--list", "--version"}) {
+    if (app.count(flag) == 0) continue;
+    if (!first.empty())
+      throw Error(Exit::usage, "bvtrain", fmt::format("give either {} or {}", first, flag));
+    first = flag;
+  }
+}
+
+// Adds the flags that help is asked about, such as "bvtrain help --workdir".
+void read_help(const CLI::App& app, Arguments::Help& help) {
+  std::vector<std::string> flags = app.remaining(/*recurse=*/true);
+  std::erase(flags, "--");
+  help.words.insert(help.words.end(), flags.begin(), flags.end());
+  if (help.man + !help.reference.empty() + !help.words.empty() > 1)
+    throw Error(Exit::usage, "bvtrain help", "give only one of --man, --reference and words");
+}
+
+DryRun read_dry_run(const std::string& text) {
+  if (text == "full") return DryRun::full;
+  if (text == "quick" || text == "true") return DryRun::quick;
+  throw Error(Exit::usage, "--dry-run=" + text, "expected --dry-run or --dry-run=full");
+}
+
+// Fills what follows from several options.
+void read_values(Options& options, const Commands& commands, const std::vector<Override>& spelled,
+                 Arguments& out) {
+  const CLI::App& command = *commands.back();
+  for (const auto& [verb, app] : options.verbs) {
+    if (app->parsed()) out.verb = verb;
+  }
+  if (commands.size() > 2) out.bench = command.get_name();
+  if (out.verb == Arguments::Verb::help) read_help(options.app, out.help);
+  if (!out.weights.empty()) {  // a flag wins over the environment
+    if (!is_typed(commands, "--workdir")) out.workdir.clear();
+    if (!is_typed(commands, "--config")) out.config.clear();
+  }
+  for (const std::string& text : options.sets)
+    out.overrides.push_back(split_override(text, "--set"));
+  out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
+  if (!spelled.empty() && !has_option(command, "--set"))
+    throw does_not_apply(spelled[0].origin, commands);
+  if (options.dry->count() > 0) out.dry_run = read_dry_run(options.dry_run);
+  const bool prints = !out.list.empty() || options.dry->count() > 0 ||
+                      out.verb == Arguments::Verb::bench || out.verb == Arguments::Verb::init;
+  if (out.json && !prints)
+    throw Error(Exit::usage, "--json", "works with --list, --dry-run, bench and init only");
 }
 
 }  // namespace
 
 bool parse_arguments(int argc, char** argv, Arguments& out) {
-  out.argv.assign(argv, argv + argc);
-  std::vector<std::string> args(out.argv.begin() + 1, out.argv.end());
-  std::vector<Override> spelled = take_config_overrides(args);
-
+  const std::vector<std::string> all(argv, argv + argc);
+  std::vector<std::string> args(all.begin() + 1, all.end());
+  const std::vector<Override> spelled = take_config_overrides(args);
   Options options(out);
-
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 pops from the back
     options.app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* about = &options.app;
-    while (!about->get_subcommands().empty()) about = about->get_subcommands()[0];
-    print(about->help());
+    print(options.app.help());
     return false;
   } catch (const CLI::ParseError& error) {
-    throw Error(Exit::usage, "bvtrain", usage_message(options.app, error, args));
+    throw usage_error(commands_given(options.app), error, args);
   }
-  for (const auto& [verb, app] : options.verbs) {
-    if (app->parsed()) out.verb = verb;
-  }
-  if (out.verb == Arguments::Verb::help) {
-    const std::vector<std::string> flags = options.app.remaining(/*recurse=*/true);
-    out.help.words.insert(out.help.words.end(), flags.begin(), flags.end());
-  }
-  for (const CLI::App* part : options.bench->get_subcommands()) out.bench = part->get_name();
-  if (!out.weights.empty()) {  // a flag wins over the environment
-    if (!typed(args, "--workdir")) out.workdir.clear();
-    if (!typed(args, "--config")) out.config.clear();
-  }
-  for (const std::string& text : options.sets)
-    out.overrides.push_back(split_override(text, "--set"));
-  out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
-  if (options.dry->count() > 0) {
-    if (options.dry_run == "full")
-      out.dry_run = DryRun::full;
-    else if (options.dry_run == "quick" || options.dry_run == "true")
-      out.dry_run = DryRun::quick;
-    else
-      throw Error(Exit::usage, "--dry-run=" + options.dry_run,
-                  "expected --dry-run or --dry-run=full");
-  }
-  const bool prints = !out.list.empty() || options.dry->count() > 0 || options.bench->parsed() ||
-                      out.verb == Arguments::Verb::init;
-  if (out.json && !prints)
-    throw Error(Exit::usage, "--json", "works with --list, --dry-run, bench and init only");
+  out = Arguments();
+  out.argv = all;
+  options.sets.clear();
+  const Commands commands = commands_given(options.app);
+  assign_values(commands);
+  check_one_action(options.app);
+  read_values(options, commands, spelled, out);
   return true;
 }
 

@@ -1,5 +1,4 @@
 // bvtrain help, schema and completion: texts made from the tables of keys (lib/help).
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
@@ -17,7 +16,7 @@ namespace bv {
 namespace {
 
 void write_reference(const std::string& folder) {
-  std::filesystem::create_directories(folder);
+  make_folders(folder);
   for (const ReferencePage& page : reference_pages())
     write_file_atomically(folder + "/" + page.file, page.text);
   log::info("Wrote the reference pages to {}", folder);

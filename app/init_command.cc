@@ -48,8 +48,8 @@ Exit init_command(const Arguments& arguments) {
   const std::string text =
       fmt::format("{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n",
                   findings_text(found), printable(output, std::string::npos), recipe.about,
-                  recipe.epochs, recipe.total_steps(found.train_examples), recipe.batch_size,
-                  printable(training_command(output), std::string::npos));
+                  human_count(recipe.epochs), human_count(recipe.total_steps(found.train_examples)),
+                  recipe.batch_size, printable(training_command(output), std::string::npos));
   print(text);
   return Exit::ok;
 }

@@ -1,25 +1,43 @@
 #include "app/options.h"
 
-#include <cstdlib>
+#include <fmt/format.h>
+
+#include "lib/help/exit_codes.h"
+#include "lib/help/wrap.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr const char* kFooter = R"(
-Exit codes: 0 finished (or already finished), 2 bad usage, config or data, 3 data errors during
-the run, 4 diverged, 5 storage failed, 6 out of memory, 7 another process of the run failed,
-75 stopped early with a checkpoint, 130/143 stopped by SIGINT/SIGTERM after saving, 141 nobody
-reads standard output any more. Run the same command again to continue a stopped run. Options
-marked (Env:...) can also be set by that environment variable.)";
+std::string footer() {
+  std::vector<std::string> codes;
+  for (const ExitText& code : exit_codes())
+    codes.push_back(fmt::format("{} {}", static_cast<int>(code.code), code.name));
+  return "\n" + wrap("Exit codes: " + join(codes, ", ") +
+                         ". `bvtrain help CODE` explains one. Run the same command again to "
+                         "continue a stopped run. Options marked (Env:...) can also be set by that "
+                         "environment variable.",
+                     "", "");
+}
+
+// Adds --set, whose values are joined to those of a --set before the verb.
+void add_set(CLI::App& app, std::vector<std::string>& sets, const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         "--set",
+         [&sets](const std::vector<std::string>& given) {
+           sets.insert(sets.end(), given.begin(), given.end());
+         },
+         help)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* exporter =
       app.add_subcommand("export", "write the weights of the newest checkpoint for other programs");
   exporter->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
   exporter->add_option("--config", out.config, "YAML file of a model, instead of --workdir");
-  exporter->add_option("--set", sets, "KEY=VALUE, e.g. model_init=F.npz")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_set(*exporter, sets, "KEY=VALUE, e.g. model_init=F.npz");
   exporter
       ->add_option("--format", out.format,
                    "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
@@ -44,9 +62,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   predict->add_option("--weights", out.weights,
                       "instead of --workdir: a *.safetensors or *.npz of `bvtrain export`, or any "
                       "weights file with --config");
-  predict->add_option("--set", sets, "KEY=VALUE, e.g. precision=float32")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_set(*predict, sets, "KEY=VALUE, e.g. precision=float32");
   predict
       ->add_option("images,--input", out.inputs,
                    "images: files, folders, an npz with the array `image`, or - for a list of "
@@ -75,23 +91,19 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   return predict;
 }
 
-CLI::Option* add_json(CLI::App& app, Arguments& out) {
-  return app.add_flag("--json", out.json, "print one JSON object instead of text");
+void add_json(CLI::App& app, Arguments& out) {
+  app.add_flag("--json", out.json, "print one JSON object instead of text");
 }
 
-// Adds the options that `bench` and `bench scaling` have in common and returns them. The first is
-// --config, which may come from the environment.
-std::vector<CLI::Option*> add_config(CLI::App& bench, Arguments& out,
-                                     std::vector<std::string>& sets) {
-  return {
-      bench.add_option("--config", out.config, "YAML file of the run")->envname("BVTRAIN_CONFIG"),
-      bench.add_option("--set", sets, "KEY=VALUE replaces a value of the config")
-          ->allow_extra_args(false)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
-      bench.add_flag("--synthetic", out.synthetic, "use generated data"), add_json(bench, out)};
+// Adds the options that `bench` and `bench scaling` have in common.
+void add_config(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
+  bench.add_option("--config", out.config, "YAML file of the run")->envname("BVTRAIN_CONFIG");
+  add_set(bench, sets, "KEY=VALUE replaces a value of the config");
+  bench.add_flag("--synthetic", out.synthetic, "use generated data");
+  add_json(bench, out);
 }
 
-CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
+void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* scaling = bench.add_subcommand(
       "scaling", "predict the step time of a config on many processes (docs/scaling.md)");
   add_config(*scaling, out, sets);
@@ -124,21 +136,16 @@ CLI::App* add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>&
       ->add_option("--cores", given.cores,
                    "number of cores that the processes of a host share; default: a device each")
       ->check(CLI::Range(1, 65536));
-  return scaling;
 }
 
 CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* bench =
       app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
-  std::vector<CLI::Option*> own = add_config(*bench, out, sets);
-  own.erase(own.begin());
-  own.push_back(bench->add_option("--seconds", out.seconds, "seconds per measurement"));
-  CLI::Option* devices =
-      bench
-          ->add_option("--devices", out.devices, "the device to measure: auto, cpu, cuda or cuda:N")
-          ->envname("BVTRAIN_DEVICES");
-  CLI::App* scaling = add_scaling(*bench, out, sets);
-  if (std::getenv("BVTRAIN_DEVICES") == nullptr) scaling->excludes(devices);
+  add_config(*bench, out, sets);
+  bench->add_option("--seconds", out.seconds, "seconds per measurement");
+  bench->add_option("--devices", out.devices, "the device to measure: auto, cpu, cuda or cuda:N")
+      ->envname("BVTRAIN_DEVICES");
+  add_scaling(*bench, out, sets);
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "measure the speed of collectives between the processes of --devices");
   collectives->add_option("--devices", out.devices, "cpu:N for N processes")
@@ -146,10 +153,6 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
       ->check(CLI::Range(1, 4096));
   add_json(*collectives, out);
-  // Options of `bench` itself have no meaning for its subcommands.
-  for (CLI::App* part : {scaling, collectives}) {
-    for (CLI::Option* option : own) part->excludes(option);
-  }
   bench->require_subcommand(0, 1);
   return bench;
 }
@@ -226,9 +229,8 @@ CLI::App* add_help(CLI::App& app, Arguments& out) {
                    "such as lr, evals.*.pp_fn, vit, ops, 75; none: the words there are")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   help->allow_extras();  // flags that are asked about: bvtrain help --workdir
-  CLI::Option* man = help->add_flag("--man", out.help.man, "print the man page");
-  help->add_option("--reference", out.help.reference, "write the reference pages into this folder")
-      ->excludes(man);
+  help->add_flag("--man", out.help.man, "print the man page");
+  help->add_option("--reference", out.help.reference, "write the reference pages into this folder");
   return help;
 }
 
@@ -244,17 +246,14 @@ CLI::App* add_completion(CLI::App& app, Arguments& out) {
 }  // namespace
 
 Options::Options(Arguments& out) {
-  app.footer(kFooter);
+  app.footer(footer());
   app.set_help_flag("--help,-h", "print this help and exit");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   app.add_option("--config", out.config, "YAML file that says what to train")
       ->envname("BVTRAIN_CONFIG");
   app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")
       ->envname("BVTRAIN_WORKDIR");
-  app.add_option("--set", sets,
-                 "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_set(app, sets, "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated");
   add_launch(app, out);
   dry = app.add_flag(
       "--dry-run{quick}", dry_run,
@@ -275,9 +274,8 @@ Options::Options(Arguments& out) {
   app.add_flag("--version", out.version, "print the version");
 
   using Verb = Arguments::Verb;
-  bench = add_bench(app, out, sets);
-  verbs = {{Verb::export_weights, add_export(app, out, sets)},
-           {Verb::bench, bench},
+  verbs = {{Verb::bench, add_bench(app, out, sets)},
+           {Verb::export_weights, add_export(app, out, sets)},
            {Verb::predict, add_predict(app, out, sets)},
            {Verb::compare, add_compare(app, out)},
            {Verb::init, add_init(app, out)},

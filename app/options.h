@@ -19,7 +19,6 @@ struct Options {
   std::vector<std::string> sets;  // of --set, of any command
   std::string dry_run;
   CLI::Option* dry = nullptr;
-  CLI::App* bench = nullptr;
   std::vector<std::pair<Arguments::Verb, CLI::App*>> verbs;
 };
 

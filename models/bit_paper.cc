@@ -24,11 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr KeyText kHeadKeys[] = {
-    {"head_zeroinit", "bool", "true",
-     "Whether the weights of the classification layer start at zero, so that all images have the "
-     "same scores before training. With `false` they start at random (LeCun normal)."},
-};
+constexpr KeyText kHeadKeys[] = {kHeadZeroinit};
 const KeyTable keys(
     "model: bit_paper",
     {"The residual network (ResNet V2) of \"Big Transfer\" (Kolesnikov et al., 2020), for which "

@@ -49,9 +49,7 @@ constexpr KeyText kFlexiKeys[] = {
      "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
      "pools them by attention with a learned query, `tok` adds a learned class token and takes its "
      "output."},
-    {"head_zeroinit", "bool", "true",
-     "Whether the weights of the classification layer start at zero, so that all images have the "
-     "same scores before training. With `false` they start at random (LeCun normal)."},
+    kHeadZeroinit,
     {"seqhw", "int >= 1", "= image side / patch_size",
      "Number of patches along each side of the image: a patch has height / seqhw rows and width / "
      "seqhw columns of pixels, rounded down. More patches score better and take more time. In "

@@ -41,9 +41,7 @@ constexpr KeyText kVitKeys[] = {
      "embedded tokens, and in each block after the attention, inside the MLP and after it. Raise "
      "it, for instance to 0.1, if the model scores much better on the training data than on the "
      "test data."},
-    {"head_zeroinit", "bool", "true",
-     "Whether the weights of the classification layer start at zero, so that all images have the "
-     "same scores before training. With `false` they start at random (LeCun normal)."},
+    kHeadZeroinit,
     {"scan", "bool", "false",
      "Whether the parameters of all blocks are stacked into one array each, as big_vision can do. "
      "The results are the same, and weights of either form can be loaded. It brings no speed here, "

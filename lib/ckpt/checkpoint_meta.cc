@@ -86,7 +86,7 @@ void check_meta(const json& meta) {
     for (const json& size : meta.at("image")) check_kind(size, "/image", JsonKind::count);
   }
   if (meta.contains("data")) {
-    for (const char* member : {"input", "examples", "evals"}) {
+    for (const char* member : {"input", "evals"}) {
       if (!meta.at("data").contains(member)) refuse("/data", fmt::format("lacks '{}'", member));
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())

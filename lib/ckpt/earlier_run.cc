@@ -54,11 +54,11 @@ std::optional<int64_t> finished_at(const Workdir& workdir) {
     return std::nullopt;
   }
   const std::vector<int64_t> saved = workdir.ckpt().steps();
-  // Somebody may have deleted the checkpoints of a finished run. Its rows go up to the last step.
-  if (std::binary_search(saved.begin(), saved.end(), *done) ||
-      last_row_step(workdir.metrics()).value_or(-1) >= *done) {
-    return done;
-  }
+  if (std::binary_search(saved.begin(), saved.end(), *done)) return done;
+  // Somebody may have deleted the checkpoints of a finished run. Its rows go up to the last step,
+  // unless log_training_steps is 0. A run may also have saved none, with keep_ckpt_steps: 0.
+  const std::optional<int64_t> row = last_row_step(workdir.metrics());
+  if (row && (saved.empty() || *row >= *done)) return done;
   log::warn(
       "{}: says that the run finished at step {}, but there is neither a checkpoint nor a row of "
       "metrics of that step, so it does not count",

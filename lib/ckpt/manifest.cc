@@ -85,8 +85,8 @@ Manifest::File parse_file(const json& entry) {
   return file;
 }
 
-// Returns "[4, 1]" as numbers; nullopt if the value is no list of whole numbers.
-std::optional<std::vector<int64_t>> parse_counts(const json& list) {
+// Returns the list "[4, 1]" as numbers; nullopt if it is not a list of whole numbers.
+std::optional<std::vector<int64_t>> whole_numbers(const json& list) {
   if (!list.is_array()) return std::nullopt;
   for (const json& each : list) {
     if (!json_fault(each, JsonKind::count).empty()) return std::nullopt;
@@ -99,8 +99,8 @@ std::map<std::string, Manifest::Layout> parse_layouts(const json& all) {
   for (auto entry = all.begin(); entry != all.end(); ++entry) {
     const json& pair = entry.value();
     const bool two = pair.is_array() && pair.size() == 2;
-    const auto shape = two ? parse_counts(pair[0]) : std::nullopt;
-    const auto strides = two ? parse_counts(pair[1]) : std::nullopt;
+    const auto shape = two ? whole_numbers(pair[0]) : std::nullopt;
+    const auto strides = two ? whole_numbers(pair[1]) : std::nullopt;
     if (!shape || !strides || !dense_strides(*shape, *strides)) {
       throw broken(kManifestName,
                    fmt::format("'{}' has strides that do not fit its shape", entry.key()));
@@ -175,32 +175,26 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
   return parse_manifest(root);
 }
 
-void check_size(const std::string& folder, const Manifest::File& file) {
+void with_file(const std::string& folder, const Manifest::File& file, const UseFile& use) {
   const std::string path = folder + "/" + file.name;
   if (!file_exists(path)) throw broken(file.name, "is missing");
   try {
-    const uint64_t bytes = ChunkReader(path).bytes();
-    if (bytes != file.bytes) {
-      throw broken(file.name, fmt::format("has {} bytes, the manifest says {}", bytes, file.bytes));
+    const ChunkReader reader(path, file.checksums);
+    if (reader.bytes() != file.bytes) {
+      throw broken(file.name,
+                   fmt::format("has {} bytes, the manifest says {}", reader.bytes(), file.bytes));
     }
+    use(reader, path);
   } catch (const Error& error) {
-    throw about_file(file.name, path, error);
+    if (error.where() != path) throw Error::bare(error.code(), error.what());
+    throw broken(file.name, error.message());
   }
 }
 
 void verify_file(const std::string& folder, const Manifest::File& file) {
-  check_size(folder, file);
-  const std::string path = folder + "/" + file.name;
-  try {
-    ChunkReader(path, file.checksums).read({}, ChunkReader::Chunks::all);
-  } catch (const Error& error) {
-    throw about_file(file.name, path, error);
-  }
-}
-
-Error about_file(const std::string& name, const std::string& path, const Error& error) {
-  if (error.where() != path) return Error::bare(error.code(), error.what());
-  return broken(name, error.message());
+  with_file(folder, file, [](const ChunkReader& reader, const std::string&) {
+    reader.read({}, ChunkReader::Chunks::all);
+  });
 }
 
 }  // namespace bv

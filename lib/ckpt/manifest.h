@@ -3,15 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lib/ckpt/workdir.h"
-#include "lib/util/error.h"
 
 namespace bv {
+
+class ChunkReader;
 
 struct Manifest {
   struct File {
@@ -36,16 +38,17 @@ struct Manifest {
   std::string text() const;
 };
 
-// Reads and checks the manifest `name` in `folder`. verify_file() checks the size and checksums of
-// a file, check_size() its size alone. All throw Error::bare(Exit::usage) without the folder:
-// "manifest.json: its checksum differs", "state-00000-of-00001.safetensors: has 10 bytes, the
-// manifest says 20".
+// Reads and checks the manifest `name` in `folder`. Like the functions below, throws
+// Error::bare(Exit::usage) without the folder: "manifest.json: its own checksum differs",
+// "state-00000-of-00001.safetensors: has 10 bytes, the manifest says 20".
 Manifest read_manifest(const std::string& folder, const std::string& name = kManifestName);
-void verify_file(const std::string& folder, const Manifest::File& file);
-void check_size(const std::string& folder, const Manifest::File& file);
 
-// Returns an error about the file `name` of a checkpoint at `path` as Error::bare(), with the name
-// in place of the path.
-Error about_file(const std::string& name, const std::string& path, const Error& error);
+// Opens a file of the checkpoint, once, checks its size and calls `use` with the open file and its
+// path. Errors of `use` at that path name the file without the folder.
+using UseFile = std::function<void(const ChunkReader& reader, const std::string& path)>;
+void with_file(const std::string& folder, const Manifest::File& file, const UseFile& use);
+
+// Checks the size and the checksums of a file.
+void verify_file(const std::string& folder, const Manifest::File& file);
 
 }  // namespace bv

@@ -1,10 +1,10 @@
 #include "lib/ckpt/model_card.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -42,12 +42,9 @@ class CardReader {
     return value;
   }
   int64_t number(const std::string& key) const {
-    const std::string& value = text(key);
-    int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-    if (error != std::errc() || end != value.data() + value.size() || parsed < 0)
-      refuse(key, "a whole number");
-    return parsed;
+    const auto value = parse_count(text(key));
+    if (!value) refuse(key, "a whole number");
+    return *value;
   }
   Json json(const std::string& key) const {
     bool deep = false;

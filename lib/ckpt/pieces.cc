@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
+#include <string_view>
+
+#include "lib/util/parse_count.h"
 
 namespace bv {
 namespace {
@@ -44,11 +46,9 @@ std::string piece_name(const std::string& tensor, int64_t first) {
 std::pair<std::string, int64_t> parse_piece_name(const std::string& name) {
   const size_t mark = name.rfind('@');
   if (mark == std::string::npos) return {"", 0};
-  int64_t first = 0;
-  const char* const end = name.data() + name.size();
-  const auto [last, error] = std::from_chars(name.data() + mark + 1, end, first);
-  if (error != std::errc() || last != end || first < 0) return {"", 0};
-  return {name.substr(0, mark), first};
+  const auto first = parse_count(std::string_view(name).substr(mark + 1));
+  if (!first) return {"", 0};
+  return {name.substr(0, mark), *first};
 }
 
 at::Tensor assemble(const PiecedTensor& tensor) {

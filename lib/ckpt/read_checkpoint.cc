@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "lib/ckpt/checkpoint_meta.h"
@@ -60,8 +61,9 @@ class CheckpointReader {
     for (const auto& [name, layout] : manifest_.pieced)
       restored_.pieced[name] = {layout.shape, layout.strides};
     for (const Manifest::File& file : manifest_.files) {
-      check_size(folder_, file);
-      read_file(file, chunks);
+      with_file(folder_, file, [&](const ChunkReader& reader, const std::string& path) {
+        read_file(reader, path, chunks);
+      });
     }
     for (const auto& [name, layout] : manifest_.pieced) finish_pieces(name);
     if (options_.sharded == ShardedAs::whole) assemble_all();
@@ -71,24 +73,22 @@ class CheckpointReader {
  private:
   using Ranges = std::vector<ChunkReader::Range>;
 
-  void read_file(const Manifest::File& file, Chunks chunks) {
-    const std::string path = folder_ + "/" + file.name;
-    try {
-      const ChunkReader reader(path, file.checksums);
-      Ranges ranges;
-      for (const StoredTensor& stored : read_safetensors_index(reader, path)) {
-        const auto [whole, first] = parse_piece_name(stored.name);
-        if (manifest_.pieced.contains(whole))
-          add_piece(whole, first, stored, ranges);
-        else
-          add_tensor(stored, ranges);
+  void read_file(const ChunkReader& reader, const std::string& path, Chunks chunks) {
+    Ranges ranges;
+    for (const StoredTensor& stored : read_safetensors_index(reader, path)) {
+      const auto [whole, first] = parse_piece_name(stored.name);
+      if (manifest_.pieced.contains(whole)) {
+        add_piece(whole, first, stored, ranges);
+      } else if (names_.insert(stored.name).second && !manifest_.pieced.contains(stored.name)) {
+        add_tensor(stored, ranges);
+      } else {
+        throw Error(Exit::usage, path,
+                    fmt::format("tensor '{}' is in the checkpoint twice", stored.name));
       }
-      reader.read(std::move(ranges), chunks);
-      for (const auto& [name, values, begin] : std::exchange(bools_, {}))
-        check_bools(values, name, begin, path);
-    } catch (const Error& error) {
-      throw about_file(file.name, path, error);
     }
+    reader.read(std::move(ranges), chunks);
+    for (const auto& [name, values, begin] : std::exchange(bools_, {}))
+      check_bools(values, name, begin, path);
   }
 
   // Returns the elements of the tensor that are to be read: at most [first, first + count).
@@ -156,6 +156,7 @@ class CheckpointReader {
   Manifest manifest_;
   const ReadOptions& options_;
   Restored restored_;
+  std::set<std::string> names_;                             // of the tensors that are not in pieces
   std::map<std::string, std::vector<StoredPiece>> pieces_;  // of each sharded tensor
   struct Bools {
     std::string name;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/temporary_file.h"
 #include "lib/util/text.h"
 
@@ -43,11 +43,8 @@ Exit code_of(int error) {
 
 // Parses a decimal number that is spelt as std::to_string() spells it.
 std::optional<int64_t> parse_step(std::string_view text) {
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || end != text.data() + text.size() || step < 0) return std::nullopt;
-  if (std::to_string(step) != text) return std::nullopt;
-  return step;
+  const auto step = parse_count(text);
+  return step && std::to_string(*step) == text ? step : std::nullopt;
 }
 
 // Returns "process 123 on host h", from the line that the holder of the lock wrote into it.

@@ -80,10 +80,10 @@ class Workdir {
   // Throws Error(Exit::usage) if the folder cannot be created or written, or is a remote path.
   // Creates nothing.
   void check_writable() const;
-  // Creates the folder and takes its lock, which is held until the object dies. Throws
-  // Error(Exit::usage) within a second if another process holds the lock: "D: error: the workdir is
-  // in use by process P on host H; ...". Then deletes the temporary files that killed processes
-  // have left in it (lib/util/temporary_file.h).
+  // Creates the folder, takes its lock and keeps it until the object is destroyed. Then deletes the
+  // temporary files that killed processes have left in the folder (lib/util/temporary_file.h). If
+  // another process holds the lock, throws Error(Exit::usage) at once, without waiting for it: "D:
+  // error: the workdir is in use by process P on host H; ...".
   void claim();
   ~Workdir();
   Workdir(const Workdir&) = delete;
@@ -127,8 +127,8 @@ class Workdir {
   static constexpr const char* kOldConfigPrefix = "config-until-step-";
   // Returns the paths of old configs and of damaged files that were put aside.
   std::vector<std::string> kept_files() const;
-  // Returns the paths of temporary files that nobody will finish. `ends`: the run has ended, so
-  // that nobody finishes one of its own files either.
+  // Returns the paths of temporary files that no process will finish. `ends`: the run has ended, so
+  // its own files count even if it is not known whether their writers live.
   std::vector<std::string> left_behind(bool ends) const;
   // Returns the paths of all files that every run has, but not the lock.
   std::vector<std::string> own_files() const;

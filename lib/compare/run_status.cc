@@ -108,12 +108,14 @@ std::string RunStatus::text() const {
 RunStatus read_status(const Workdir& workdir, const Config& config, const MetricScan& metrics) {
   RunStatus status;
   status.step = metrics.last_step;
-  for (const int64_t saved : workdir.ckpt().steps()) status.step = std::max(status.step, saved);
+  const std::vector<int64_t> saved = workdir.ckpt().steps();
+  if (!saved.empty()) status.step = std::max(status.step, saved.back());
   status.total = total_steps(config, metrics);
   const std::optional<int64_t> done = workdir.finished();
   // A run may have been made longer after it had finished. A DONE of a step that the run has not
-  // come to is false.
-  if (done && *done >= status.total.value_or(*done) && status.step >= *done) {
+  // come to is false, as in finished_at(). A run that saves nothing need not have such a row.
+  const bool unsaved = saved.empty() && metrics.rows > 0;
+  if (done && *done >= status.total.value_or(*done) && (status.step >= *done || unsaved)) {
     status.kind = RunStatus::Kind::finished;
     status.step = *done;
     return status;

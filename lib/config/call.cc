@@ -324,9 +324,9 @@ std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::s
   const auto& entries = owner.node_->map;
   if (std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')') &&
       std::any_of(entries.begin(), entries.end(), [&](const Node::Entry& entry) {
-        return is_rest_of_value(*owner.node_, entry);
+        return cut_entry(*owner.node_, entry) != nullptr;
       })) {
-    owner.fail(key, "the ',' ends this value: within brackets {...}, put it in quotes");
+    owner.fail(key, kCutByComma);
   }
   TextSpan span{text, owner.place(key), false, shown_path(path)};
   if (node != nullptr && node->shift >= 0 && node->text == text && node->place.line > 0) {

@@ -78,9 +78,11 @@ std::string explain_lines(const Document& document);
 // method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
 std::string call_signature(const Document& document, const std::string& path, bool complete);
 
-// Returns whether `entry` is the rest of an unquoted value of `mapping` that a ',' has cut: to
-// YAML, {pp: resize(8, 8)} has the keys "pp" and "8)".
-bool is_rest_of_value(const Node& mapping, const Node::Entry& entry);
+// If `entry` of `mapping` is the rest of an unquoted value that a ',' has cut, returns the entry
+// that has the value; else null. To YAML, {pp: resize(8, 8)} has the keys "pp" and "8)".
+const Node::Entry* cut_entry(const Node& mapping, const Node::Entry& entry);
+constexpr std::string_view kCutByComma =
+    "the ',' ends this value: within brackets {...}, put it in quotes";
 
 // Returns the path of `key` in the mapping at `path`.
 std::string join_path(std::string_view path, std::string_view key);

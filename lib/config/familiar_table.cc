@@ -9,7 +9,8 @@ top | epochs num_epochs n_epochs max_epochs nepochs epoch train_epochs training_
 top | steps num_steps max_steps n_steps train_steps training_steps num_train_steps total_iters iterations
     max_iters max_iter | total_steps | the length of training is 'total_steps' here
 top | examples num_examples max_examples | total_examples | the length of training is 'total_examples' here
-top | early_stopping patience | - | a run always goes to its end; there is no early stopping yet
+top | early_stopping patience | - | a run always goes to its end, and nothing stops it
+    early; leave it out
 top | warmup warmup_steps warmup_epochs warmup_percent num_warmup_steps cooldown_steps | schedule.warmup_steps |
     this belongs below 'schedule': 'schedule: {warmup_steps: ...}'
 
@@ -114,12 +115,12 @@ model | image_size img_size input_size | input.pp | the size of images comes fro
     "resize(224)|..."
 model | in_channels in_chans input_channels channels | - | the number of channels comes from the images; leave
     it out
-model | hidden_size hidden_dim embed_dim dim emb_dim d_model | - | this is 'width' in models that have it
-model | num_layers layers n_layers num_hidden_layers | - | this is 'depth' in models that have it
-model | heads n_heads num_attention_heads | - | this is 'num_heads' in models that have it
-model | patch | - | this is 'patch_size' in models that have it, e.g. [16, 16]
-model | mlp_ratio | - | give 'mlp_dim', the number of hidden features, in models that have it
-model | drop_rate dropout_rate drop | - | this is 'dropout' in models that have it
+model | hidden_size hidden_dim embed_dim dim emb_dim d_model | model.width | this is 'width' here
+model | num_layers layers n_layers num_hidden_layers | model.depth | this is 'depth' here
+model | heads n_heads num_attention_heads | model.num_heads | this is 'num_heads' here
+model | patch | model.patch_size | this is 'patch_size' here, e.g. [16, 16]
+model | mlp_ratio | model.mlp_dim | give 'mlp_dim', the number of hidden features
+model | drop_rate dropout_rate drop | model.dropout | this is 'dropout' here
 model | pretrained | model_init | weights to start from are 'model_init' at the top level
 
 # logging, checkpoints, machines
@@ -210,8 +211,10 @@ loss | bce bceloss bcewithlogitsloss bce_with_logits binary_cross_entropy binary
     sigmoid_cross_entropy | sigmoid_xent | -
 optimizer | momentum sgd_momentum | momentum_hp | -
 optimizer | adafactor | scale_by_adafactor | -
-optimizer | rmsprop adagrad lamb lars lion nadam radam adamax shampoo | adamw | this optimizer is not there;
-    'adamw' is the nearest
+optimizer | lamb lion nadam radam adamax | adamw | this optimizer is not there; 'adamw' is the nearest
+optimizer | rmsprop adagrad adadelta shampoo | scale_by_adam | this optimizer is not there; 'scale_by_adam' also
+    scales the step of each parameter
+optimizer | lars | momentum_hp | this optimizer is not there; 'momentum_hp' is SGD with momentum
 model | resnet resnet18 resnet34 resnet50 resnet101 resnet152 resnetv2 | bit | ResNets are 'model_name: bit'
     with 'model: {depth: 50}', and 'resnet_cifar' for small images
 model | vit_b_16 vit_b_32 vit_l_16 vit_base_patch16_224 vit_small_patch16_224 vit_tiny_patch16_224 deit vit_base

@@ -53,8 +53,9 @@ std::string substitute_environment(std::string& text) {
     const char* value = std::getenv(name.c_str());
     const bool given = value != nullptr && value[0] != '\0';
     if (!given && colon == std::string::npos) {
-      return fmt::format("the environment variable {} is not set (${{{}:-value}} gives a default)",
-                         name, name);
+      return fmt::format(
+          "the environment variable {} is not set or empty (${{{}:-value}} gives a default)", name,
+          name);
     }
     out += given ? value : inside.substr(colon + 2);
     i = end;

@@ -56,8 +56,8 @@ const std::map<std::string_view, std::string_view> kLists = {
 
 }  // namespace
 
-std::string short_list(std::string_view name, const std::vector<std::string>& known,
-                       std::string_view all_are_listed_by) {
+std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
+                          std::string_view all_are_listed_by) {
   const std::string whole = join(known, ", ");
   if (known.size() <= kMostListed || whole.size() <= kShortText) return whole;
   std::vector<std::pair<std::pair<size_t, double>, std::string>> ranked;
@@ -82,7 +82,7 @@ std::string unknown_name_message(std::string_view kind, std::string_view name,
                               : fmt::format("bvtrain --list {} prints all", list->second);
   return fmt::format("unknown {} '{}'{}; known: {}", kind, printable(name),
                      near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                     short_list(name, known, all));
+                     nearest_names(name, known, all));
 }
 
 }  // namespace bv

@@ -39,6 +39,17 @@ std::optional<std::string> read_elsewhere(const Document& document, const std::s
   return std::nullopt;
 }
 
+// Looks up what takes the place of `key` in the mapping at `path`. Returns nothing if that is a key
+// of the same mapping which its reader, the model for example, does not know.
+FamiliarWord familiar_word(const Document& document, const std::string& path,
+                           const std::string& key) {
+  FamiliarWord word = familiar_key(path, key);
+  if (document.incomplete.contains(path) || !word.ours.starts_with(path + ".")) return word;
+  const std::string ours = word.ours.substr(path.size() + 1);
+  const bool here = ours.find('.') == std::string::npos;
+  return here && !document.was_asked(path, ours) ? FamiliarWord{} : word;
+}
+
 // Says what may be wrong with a key that stands without a value: "lr:0.1" is one to YAML, and so is
 // "lr 0.1".
 std::string without_value(const Node::Entry& entry) {
@@ -56,7 +67,7 @@ std::string without_value(const Node::Entry& entry) {
 
 }  // namespace
 
-bool is_rest_of_value(const Node& mapping, const Node::Entry& entry) {
+const Node::Entry* cut_entry(const Node& mapping, const Node::Entry& entry) {
   const auto without_value = [](const Node::Entry& other) {
     return other.value->kind == Node::Kind::null;
   };
@@ -65,12 +76,13 @@ bool is_rest_of_value(const Node& mapping, const Node::Entry& entry) {
     return other.value->kind == Node::Kind::scalar && other.value->style == Node::Style::plain &&
            std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')');
   };
-  const auto closes = [&](const Node::Entry& other) {
-    return without_value(other) && other.key.find(')') != std::string::npos;
-  };
   const auto& entries = mapping.map;
-  return without_value(entry) && std::any_of(entries.begin(), entries.end(), opens) &&
-         std::any_of(entries.begin(), entries.end(), closes);
+  const auto here = entries.begin() + (&entry - entries.data());
+  const auto end = std::find_if_not(here, entries.end(), without_value);
+  const bool closed = std::any_of(
+      here, end, [](const Node::Entry& other) { return other.key.find(')') != std::string::npos; });
+  const auto cut = std::find_if_not(std::make_reverse_iterator(end), entries.rend(), without_value);
+  return closed && cut != entries.rend() && opens(*cut) ? &*cut : nullptr;
 }
 
 std::string call_signature(const Document& document, const std::string& path, bool complete) {
@@ -110,7 +122,7 @@ Error Config::error_of_unread(const Node::Entry& entry,
                              printable(shown_path(join_path(path_, entry.key))), hint));
   };
   if (const std::string why = without_value(entry); !why.empty()) return unknown("; " + why);
-  const FamiliarWord familiar = familiar_key(path_, entry.key);
+  const FamiliarWord familiar = familiar_word(*document_, path_, entry.key);
   document_->recommended.insert(familiar.ours);
   if (!familiar.advice.empty()) return unknown(": " + familiar.advice);
   std::optional<std::string> mapping = well_known_mapping(path_, entry.key);
@@ -122,7 +134,7 @@ Error Config::error_of_unread(const Node::Entry& entry,
   }
   if (!near.empty()) return unknown(meant);
   if (known.empty()) return unknown("; none is known here");
-  return unknown("; known here: " + short_list(entry.key, known, "bvtrain --explain lists all"));
+  return unknown("; known here: " + nearest_names(entry.key, known, "bvtrain --explain lists all"));
 }
 
 // Calls done() on the sections that were handed out below a key.
@@ -144,10 +156,13 @@ void Config::done(bool although_incomplete) const {
   for (const Node::Entry& entry : node_->map) {
     const bool known_null =
         entry.value->kind == Node::Kind::null && document_->was_asked(path_, entry.key);
-    if (is_rest_of_value(*node_, entry)) continue;  // the value itself is reported
+    if (const Node::Entry* cut = cut_entry(*node_, entry)) {
+      document_->record(error_at(cut->value->place, cut->key, "", kCutByComma));
+      continue;
+    }
     if (known_null || document_->ignored.contains(join_path(path_, entry.key))) continue;
     if (!document_->was_read(path_, entry.key)) {
-      if (only_familiar && familiar_key(path_, entry.key).advice.empty()) continue;
+      if (only_familiar && familiar_word(*document_, path_, entry.key).advice.empty()) continue;
       std::vector<std::string> known = document_->known(path_);
       // A component that asked has() for a key and then did not read it knows the key, but does not
       // use it here. It must not be suggested.

@@ -28,8 +28,9 @@ void try_threads(int count) {
 }  // namespace
 
 void start_compute_threads(int threads) {
+  thread_local int started = 1;  // each thread that calls LibTorch has threads of its own
   try {
-    try_threads(threads - 1);
+    try_threads(threads - started);
   } catch (const std::system_error& error) {
     throw Error::bare(Exit::usage,
                       fmt::format("can't start {} threads: {}; lower the number, or raise the "
@@ -38,6 +39,7 @@ void start_compute_threads(int threads) {
   }
   at::set_num_threads(threads);
   at::parallel_for(0, threads, 1, [](int64_t, int64_t) {});  // now, before others take them
+  started = threads;
 }
 
 }  // namespace bv

@@ -3,8 +3,9 @@
 
 namespace bv {
 
-// Sets their number and starts them. Throws Error::bare(Exit::usage) if the system allows fewer:
-// libgomp itself would end the process with exit code 1, and not before the first large operation.
+// Sets the number of compute threads of the calling thread and starts those that do not run yet.
+// Throws Error::bare(Exit::usage) if the system does not allow them: libgomp itself would end the
+// process with exit code 1, and not before the first large operation.
 void start_compute_threads(int threads);
 
 }  // namespace bv

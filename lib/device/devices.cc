@@ -1,25 +1,18 @@
 #include "lib/device/devices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
 constexpr int kMostProcesses = 1024;  // on one host
-
-std::optional<int> small_number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
 
 }  // namespace
 
@@ -36,7 +29,7 @@ Devices parse_devices(std::string_view text) {
   if (kind == "cpu") {
     devices.kind = Devices::Kind::cpu;
     if (!more) return devices;
-    const auto count = small_number(rest);
+    const auto count = parse_count<int>(rest);
     if (!count || *count < 1 || *count > kMostProcesses)
       fail(fmt::format("expected cpu:N with N from 1 to {}", kMostProcesses));
     devices.count = *count;
@@ -45,7 +38,7 @@ Devices parse_devices(std::string_view text) {
     devices.all = rest == "all";
     if (!more || devices.all) return devices;
     for (const std::string& item : split(rest, ',')) {
-      const auto index = small_number(item);
+      const auto index = parse_count<int>(item);
       if (!index || *index >= kMostProcesses) fail("expected cuda:all or indices such as cuda:0,1");
       if (std::find(devices.indices.begin(), devices.indices.end(), *index) !=
           devices.indices.end())

@@ -72,59 +72,103 @@ std::set<std::string> flags_of(const VerbText& verb) {
   return flags;
 }
 
-std::set<std::string> verbs_of(const CommandLine& command_line) {
-  std::set<std::string> verbs;
-  for (const VerbText& verb : command_line) {
-    if (!verb.name.empty()) verbs.insert(split(verb.name, ' ')[0]);
-  }
-  return verbs;
+// Returns the last word of `command` if it is a part of `verb`: "scaling" of "bench scaling" for
+// "bench". Otherwise returns "".
+std::string word_after(const std::string& verb, const std::string& command) {
+  const std::string begin = verb.empty() ? "" : verb + " ";
+  if (!command.starts_with(begin)) return "";
+  const std::string rest = command.substr(begin.size());
+  return rest.find(' ') == std::string::npos ? rest : "";
 }
 
-// The values of flags that have a fixed set, over all commands.
-std::map<std::string, std::set<std::string>> values_of_flags(const CommandLine& command_line) {
-  std::map<std::string, std::set<std::string>> values;
-  for (const VerbText& verb : command_line) {
-    for (const FlagText& flag : verb.flags) {
-      for (const std::string& name : flag.names) {
-        if (!flag.choices.empty()) values[name].insert(flag.choices.begin(), flag.choices.end());
-      }
-    }
+std::set<std::string> next_words(const CommandLine& command_line, const std::string& verb) {
+  std::set<std::string> words;
+  for (const VerbText& other : command_line) words.insert(word_after(verb, other.name));
+  words.erase("");
+  return words;
+}
+
+// Returns the values of a flag that has a fixed set of them.
+std::set<std::string> values_of(const FlagText& flag) {
+  std::set<std::string> values(flag.choices.begin(), flag.choices.end());
+  if (flag.names[0] == "--list") {
+    for (const PluginKind& kind : plugin_kinds()) values.emplace(kind.plural);
   }
-  for (const PluginKind& kind : plugin_kinds()) values["--list"].emplace(kind.plural);
   return values;
 }
 
-// The function that prints the words for the current position, in the language that bash and zsh
-// share. It takes the command, the word before the current one and the current word, and prints
-// "FILES" where a file may stand.
-std::string word_function(const CommandLine& command_line) {
-  std::string text =
-      "_bvtrain_words() {  # VERB PREVIOUS CURRENT\n"
-      "  case $2 in\n"
-      "    --set)\n"
-      "      case $3 in\n";
+// Returns the words that may stand in a command without a flag, and "FILES" if files may.
+std::set<std::string> words_of(const CommandLine& command_line, const VerbText& verb) {
+  std::set<std::string> words = next_words(command_line, verb.name);
+  if (verb.name == "help") {
+    words.merge(help_words());
+    words.merge(next_words(command_line, ""));
+    return words;
+  }
+  for (const FlagText& flag : verb.flags) {
+    if (flag.names[0].starts_with("-")) continue;
+    const std::set<std::string> values = values_of(flag);
+    words.insert(values.begin(), values.end());
+    if (values.empty()) words.insert("FILES");
+  }
+  return words;
+}
+
+// Returns the names of all commands as a pattern of the shell's `case`: 'predict'|'bench scaling'.
+std::string verb_pattern(const CommandLine& command_line) {
+  std::vector<std::string> names;
+  for (const VerbText& verb : command_line) {
+    if (!verb.name.empty()) names.push_back("'" + verb.name + "'");
+  }
+  return join(names, "|");
+}
+
+// Returns the cases of _bvtrain_words() for the values of flags. A flag may have other values in
+// another command.
+std::string flag_cases(const CommandLine& command_line) {
+  std::string text;
+  std::vector<std::string> sets, others;  // --set, and flags that take any value
+  for (const VerbText& verb : command_line) {
+    for (const FlagText& flag : verb.flags) {
+      for (const std::string& name : flag.names) {
+        if (!flag.takes_value || !name.starts_with("-")) continue;
+        const std::string pattern = fmt::format("'{} {}'", verb.name, name);
+        const std::set<std::string> values = values_of(flag);
+        if (!values.empty())
+          text += fmt::format("    {}) echo {}; return ;;\n", pattern, joined(values));
+        else
+          (name == "--set" ? sets : others).push_back(pattern);
+      }
+    }
+  }
+  text += fmt::format("    {}) echo FILES; return ;;\n", join(others, "|"));
+  text += fmt::format("    {})\n      case $3 in\n", join(sets, "|"));
   for (const auto& [key, values] : values_of_keys())
     text += fmt::format("        {0}=*) for v in {1}; do echo \"{0}=$v\"; done ;;\n", key,
                         joined(values));
   text +=
       fmt::format("        *) for k in {}; do echo \"$k=\"; done ;;\n", joined(settable_keys()));
-  text += "      esac\n      return ;;\n";
-  for (const auto& [flag, values] : values_of_flags(command_line))
-    text += fmt::format("    {}) echo {}; return ;;\n", flag, joined(values));
-  text += "  esac\n  case $3 in\n    -*) ;;\n    *)\n      case $1 in\n";
-  text += fmt::format("        help) echo {}; return ;;\n", joined(help_words()));
-  text += "        completion) echo bash zsh fish; return ;;\n";
-  text += fmt::format("        '') echo {} FILES; return ;;\n", joined(verbs_of(command_line)));
-  text += "        *) echo FILES; return ;;\n      esac ;;\n  esac\n  case $1 in\n";
-  for (const VerbText& verb : command_line) {
-    if (verb.name.find(' ') != std::string::npos) continue;
+  return text + "      esac\n      return ;;\n";
+}
+
+// Returns the function that prints the words for the current position, in the language that bash
+// and zsh share. It takes the command, the word before the current one and the current word, and
+// prints "FILES" where a file may stand.
+std::string word_function(const CommandLine& command_line) {
+  std::string text =
+      "_bvtrain_words() {  # VERB PREVIOUS CURRENT\n"
+      "  case \"$1 $2\" in\n" +
+      flag_cases(command_line) + "  esac\n  case $3 in\n    -*) ;;\n    *)\n      case $1 in\n";
+  for (const VerbText& verb : command_line)
+    text += fmt::format("        '{}') echo {}; return ;;\n", verb.name,
+                        joined(words_of(command_line, verb)));
+  text += "      esac ;;\n  esac\n  case $1 in\n";
+  for (const VerbText& verb : command_line)
     text += fmt::format("    '{}') echo {} ;;\n", verb.name, joined(flags_of(verb)));
-  }
   return text + "  esac\n}\n";
 }
 
 std::string bash_script(const CommandLine& command_line) {
-  const std::set<std::string> verbs = verbs_of(command_line);
   return "# Completion of bvtrain for bash. Load it with: source <(bvtrain completion bash)\n" +
          word_function(command_line) +
          fmt::format(R"(_bvtrain() {{
@@ -134,7 +178,7 @@ std::string bash_script(const CommandLine& command_line) {
   [[ $line == *' ' ]] && parts+=('')
   current=${{parts[-1]}} previous=${{parts[-2]}}
   for ((i = 1; i < ${{#parts[@]}} - 1; ++i)); do
-    case ${{parts[i]}} in {}) verb=${{parts[i]}}; break ;; esac
+    case "${{verb:+$verb }}${{parts[i]}}" in {}) verb=${{verb:+$verb }}${{parts[i]}} ;; esac
   done
   words=$(_bvtrain_words "$verb" "$previous" "$current")
   COMPREPLY=()
@@ -156,11 +200,10 @@ std::string bash_script(const CommandLine& command_line) {
 }}
 complete -F _bvtrain bvtrain
 )",
-                     join({verbs.begin(), verbs.end()}, "|"));
+                     verb_pattern(command_line));
 }
 
 std::string zsh_script(const CommandLine& command_line) {
-  const std::set<std::string> verbs = verbs_of(command_line);
   return "#compdef bvtrain\n# Completion of bvtrain for zsh: a file _bvtrain in a folder of "
          "fpath\n" +
          word_function(command_line) +
@@ -168,7 +211,7 @@ std::string zsh_script(const CommandLine& command_line) {
   local verb= i
   local -a found
   for ((i = 2; i < CURRENT; ++i)); do
-    case ${{words[i]}} in {}) verb=${{words[i]}}; break ;; esac
+    case "${{verb:+$verb }}${{words[i]}}" in {}) verb=${{verb:+$verb }}${{words[i]}} ;; esac
   done
   found=(${{=$(_bvtrain_words "$verb" "${{words[CURRENT-1]}}" "${{words[CURRENT]}}")}})
   if (( ${{found[(I)FILES]}} )); then
@@ -180,7 +223,7 @@ std::string zsh_script(const CommandLine& command_line) {
 }}
 if [[ $funcstack[1] == _bvtrain ]]; then _bvtrain "$@"; else compdef _bvtrain bvtrain; fi
 )",
-                     join({verbs.begin(), verbs.end()}, "|"));
+                     verb_pattern(command_line));
 }
 
 // Quotes a text for fish.
@@ -193,44 +236,62 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string fish_script(const CommandLine& command_line) {
-  std::string text =
-      "# Completion of bvtrain for fish: a file in ~/.config/fish/completions\n"
-      "function __bvtrain_set\n  switch (commandline -ct)\n";
+// Returns the functions that the lines of fish_script() call: whether the cursor stands in a
+// command, and what may follow --set.
+std::string fish_functions(const CommandLine& command_line) {
+  std::string names = verb_pattern(command_line);
+  std::replace(names.begin(), names.end(), '|', ' ');
+  std::string text = fmt::format(R"(function __bvtrain_at  # VERB
+  set -l verb
+  for word in (commandline -opc)
+    set -l next $verb $word
+    switch "$next"
+      case {}
+        set verb $next
+    end
+  end
+  test "$verb" = "$argv"
+end
+function __bvtrain_set
+  switch (commandline -ct)
+)",
+                                 names);
   for (const auto& [key, values] : values_of_keys())
     text += fmt::format("    case '{0}=*'\n      printf '{0}=%s\\n' {1}\n", key, joined(values));
-  text +=
-      fmt::format("    case '*'\n      printf '%s=\\n' {}\n  end\nend\n", joined(settable_keys()));
-  const std::string verbs = joined(verbs_of(command_line));
+  return text + fmt::format("    case '*'\n      printf '%s=\\n' {}\n  end\nend\n",
+                            joined(settable_keys()));
+}
+
+// `begin`: of the line, with the condition for the flag's command.
+std::string fish_flag(const std::string& begin, const FlagText& flag) {
+  const auto name = std::find_if(flag.names.begin(), flag.names.end(),
+                                 [](const std::string& n) { return n.starts_with("--"); });
+  if (name == flag.names.end()) return "";
+  const std::set<std::string> values = values_of(flag);
+  return fmt::format("{} -l {} -d {}{}\n", begin, name->substr(2), quoted(flag.meaning),
+                     *name == "--set"   ? " -x -a '(__bvtrain_set)'"
+                     : !values.empty()  ? " -x -a " + quoted(joined(values))
+                     : flag.takes_value ? " -r -F"
+                                        : "");
+}
+
+std::string fish_script(const CommandLine& command_line) {
+  std::string text = "# Completion of bvtrain for fish: a file in ~/.config/fish/completions\n" +
+                     fish_functions(command_line);
   for (const VerbText& verb : command_line) {
-    if (verb.name.find(' ') != std::string::npos) continue;
-    const std::string where = verb.name.empty() ? "not __fish_seen_subcommand_from " + verbs
-                                                : "__fish_seen_subcommand_from " + verb.name;
-    if (!verb.name.empty())
-      text +=
-          fmt::format("complete -c bvtrain -n 'not __fish_seen_subcommand_from {}' -a {} -d {}\n",
-                      verbs, verb.name, quoted(verb.about));
-    for (const FlagText& flag : verb.flags) {
-      const auto longest = std::find_if(flag.names.begin(), flag.names.end(),
-                                        [](const std::string& n) { return n.starts_with("--"); });
-      if (longest == flag.names.end()) continue;
-      text += fmt::format("complete -c bvtrain -n '{}' -l {} -d {}", where, longest->substr(2),
-                          quoted(flag.meaning));
-      std::set<std::string> choices(flag.choices.begin(), flag.choices.end());
-      if (*longest == "--list") choices = values_of_flags(command_line)["--list"];
-      if (*longest == "--set")
-        text += " -x -a '(__bvtrain_set)'";
-      else if (!choices.empty())
-        text += " -x -a " + quoted(joined(choices));
-      else if (flag.takes_value)
-        text += " -r";
-      text += "\n";
+    const std::string begin = fmt::format("complete -c bvtrain -n '__bvtrain_at {}'", verb.name);
+    std::set<std::string> words = words_of(command_line, verb);
+    if (words.erase("FILES") == 0) text += begin + " -f\n";
+    for (const VerbText& other : command_line) {
+      const std::string word = word_after(verb.name, other.name);
+      if (word.empty()) continue;
+      words.erase(word);
+      text += fmt::format("{} -a {} -d {}\n", begin, word, quoted(other.about));
     }
+    if (!words.empty()) text += fmt::format("{} -a {}\n", begin, quoted(joined(words)));
+    for (const FlagText& flag : verb.flags) text += fish_flag(begin, flag);
   }
-  text += "complete -c bvtrain -n '__fish_seen_subcommand_from help' -f -a " +
-          quoted(joined(help_words())) + "\n";
-  return text +
-         "complete -c bvtrain -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
+  return text;
 }
 
 }  // namespace

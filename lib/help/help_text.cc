@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "lib/config/familiar_words.h"
@@ -79,7 +78,7 @@ std::string belongs_to(const FoundKey& found) {
                      join(found.plugins, ", "));
 }
 
-std::string key_in_full(const FoundKey& found) {
+std::string describe_key(const FoundKey& found) {
   const KeyText& key = *found.key;
   std::string text = fmt::format("{}: {}\n\n", found.path, belongs_to(found));
   text += wrap(std::string(key.meaning), "  ", "  ") + "\n\n";
@@ -91,10 +90,10 @@ std::string key_in_full(const FoundKey& found) {
   return text;
 }
 
-std::string keys_in_full(const std::vector<FoundKey>& found) {
+std::string describe_keys(const std::vector<FoundKey>& found) {
   std::string text;
   if (found.size() <= kMostInFull) {
-    for (const FoundKey& key : found) text += (text.empty() ? "" : "\n") + key_in_full(key);
+    for (const FoundKey& key : found) text += (text.empty() ? "" : "\n") + describe_key(key);
     return text;
   }
   for (const FoundKey& key : found) {
@@ -107,7 +106,7 @@ std::string keys_in_full(const std::vector<FoundKey>& found) {
                             expand_braces(one.key->name)[0]);
 }
 
-std::string plugin_in_full(const HelpTable& table) {
+std::string describe_plugin(const HelpTable& table) {
   std::string text = fmt::format(
       "{}: {} {}\n\n", table.plugin,
       std::string_view("aeio").find(table.kind->kind[0]) != std::string_view::npos ? "an" : "a",
@@ -133,7 +132,7 @@ std::string plugin_in_full(const HelpTable& table) {
   return text;
 }
 
-std::string mapping_in_full(const HelpTable& table) {
+std::string describe_mapping(const HelpTable& table) {
   std::string text = fmt::format(
       "{}: {}\n\n", table.place,
       table.plugin.empty() ? "a mapping of the config" : "a call, with these arguments");
@@ -145,7 +144,7 @@ std::string mapping_in_full(const HelpTable& table) {
   return text;
 }
 
-std::string kind_in_full(const PluginKind& kind) {
+std::string describe_kind(const PluginKind& kind) {
   std::string text = fmt::format("{}\n\n", kind.plural);
   for (const HelpTable* table : plugins_of(kind))
     text += wrap(first_sentence(table->text.about), fmt::format("  {:<24} ", table->plugin),
@@ -154,32 +153,32 @@ std::string kind_in_full(const PluginKind& kind) {
   return text + fmt::format("\nMore on one of them: bvtrain help NAME\n");
 }
 
-std::string exit_in_full(const ExitText& code) {
+std::string describe_exit_code(const ExitText& code) {
   return fmt::format("{}: the exit code for '{}'\n\n{}\n", static_cast<int>(code.code), code.name,
                      wrap(std::string(code.meaning), "  ", "  "));
 }
 
-std::string flag_in_full(const FlagText& flag, const std::vector<std::string>& verbs) {
+std::string describe_flag(const FlagText& flag, const VerbText& verb) {
   std::string text =
       fmt::format("{}: {}\n\n{}\n", join(flag.names, ", "),
-                  verbs[0].empty() ? "a flag of bvtrain" : "a flag of bvtrain " + join(verbs, ", "),
+                  verb.name.empty() ? "a flag of bvtrain" : "a flag of bvtrain " + verb.name,
                   wrap(flag.meaning, "  ", "  "));
   if (!flag.choices.empty()) text += "\n" + field("Values", join(flag.choices, ", "));
   if (!flag.variable.empty()) text += "\n" + field("Variable", flag.variable);
   return text;
 }
 
-std::string flags_named(const std::string& word, const CommandLine& command_line) {
+// Returns the texts about the command and the flags with this name.
+std::string describe_commands_and_flags(const std::string& name, const CommandLine& command_line) {
   std::string text;
   for (const VerbText& verb : command_line) {
-    if (!verb.name.empty() && verb.name == word) {
+    if (!verb.name.empty() && verb.name == name)
       text += fmt::format("{}: a command\n\n{}\n\n  All of its flags: bvtrain {} --help\n",
                           verb.name, wrap(verb.about, "  ", "  "), verb.name);
-    }
     for (const FlagText& flag : verb.flags) {
-      if (std::find(flag.names.begin(), flag.names.end(), word) != flag.names.end() &&
-          word.starts_with("-"))
-        text += (text.empty() ? "" : "\n") + flag_in_full(flag, {verb.name});
+      if (std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end() &&
+          name.starts_with("-"))
+        text += (text.empty() ? "" : "\n") + describe_flag(flag, verb);
     }
   }
   return text;
@@ -201,13 +200,18 @@ std::string familiar(const std::string& word) {
   if (found.ours.empty()) return text;
   if (found.advice.empty()) text += fmt::format("  The same is '{}' here.\n", found.ours);
   const std::vector<FoundKey> keys = find_keys(found.ours);
-  return keys.empty() ? text : text + "\n" + keys_in_full(keys);
+  return keys.empty() ? text : text + "\n" + describe_keys(keys);
 }
 
 std::vector<std::string> all_words(const CommandLine& command_line) {
   std::set<std::string> words = help_words();
   for (const VerbText& verb : command_line) {
-    for (const FlagText& flag : verb.flags) words.insert(flag.names.begin(), flag.names.end());
+    if (!verb.name.empty()) words.insert(verb.name);
+    for (const FlagText& flag : verb.flags) {
+      for (const std::string& name : flag.names) {
+        if (name.starts_with("-")) words.insert(name);
+      }
+    }
   }
   return {words.begin(), words.end()};
 }
@@ -223,24 +227,24 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
   for (const PluginKind& kind : plugin_kinds()) {
     // "task" is a key, too: its own text says more.
     if (word == kind.plural || (word == kind.kind && find_keys(word).empty()))
-      append(text, kind_in_full(kind));
+      append(text, describe_kind(kind));
   }
   for (const HelpTable& table : help_tables()) {
     if (!table.plugin.empty() && (word == table.plugin || word == table.place))
-      append(text, table.kind != nullptr ? plugin_in_full(table) : mapping_in_full(table));
+      append(text, table.kind != nullptr ? describe_plugin(table) : describe_mapping(table));
   }
   if (const std::vector<FoundKey> keys = find_keys(word); !keys.empty())
-    append(text, keys_in_full(keys));
+    append(text, describe_keys(keys));
   if (const HelpTable* table = find_help_table(word); table != nullptr && table->kind == nullptr)
-    append(text, mapping_in_full(*table));
+    append(text, describe_mapping(*table));
   for (const ExitText& code : exit_codes()) {
     if (word == std::to_string(static_cast<int>(code.code)) || word == code.name)
-      append(text, exit_in_full(code));
+      append(text, describe_exit_code(code));
   }
   if (word == "exit" || word == "exit codes") {
-    for (const ExitText& code : exit_codes()) append(text, exit_in_full(code));
+    for (const ExitText& code : exit_codes()) append(text, describe_exit_code(code));
   }
-  append(text, flags_named(word, command_line));
+  append(text, describe_commands_and_flags(word, command_line));
   if (text.empty()) text = familiar(word);
   if (!text.empty()) return text;
   const std::string near = nearest(word, all_words(command_line));
@@ -266,7 +270,7 @@ std::string help_overview(const CommandLine& command_line) {
   for (const ExitText& code : exit_codes())
     codes.push_back(std::to_string(static_cast<int>(code.code)));
   text += field("exit codes", join(codes, ", "));
-  text += field("other words", "those of other trainers: epochs, learning_rate, optimizer, ...");
+  text += field("other words", "those of other trainers: epochs, num_workers, scheduler, ...");
   text += "\nThe keys at the top level of a config:\n\n";
   if (const HelpTable* top = find_help_table("")) {
     for (const KeyText& key : top->keys)

@@ -4,7 +4,6 @@
 
 #include "lib/help/catalog.h"
 #include "lib/help/exit_codes.h"
-#include "lib/help/key_type.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "lib/help/catalog.h"
-#include "lib/help/exit_codes.h"
 #include "lib/util/text.h"
 
 namespace bv {

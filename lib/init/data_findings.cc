@@ -1,12 +1,12 @@
 #include "lib/init/data_findings.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "lib/config/load_config.h"
 #include "lib/init/yaml_text.h"
@@ -14,6 +14,7 @@
 #include "lib/input/data_notes.h"
 #include "lib/input/dataset.h"
 #include "lib/input/image/image_suffix.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -46,23 +47,37 @@ FolderContent list_content(const std::string& folder) {
   return content;
 }
 
+// Returns up to `limit` of the folders `names` in `folder` that hold data themselves.
+std::vector<std::string> inner_data(const std::string& folder,
+                                    const std::vector<std::string>& names, size_t limit) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (found.size() == limit) break;
+    const std::string inner = folder + "/" + name;
+    try {
+      if (!detect_data(inner).empty()) found.push_back(inner);
+    } catch (const Error&) {
+      // Data that cannot be used. Another folder may be the one.
+    }
+  }
+  return found;
+}
+
 // Returns why a folder that no detector knows cannot be used.
 std::string unknown_folder(const std::string& folder) {
   const FolderContent content = list_content(folder);
   if (content.entries == 0) return "is empty";
-  for (const std::string& inner : content.folders) {
-    try {
-      if (!detect_data(folder + "/" + inner).empty())
-        return fmt::format("holds no data itself (did you mean '{}/{}'?)", folder, inner);
-    } catch (const Error&) {
-      // Another folder may be the one.
-    }
+  const std::vector<std::string> inner = inner_data(folder, content.folders, /*limit=*/2);
+  if (inner.size() == 1) return fmt::format("holds no data itself (did you mean '{}'?)", inner[0]);
+  if (inner.size() == 2) {
+    return fmt::format("holds no data itself, but several of its folders do, such as '{}' and '{}'",
+                       inner[0], inner[1]);
   }
   if (content.images > 0) {
     return fmt::format(
         "has {} image{}, but no class folders: move the images of each class into a "
         "folder of their own, {}/<class>/*.jpg",
-        content.images, content.images == 1 ? "" : "s", folder);
+        human_count(content.images), content.images == 1 ? "" : "s", folder);
   }
   return "has no data that can be trained on; expected " + join(detectable_data(), ", or ");
 }
@@ -93,11 +108,13 @@ std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKe
   return source;
 }
 
-// Returns the first of `names` that is a split of the source, or "" if none is.
-std::string first_split(const Source& source, const std::vector<std::string>& names) {
+// Returns the split of the source that has the first of `names`, or "" if none has one.
+std::string first_split(const Source& source, SplitNames names) {
   const std::vector<std::string> known = source.splits();
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) return name;
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (const std::string& split : known) {
+      if (is_named(split, names.subspan(i, 1))) return split;
+    }
   }
   return "";
 }
@@ -109,7 +126,7 @@ size_t index_of(const Source& source, const std::string& split) {
 
 std::string training_split(const Source& source, const std::string& folder) {
   const std::vector<std::string> known = source.splits();
-  const std::string named = first_split(source, {"train", "training"});
+  const std::string named = first_split(source, kTrainingNames);
   if (!named.empty()) return named;
   if (known.size() == 1) return known[0];
   throw Error(Exit::usage, folder,
@@ -130,6 +147,7 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
   for (const DataKeys* keys : {&data.train, &data.validation}) {
     if (keys->empty()) continue;
     const auto strict = open_source(data, *keys, found.folder, /*keep_broken=*/false);
+    if (strict->is_array()) continue;  // has no files of single images, and would be read twice
     for (size_t split = 0; split < strict->splits().size(); ++split) {
       try {
         strict->size(split);
@@ -142,14 +160,15 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
   }
 }
 
-// Counts the examples of each class of a split. Returns false if the source does not know its
-// labels.
+// Counts the images of each class of a split. Returns false if the source does not know its
+// labels. Throws if there are no images.
 bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
                    std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);
   const at::Tensor labels = source.labels(index);
   if (!labels.defined()) return false;
   const int64_t* values = labels.const_data_ptr<int64_t>();
+  int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
     const int64_t label = values[i];
     constexpr int64_t kMostClasses = 1 << 20;
@@ -161,7 +180,14 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
     while (std::ssize(classes) <= label)
       classes.push_back({.name = fmt::format("{}", classes.size())});
     // An image folder that keeps broken files has an example "cat/" for a class without images.
-    if (!source.describe(index, i).ends_with('/')) ++(classes[label].*count);
+    if (source.describe(index, i).ends_with('/')) continue;
+    ++(classes[label].*count);
+    ++images;
+  }
+  if (images == 0) {
+    // The file tells which of two npz files is empty: both have a split 'train'.
+    throw Error(Exit::usage, source.labels_file(index),
+                fmt::format("split '{}' has no images", split));
   }
   return true;
 }
@@ -191,9 +217,9 @@ void add_warnings(const DataFindings& found, const Dataset& train, const Dataset
   }
   constexpr size_t kMany = 8;
   if (warnings.size() > kMany) {
-    const size_t more = warnings.size() - kMany;
+    const auto more = static_cast<int64_t>(warnings.size() - kMany);
     warnings.resize(kMany);
-    warnings.push_back(fmt::format("and {} more warnings of this kind", more));
+    warnings.push_back(fmt::format("and {} more warnings of this kind", human_count(more)));
   }
 }
 
@@ -244,10 +270,10 @@ DataFindings inspect_checked(const std::string& folder) {
     other = open_source(found.data, found.data.validation, folder, /*keep_broken=*/true);
     found.validation = training_split(*other, folder);
   } else {
-    found.validation = first_split(*source, {"val", "validation", "valid", "dev", "test"});
+    found.validation = first_split(*source, kValidationNames);
+    found.test = first_split(*source, kTestNames);
+    if (found.validation.empty()) found.validation = std::exchange(found.test, "");
     if (found.validation == split) found.validation.clear();
-    if (!found.validation.empty() && found.validation != "test")
-      found.test = first_split(*source, {"test"});
   }
   const std::string validation_split = found.validation;
   if (found.validation.empty()) slice(split, found);
@@ -262,6 +288,7 @@ DataFindings inspect_checked(const std::string& folder) {
   found.validation_examples = validation.size();
   found.images = sample_images(*source, index_of(*source, split), kSample);
   add_warnings(found, train, validation, found.warnings);
+  found.notes = found.data.notes;
   add_notes(train, found);
   if (!found.sliced) add_notes(validation, found);
   return found;

@@ -28,8 +28,9 @@ struct DataFindings {
   // The lines of files that are clearly broken, at most 20, and the number of all.
   std::vector<std::string> broken;
   int64_t broken_files = 0;
-  bool turned = false;                // some images have an EXIF orientation
-  std::vector<std::string> notes;     // one line each: what training will ignore
+  bool turned = false;  // some images have an EXIF orientation
+  // One line each: which of several files are the data, and what training will ignore.
+  std::vector<std::string> notes;
   std::vector<std::string> warnings;  // one line each: what the user should look at
 
   // Returns whether training has to skip examples that cannot be read.

@@ -12,10 +12,6 @@ namespace {
 constexpr size_t kShownClasses = 12;
 constexpr size_t kShownBroken = 5;
 
-std::string size_text(const ImageSides& size) {
-  return fmt::format("{}x{}", size.width, size.height);
-}
-
 std::string class_text(const FoundClass& one, bool with_validation) {
   std::string text = fmt::format("{} {}", printable(one.name), human_count(one.examples));
   return with_validation ? text + fmt::format("+{}", human_count(one.validation)) : text;
@@ -30,7 +26,7 @@ std::string classes_text(const DataFindings& found) {
     if (left_out && shown.back() != "...") shown.emplace_back("...");
     if (!left_out) shown.push_back(class_text(found.classes[i], !found.sliced));
   }
-  std::string text = fmt::format("classes     {}{}: {}\n", found.classes.size(),
+  std::string text = fmt::format("classes     {}{}: {}\n", human_count(std::ssize(found.classes)),
                                  found.sliced ? "" : ", training+validation", join(shown, ", "));
   if (found.imbalanced()) {
     text +=
@@ -68,7 +64,8 @@ std::string broken_text(const DataFindings& found) {
   if (found.broken_files > 0) {
     text += fmt::format(
         "broken      {} file{} or class folder{}, found by their first and last bytes\n",
-        found.broken_files, found.broken_files == 1 ? "" : "s", found.broken_files == 1 ? "" : "s");
+        human_count(found.broken_files), found.broken_files == 1 ? "" : "s",
+        found.broken_files == 1 ? "" : "s");
   }
   if (!found.images.broken.empty()) {
     text += fmt::format("broken      {} of {} images that were decoded\n",
@@ -101,10 +98,10 @@ std::string findings_text(const DataFindings& found) {
 nlohmann::ordered_json findings_json(const DataFindings& found, const StarterRecipe& recipe,
                                      const std::string& output) {
   using Json = nlohmann::ordered_json;
-  const auto sides = [](const ImageSides& size) { return Json{size.height, size.width}; };
+  const auto sides = [](const ImageSides& size) { return Json{size.width, size.height}; };
   Json classes = Json::array();
   for (const FoundClass& one : found.classes) {
-    Json entry = {{"name", one.name}, {"train", one.examples}};
+    Json entry = {{"name", one.name}, {"examples", one.examples}};
     if (!found.sliced) entry["validation"] = one.validation;
     classes.push_back(std::move(entry));
   }

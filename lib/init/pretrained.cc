@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "lib/ckpt/layouts/layouts.h"
@@ -19,7 +18,6 @@ namespace bv {
 namespace {
 
 constexpr const char* kBlock = "Transformer/encoderblock_0/";
-constexpr const char* kUsualRange = "value_range(-1, 1)";
 
 // The parameters of a model, by big_vision's names.
 class ParameterShapes {
@@ -186,11 +184,15 @@ PretrainedModel bit_of(const NamedTensors& given, const std::string& path) {
   return found;
 }
 
-// Returns the value_range of a pp string, if it has just one.
-std::string value_range_in(const std::string& pp) {
-  static const std::regex op(R"((?:vgg_)?value_range(?:\([^)]*\))?)");
-  std::smatch found;
-  return std::regex_search(pp, found, op) ? found.str() : kUsualRange;
+// Returns the pp string with which a trained model is evaluated, or else that of its training.
+std::string trained_pp(const Config& config, const std::string& path) {
+  if (const auto evaluator = first_evaluator_with_pp(config))
+    return evaluator->get<std::string>("pp_fn");
+  if (const Config input = config.section("input"); input.has("pp"))
+    return input.get<std::string>("pp");
+  throw Error(Exit::usage, path,
+              "does not tell how its images were preprocessed, as it has no pp_fn; write pp, pp_fn "
+              "and model_init yourself");
 }
 
 // A model that bvtrain has trained: a checkpoint, or a file of `bvtrain export`.
@@ -203,9 +205,7 @@ PretrainedModel own_model(const std::string& path, bool checkpoint) {
   found.path = path;
   found.model_name = trained.config.get<std::string>("model_name");
   found.model = trained.config.section("model").json();
-  const auto evaluator = first_evaluator_with_pp(trained.config);
-  found.value_range =
-      value_range_in(evaluator ? evaluator->get<std::string>("pp_fn") : std::string());
+  found.scaling = scaling_in(trained_pp(trained.config, path), path);
   found.other_sizes = false;
   if (trained.image.size() != 3) {
     throw Error(Exit::usage, path,
@@ -235,7 +235,6 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
     throw Error(Exit::usage, path,
                 "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
                 "(big_vision, timm, Hugging Face), a file of `bvtrain export` or a workdir");
-  found.value_range = kUsualRange;
   return found;
 }
 

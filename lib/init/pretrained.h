@@ -7,6 +7,7 @@
 
 #include "lib/ckpt/tensors.h"
 #include "lib/init/sampled_images.h"
+#include "lib/init/value_scaling.h"
 
 namespace bv {
 
@@ -18,7 +19,7 @@ struct PretrainedModel {
   int64_t channels = 3;
   ImageSides image;                // of its training; 0 if not known
   bool other_sizes = true;         // it also works on images of other sizes
-  std::string value_range;         // the op that scales values as in its training
+  ValueScaling scaling;            // of the values in its training
   std::vector<std::string> fresh;  // patterns of parameters that start fresh: the head
 };
 

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "lib/init/yaml_text.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/util/file.h"
 #include "lib/util/printable.h"
 #include "lib/util/signals.h"
@@ -29,16 +29,6 @@ std::string comment(const std::string& text, const std::string& indent = "") {
   return lines;
 }
 
-std::string shell_word(const std::string& text) {
-  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("/._-+=:,@%", c) != nullptr;
-  });
-  if (safe) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // Returns the section `data`.
 std::string data_yaml(const DataFindings& found, const DataKeys& keys, const std::string& split) {
   std::string text = "{name: " + found.data.source;
@@ -55,8 +45,10 @@ std::string head(const DataFindings& found, const StarterRecipe& recipe,
   std::string text = training_command(output) + "\n\n";
   text += fmt::format("Written by bvtrain init {}: {}", shell_word(found.folder), found.data.kind);
   text += fmt::format(", {} images", human_count(found.examples));
-  if (!found.classes.empty()) text += fmt::format(" of {} classes", found.classes.size());
-  text += fmt::format(".\nThe recipe is {}: {} epochs, {} steps.\n", recipe.about, recipe.epochs,
+  if (!found.classes.empty())
+    text += fmt::format(" of {} classes", human_count(std::ssize(found.classes)));
+  text += fmt::format(".\nThe recipe is {}: {} epochs, {} steps.\n", recipe.about,
+                      human_count(recipe.epochs),
                       human_count(recipe.total_steps(found.train_examples)));
   text +=
       "Paths are relative to the folder in which the command runs. bvtrain help KEY explains a "
@@ -143,7 +135,8 @@ std::string imbalance(const DataFindings& found) {
 
 std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, int64_t every) {
   std::string text = "evals:\n" + imbalance(found);
-  const std::string name = found.validation == "test" && !found.sliced ? "test" : "val";
+  const bool test = is_named(found.validation, kTestNames) && !found.sliced;
+  const std::string name = test ? "test" : "val";
   text += fmt::format("  {}:{}\n", name, found.test.empty() ? "" : " &val");
   text += "    type: classification\n";
   text += "    data: " + data_yaml(found, validation_keys(found), found.validation) + "\n";

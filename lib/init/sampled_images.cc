@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <thread>
 
@@ -44,6 +45,18 @@ bool looks_grey(const at::Tensor& image) {
   return true;
 }
 
+// Throws if an image holds NaN, which is then its least and its greatest value, or an infinite one.
+void require_finite(const OneImage& image, const std::string& name) {
+  for (const double value : {image.least, image.most}) {
+    if (!std::isfinite(value)) {
+      throw Error(
+          Exit::usage, "",
+          fmt::format("'image' of {} holds the value {}; replace values that are not finite", name,
+                      value));
+    }
+  }
+}
+
 OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<int64_t>& bytes) {
   OneImage seen;
   try {
@@ -64,6 +77,7 @@ OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<
     if (!seen.encoded && image.numel() > 0) {
       seen.least = image.min().item<double>();
       seen.most = image.max().item<double>();
+      require_finite(seen, source.describe(split, index));
     }
   } catch (const Error& error) {
     if (error.code() != Exit::data) throw;
@@ -122,6 +136,10 @@ void measure(const std::vector<ImageSides>& sides, SampledImages& all) {
 }
 
 }  // namespace
+
+std::string size_text(const ImageSides& size) {
+  return fmt::format("{}x{}", size.width, size.height);
+}
 
 SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
   const auto seen = look_at_all(source, split, std::min(limit, source.size(split)));

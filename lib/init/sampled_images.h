@@ -18,6 +18,8 @@ struct ImageSides {
   int64_t shorter() const { return height < width ? height : width; }
   bool operator==(const ImageSides&) const = default;
 };
+// Returns "640x480": the width, then the height.
+std::string size_text(const ImageSides& size);
 
 struct SampledImages {
   int64_t tried = 0;                // how many images were decoded
@@ -34,7 +36,8 @@ struct SampledImages {
 
 // Decodes up to `limit` images of a split, taken along a fixed permutation, with several threads.
 // It decodes fewer if they take more than 256 MiB of files. Throws Error(Exit::usage) without a
-// place if the examples have no usable feature "image", or if none can be decoded.
+// place if the examples have no usable feature "image", if none can be decoded, or if an array has
+// a value that is not finite.
 SampledImages sample_images(const Source& source, size_t split, int64_t limit);
 
 }  // namespace bv

@@ -4,6 +4,7 @@
 
 #include "lib/config/duration.h"
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -20,7 +21,8 @@ constexpr const char* kAdam =
     "wd: 0.0001\n"
     "schedule: {{decay_type: cosine, warmup_percent: {}}}\n";
 
-std::string size_text(const ImageSides& size) {
+// Returns a size as an argument of ops: "64" for a square, otherwise "[height, width]".
+std::string size_argument(const ImageSides& size) {
   return size.height == size.width ? fmt::format("{}", size.height)
                                    : fmt::format("[{}, {}]", size.height, size.width);
 }
@@ -29,47 +31,61 @@ void add_op(std::string& pp, const std::string& op) {
   if (!op.empty()) pp += (pp.empty() ? "" : "|") + op;
 }
 
-// Returns value_range for arrays that are not 0..255.
-std::string range_of_arrays(const SampledImages& images) {
+// Returns the range that the values of the data probably have, as a sample of them lies in it.
+ValueBounds range_of_data(const SampledImages& images) {
+  if (images.encoded) return {};
   if (images.least < 0) {
-    const double most = std::max(-images.least, images.most);
-    return most <= 1 ? "value_range(-1, 1, -1, 1)"
-                     : fmt::format("value_range(-1, 1, {0}, {1})", images.least, images.most);
+    return std::max(-images.least, images.most) <= 1 ? ValueBounds{-1, 1}
+                                                     : ValueBounds{images.least, images.most};
   }
-  for (const int top : {1, 16, 255, 65535}) {
-    if (images.most <= top)
-      return top == 255 ? "value_range(-1, 1)" : fmt::format("value_range(-1, 1, 0, {})", top);
+  for (const double top : {1, 16, 255, 65535}) {
+    if (images.most <= top) return {0, top};
   }
-  return fmt::format("value_range(-1, 1, 0, {})", images.most);
+  return {0, images.most};
 }
 
 // The ops that every image passes first, and those that scale its values at the end. Arrays that
 // are not 8-bit are scaled first, because the other ops take 8-bit or float32 images.
 struct CommonOps {
   std::string first, last;
-  bool scaled_first = false;
+  double black = 0;  // the least value between the two, for ops that add pixels
+
+  // Returns ", fill=-1", or "" if pixels are 0 by default and should be.
+  std::string fill(const char* argument = "fill") const {
+    return black == 0 ? "" : fmt::format(", {}={}", argument, json_number(black));
+  }
 };
 
-CommonOps common_ops(const DataFindings& found, int64_t channels, const std::string& range) {
+void add_scaling(const SampledImages& images, const ValueScaling& scaling, CommonOps& ops) {
+  const ValueBounds source = range_of_data(images);
+  const bool at_once = !images.encoded && images.type != at::kByte;
+  std::string& place = at_once ? ops.first : ops.last;
+  if (scaling.target) {
+    add_op(place, value_range_call(*scaling.target, source));
+    if (at_once) ops.black = scaling.target->least;
+  } else if (!scaling.normalize.empty()) {
+    const ValueBounds levels;
+    if (at_once || source != levels) add_op(place, value_range_call(levels, source));
+    add_op(ops.last, scaling.normalize);
+  } else {
+    ops.black = source.least;
+  }
+}
+
+CommonOps common_ops(const DataFindings& found, int64_t channels, const ValueScaling& scaling) {
   const SampledImages& images = found.images;
   CommonOps ops;
   if (images.encoded) {
     std::string arguments = channels == 1 ? "1" : "";
     if (found.turned) arguments += (arguments.empty() ? "" : ", ") + std::string("exif=True");
     ops.first = arguments.empty() ? "decode" : "decode(" + arguments + ")";
-    ops.last = range;
-    return ops;
+  } else {
+    if (images.rank2)
+      ops.first = fmt::format("reshape([{}, {}, 1])", images.typical.height, images.typical.width);
+    if (images.channels == 1 && channels == 3)
+      add_op(ops.first, R"(concat(["image", "image", "image"], outkey="image"))");
   }
-  if (images.rank2)
-    ops.first = fmt::format("reshape([{}, {}, 1])", images.typical.height, images.typical.width);
-  if (images.channels == 1 && channels == 3)
-    add_op(ops.first, R"(concat(["image", "image", "image"], outkey="image"))");
-  const std::string scale = range_of_arrays(images);
-  ops.scaled_first = images.type != at::kByte;
-  if (ops.scaled_first)
-    add_op(ops.first, scale);
-  else
-    ops.last = scale == "value_range(-1, 1)" ? range : scale;
+  add_scaling(images, scaling, ops);
   return ops;
 }
 
@@ -102,8 +118,8 @@ void choose_cnn(const DataFindings& found, const CommonOps& ops, StarterRecipe& 
                                          : "[]",
                              n < 5000 ? 0.3 : 0.2);
   if (!grey) add_op(recipe.train_pp, "flip_lr");
-  add_op(recipe.train_pp, fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})",
-                                      ops.scaled_first ? ", fill=-1" : ""));
+  add_op(recipe.train_pp,
+         fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})", ops.fill()));
   recipe.pp_hint =
       grey ? "Images are shifted, turned and scaled a little, but not mirrored, because mirrored\n"
              "digits and letters are other signs. For things that may be mirrored add flip_lr."
@@ -121,14 +137,13 @@ void choose_small_resnet(const DataFindings& found, const CommonOps& ops, Starte
   recipe.model_name = "resnet_cifar";
   recipe.model = "{norm: batch, width: 32}";
   const int64_t pad = std::max<int64_t>(2, recipe.image.shorter() / 8);
-  const std::string fill = ops.scaled_first ? ", pad_value=-1" : "";
   add_op(recipe.train_pp,
          fmt::format("pad_to_shape([{}, {}, {}], where=\"both\"{})|random_crop({})|flip_lr",
                      recipe.image.height + 2 * pad, recipe.image.width + 2 * pad,
-                     found.images.channels, fill, size_text(recipe.image)));
+                     found.images.channels, ops.fill("pad_value"), size_argument(recipe.image)));
   if (n < kFew) {
-    add_op(recipe.train_pp, fmt::format("random_affine(rotate=10, scale=[0.85, 1.15]{})",
-                                        ops.scaled_first ? ", fill=-1" : ""));
+    add_op(recipe.train_pp,
+           fmt::format("random_affine(rotate=10, scale=[0.85, 1.15]{})", ops.fill()));
   }
   recipe.label_smoothing = 0.1;
   recipe.ema = 0.99;
@@ -157,13 +172,13 @@ int64_t crop_side(const DataFindings& found) {
 }
 
 // Images of various sizes: crops of one size.
-void choose_crops(const DataFindings& found, StarterRecipe& recipe) {
+void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe& recipe) {
   const int64_t n = found.train_examples, side = recipe.image.height;
   const bool grey = found.images.channels == 1;
   // A window of 5 % of a photo often shows enough of it; one of a grey scan or letter does not.
   add_op(recipe.train_pp, fmt::format("inception_crop({}{})", side, grey ? ", area_min=50" : ""));
   if (!grey) add_op(recipe.train_pp, "flip_lr");
-  if (n < kFew) add_op(recipe.train_pp, "random_affine(rotate=10)");
+  if (n < kFew) add_op(recipe.train_pp, fmt::format("random_affine(rotate=10{})", ops.fill()));
   if (grey) recipe.pp_hint = "For images that may be mirrored add flip_lr.";
   add_op(recipe.eval_pp, fmt::format("resize_small({})|central_crop({})", side * 9 / 8, side));
   recipe.batch_size = batch_size_for(n);
@@ -201,17 +216,19 @@ ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& fro
 }
 
 void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
-                        StarterRecipe& recipe) {
+                        const CommonOps& ops, StarterRecipe& recipe) {
   const int64_t n = found.train_examples;
   recipe.about = fmt::format("fine-tuning of {} ({}) on images", from.path, from.model_name);
   recipe.model_name = from.model_name;
   recipe.model = from.model;
   const bool grey = found.images.channels == 1;
-  const std::string size = size_text(recipe.image);
+  const std::string size = size_argument(recipe.image);
   if (found.images.typical.shorter() <= kSmall) {
     add_op(recipe.train_pp, "resize(" + size + ")");
     add_op(recipe.eval_pp, "resize(" + size + ")");
-    if (grey) add_op(recipe.train_pp, "random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1])");
+    if (grey)
+      add_op(recipe.train_pp,
+             fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})", ops.fill()));
   } else {
     add_op(recipe.train_pp, fmt::format("inception_crop({}, area_min=30)", size));
     add_op(recipe.eval_pp,
@@ -227,6 +244,15 @@ void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
       "lr: 0.003\n"
       "grad_clip_norm: 1.0\n"
       "schedule: {decay_type: cosine, warmup_percent: 0.1}\n";
+}
+
+// Throws if the images must be scaled, but the pretrained model does not tell how.
+void require_scaling(const SampledImages& images, const PretrainedModel& from) {
+  const bool known = from.scaling.target || !from.scaling.normalize.empty();
+  if (known || (!images.encoded && images.type == at::kFloat)) return;
+  throw Error(Exit::usage, from.path,
+              "was trained on images that no op such as value_range scaled, so it does not tell "
+              "the range of their values; write pp, pp_fn and model_init yourself");
 }
 
 // Returns the channels that the pretrained model gets.
@@ -252,18 +278,19 @@ int64_t StarterRecipe::total_steps(int64_t examples) const {
 StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained) {
   const SampledImages& images = found.images;
   const int64_t channels = pretrained ? pretrained_channels(images, *pretrained) : images.channels;
+  if (pretrained) require_scaling(images, *pretrained);
   const CommonOps ops =
-      common_ops(found, channels, pretrained ? pretrained->value_range : "value_range(-1, 1)");
+      common_ops(found, channels, pretrained ? pretrained->scaling : ValueScaling{});
   StarterRecipe recipe;
   recipe.train_pp = recipe.eval_pp = ops.first;
   const bool small = std::max(images.typical.height, images.typical.width) <= kSmall;
   if (pretrained) {
     recipe.image = pretrained_size(found, *pretrained);
-    choose_fine_tuning(found, *pretrained, recipe);
+    choose_fine_tuning(found, *pretrained, ops, recipe);
   } else if (small) {
     recipe.image = images.typical;
     if (!images.equal) {
-      add_op(recipe.train_pp, "resize(" + size_text(recipe.image) + ")");
+      add_op(recipe.train_pp, "resize(" + size_argument(recipe.image) + ")");
       recipe.eval_pp = recipe.train_pp;
     }
     constexpr int64_t kFewestForResnet = 16;  // three stages halve the sides
@@ -273,7 +300,7 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
       choose_small_resnet(found, ops, recipe);
   } else {
     recipe.image = {crop_side(found), crop_side(found)};
-    choose_crops(found, recipe);
+    choose_crops(found, ops, recipe);
   }
   if (recipe.pp_hint.empty() && recipe.train_pp.find("flip_lr") != std::string::npos) {
     recipe.pp_hint =
@@ -281,7 +308,7 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
   }
   add_op(recipe.train_pp, ops.last);
   add_op(recipe.eval_pp, ops.last);
-  recipe.about += fmt::format(" of {}x{}", recipe.image.height, recipe.image.width);
+  recipe.about += " of " + size_text(recipe.image);
   return recipe;
 }
 

@@ -21,6 +21,8 @@ struct DetectedData {
   DataKeys train;            // of the training data
   DataKeys validation = {};  // of the validation data if they differ, for example in the file
   std::string source = {};   // the name of the source; detect_data() fills it in
+  // One line each if there is more than one candidate: what was taken for what, and what was not.
+  std::vector<std::string> notes = {};
 };
 
 // Looks at a folder that exists. Returns nullopt if it is not a folder for this source. Reads names

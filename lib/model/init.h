@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "lib/config/key_table.h"
 #include "lib/model/module.h"
 
 namespace bv {
@@ -25,5 +26,11 @@ Init he_normal(int64_t fan_in);
 Init xavier_uniform(int64_t fan_in, int64_t fan_out);
 // Applies `init` to each slice of the leading axis, each with its own key.
 Init stacked(Init init);
+
+// The row of `head_zeroinit` in the models that have it.
+inline constexpr KeyText kHeadZeroinit = {
+    "head_zeroinit", "bool", "true",
+    "Whether the weights of the classification layer start at zero, so that all images have the "
+    "same scores before training. With `false` they start at random (LeCun normal)."};
 
 }  // namespace bv

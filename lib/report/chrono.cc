@@ -62,7 +62,10 @@ void Chrono::inform(const Setup& setup) {
 
 void Chrono::settle(int64_t step) {
   const Measure measure = std::exchange(measure_, [](std::string_view, double) {});
-  tick(step);
+  if (step != previous_step_)
+    tick(step);
+  else if (!warming_up())
+    measure_speed(now_(), 0);  // the time since that tick, such as a pause that a signal ended
   measure_ = measure;
   // During the warm-up no tick has counted the time since the start yet. It is no training time,
   // as in a run that goes on.
@@ -105,8 +108,6 @@ void Chrono::tick(int64_t step) {
   measure_speed(now, examples);
   write_note(now);
   measure_memory();
-  previous_time_ = now;
-  paused_ = 0;
 }
 
 void Chrono::measure_speed(double now, int64_t examples) {
@@ -122,6 +123,8 @@ void Chrono::measure_speed(double now, int64_t examples) {
   const double core_hours = state_.accum_device_time / 3600;
   measure_("core_hours_" + setup_.device_kind, core_hours);
   measure_("core_hours", core_hours);
+  previous_time_ = now;
+  paused_ = 0;
 }
 
 void Chrono::write_progress() {

@@ -39,8 +39,9 @@ class Chrono {
   // Measures what is known at `step`. A second tick at the same step does nothing. The first two
   // ticks after the start are warm-up: speed and training time are measured only after them.
   void tick(int64_t step);
-  // Brings state() up to date before the run ends at `step`, which need not be one that is logged,
-  // and measures nothing. Call it last: time that passes afterwards is in no state.
+  // Brings state() up to date before the run ends at `step`, and measures nothing. The step need
+  // not be one that is logged, and may be that of the last tick: a run may be stopped in the
+  // evaluators of a step. Call it last: time that passes afterwards is in no state.
   void settle(int64_t step);
   // Stops and continues the training time. Pausing twice throws Error(Exit::internal).
   void pause();

@@ -73,17 +73,20 @@ std::vector<RowLine> longest_ascending(const std::vector<RowLine>& rows) {
   return kept;
 }
 
-// What a file holds.
+// The rows of a file up to some step.
 struct FoundRows {
   std::vector<RowLine> rows;
   std::vector<int64_t> damaged;  // the numbers of the lines that hold no row
   bool ascending = true;         // the steps of the rows
+  History history;               // of the rows; complete only if their steps ascend
 };
 
-// Adds the rows up to `last_step` to `history`, as long as their steps ascend. An incomplete last
-// line, which a killed run leaves, counts as nothing.
-FoundRows find_rows(std::string_view content, int64_t last_step, History& history) {
+// Finds the rows up to `last_step`. Rows after it do not count, unless a row that does count stands
+// behind them: then their steps are damaged. Neither does an incomplete last line, which a killed
+// run leaves.
+FoundRows find_rows(std::string_view content, int64_t last_step) {
   FoundRows found;
+  std::vector<int64_t> later;  // lines with a row after last_step
   int64_t number = 0;
   for (size_t end = 0; (end = content.find('\n')) != std::string_view::npos;) {
     const std::string_view line = content.substr(0, end + 1);
@@ -92,17 +95,22 @@ FoundRows find_rows(std::string_view content, int64_t last_step, History& histor
     const std::optional<StepRow> row = read_row(line);
     if (!row) {
       found.damaged.push_back(number);
-      continue;
+    } else if (row->step > last_step) {
+      later.push_back(number);
+    } else {
+      found.damaged.insert(found.damaged.end(), later.begin(), later.end());
+      later.clear();
+      if (!found.rows.empty() && row->step <= found.rows.back().step) found.ascending = false;
+      found.rows.push_back({row->step, number, line});
+      if (found.ascending) found.history.add(row->step, row->row);
     }
-    if (!found.rows.empty() && row->step <= found.rows.back().step) found.ascending = false;
-    found.rows.push_back({row->step, number, line});
-    if (found.ascending && row->step <= last_step) history.add(row->step, row->row);
   }
+  std::sort(found.damaged.begin(), found.damaged.end());
   return found;
 }
 
 // Drops the rows that stand in the way of the order of steps, and notes their lines as damaged.
-void put_in_order(FoundRows& found, int64_t last_step, History& history) {
+void put_in_order(FoundRows& found) {
   const std::vector<RowLine> all = std::exchange(found.rows, longest_ascending(found.rows));
   auto kept = found.rows.begin();
   for (const RowLine& row : all) {
@@ -112,10 +120,8 @@ void put_in_order(FoundRows& found, int64_t last_step, History& history) {
       found.damaged.push_back(row.number);
   }
   std::sort(found.damaged.begin(), found.damaged.end());
-  history = {};
-  for (const RowLine& row : found.rows) {
-    if (row.step <= last_step) history.add(row.step, read_row(row.text)->row);
-  }
+  found.history = {};
+  for (const RowLine& row : found.rows) found.history.add(row.step, read_row(row.text)->row);
 }
 
 }  // namespace
@@ -128,7 +134,7 @@ std::string row_text(int64_t step, const Row& row) {
   return line + "}\n";
 }
 
-std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history) {
+RestoredRows restore_rows(const std::string& file, int64_t last_step) {
   std::optional<std::string> content;
   try {
     content = read_file_if_any(file);
@@ -137,16 +143,15 @@ std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, Hi
     throw Error(Exit::storage, error.where(), error.message());
   }
   if (!content) return {};
-  FoundRows found = find_rows(*content, last_step, history);
-  if (!found.ascending) put_in_order(found, last_step, history);
-  std::vector<int64_t> steps;
+  FoundRows found = find_rows(*content, last_step);
+  if (!found.ascending) put_in_order(found);
+  RestoredRows restored{{}, std::move(found.history)};
   std::string kept;
   for (const RowLine& row : found.rows) {
-    if (row.step > last_step) break;
-    steps.push_back(row.step);
+    restored.steps.push_back(row.step);
     kept += row.text;
   }
-  if (kept.size() == content->size()) return steps;
+  if (kept.size() == content->size()) return restored;
   if (!found.damaged.empty() && last_step >= 0) {
     const std::string aside = put_aside(file, *content);
     log::warn(
@@ -158,7 +163,7 @@ std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, Hi
         aside);
   }
   write_file_atomically(file, kept);
-  return steps;
+  return restored;
 }
 
 std::optional<int64_t> last_row_step(const std::string& file) {

@@ -13,12 +13,16 @@ namespace bv {
 // Returns the row as a line with its line feed: {"step": 12, "training_loss": 0.25}
 std::string row_text(int64_t step, const Row& row);
 
-// Adds the rows of `file` up to `last_step` to `history` and removes everything else from the file.
-// Damaged lines cost no other row: the rows that stay are the longest sequence with ascending
-// steps. The file as it was is then kept aside, and a warning says where. The file is replaced only
-// if there is something to remove. Returns the steps of the rows, in order. Throws
-// Error(Exit::storage), also if the file cannot be read.
-std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history);
+// The rows that a restarted run continues with.
+struct RestoredRows {
+  std::vector<int64_t> steps;  // ascending
+  History history;
+};
+// Returns the rows of `file` up to `last_step` and removes everything else from the file. Damaged
+// lines cost no other row: of the rows up to `last_step`, the longest sequence with ascending steps
+// stays. The file as it was is then kept aside, and a warning says where. The file is replaced only
+// if there is something to remove. Throws Error(Exit::storage), also if the file cannot be read.
+RestoredRows restore_rows(const std::string& file, int64_t last_step);
 
 // Returns the step of the last whole row of the file; nullopt if there is none. Throws
 // Error(Exit::usage) if the file cannot be read.

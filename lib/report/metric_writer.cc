@@ -98,13 +98,15 @@ class MetricWriter::Impl {
     const std::lock_guard lock(mutex_);
     return ended_;
   }
-  // Waits until the first `rows` rows are on disk.
+  // Waits until the first `rows` rows are on disk in the metrics file. Does not throw if only
+  // another file could not be written, because the other files repeat what the rows say. The
+  // owner's next call throws that error.
   void sync(int64_t rows) {
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [&] { return written_ >= rows || error_; });
-    throw_error();
+    if (written_ < rows) throw_error();
     lock.unlock();
-    sync_files();
+    fsync_path(options_.metrics_file);
   }
 
   bool failure_was_thrown() {
@@ -120,7 +122,9 @@ class MetricWriter::Impl {
 
   void open() {
     const int64_t first = options_.first_step;
-    had_ = restore_rows(options_.metrics_file, first > 0 ? first : -1, history_);
+    RestoredRows restored = restore_rows(options_.metrics_file, first > 0 ? first : -1);
+    had_ = std::move(restored.steps);
+    history_ = std::move(restored.history);
     const int fd = open_append(options_.metrics_file);  // the file may have been replaced
     ::close(fd_);
     fd_ = fd;
@@ -165,6 +169,8 @@ class MetricWriter::Impl {
       std::exception_ptr error;
       try {
         write_rows(rows);
+        count_written(std::ssize(rows));
+        write_events(rows);
         if (report) write_report();
       } catch (...) {
         error = std::current_exception();
@@ -172,7 +178,6 @@ class MetricWriter::Impl {
       lock.lock();
       busy_ = false;
       error_ = error;
-      if (!error_) written_ += std::ssize(rows);
       idle_.notify_all();
       if (error_) return;
     }
@@ -182,10 +187,21 @@ class MetricWriter::Impl {
     for (const auto& [step, row] : rows) {
       append(fd_, options_.metrics_file, row_text(step, row));
       history_.add(step, row);
-      if (!events_) continue;
+    }
+  }
+
+  void count_written(int64_t rows) {
+    const std::lock_guard lock(mutex_);
+    written_ += rows;
+    idle_.notify_all();
+  }
+
+  void write_events(const std::deque<WaitingRow>& rows) {
+    if (!events_) return;
+    for (const auto& [step, row] : rows) {
       for (const auto& [name, value] : row) events_->scalar(step, name, value);
     }
-    if (events_) events_->flush();
+    events_->flush();
   }
 
   void write_report() {
@@ -211,7 +227,7 @@ class MetricWriter::Impl {
   std::mutex mutex_;  // guards all members down to error_
   std::condition_variable wake_, idle_;
   std::deque<WaitingRow> rows_;
-  int64_t ended_ = 0, written_ = 0;  // rows that were handed over, and that are in the files
+  int64_t ended_ = 0, written_ = 0;  // rows that were handed over, and that are in metrics_file
   std::map<std::string, EvalDetails> new_details_;
   Facts notes_;
   std::optional<std::vector<SkippedSummary>> new_skipped_;

@@ -67,8 +67,10 @@ class MetricWriter {
   // current row, so that it includes that row.
   void write_report();
   void flush();  // waits until all ended rows are on disk
-  // Returns a function that waits until the rows that have ended so far are on disk, and throws the
-  // Error(Exit::storage) of the writer thread. Any thread may call it, even after close().
+  // Returns a function that waits until the rows that have ended so far are on disk in
+  // metrics_file. It throws the Error(Exit::storage) of the writer thread if these rows were not
+  // written, but not if only the report or the TensorBoard file has failed. Any thread may call it,
+  // even after close().
   std::function<void()> row_barrier() const;
   // Writes a report that still waits for the end of its row (without that row), then flushes.
   void close();

@@ -111,9 +111,9 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
       ranks{group.size(), ranks_at_start},
       device(device),
       classes_(std::move(classes)) {
-  // Each part is built in its own attempt(), so that a user sees all problems together. A part that
-  // fails is replaced by a stand-in where another one needs it. Problems that only the stand-in has
-  // must not be reported.
+  // Each part is built in an attempt() of its own, so that one start shows a user the problems of
+  // all parts. If a part fails, the parts that need it are built with a stand-in. They must not
+  // report a problem that exists only because of the stand-in.
   attempt(config, [&] { read_run(); });
   attempt(config, [&] { read_input(synthetic); });
   read_length();

@@ -72,9 +72,11 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
   };
   std::vector<ConfigChange> changes;
   if (before.at("input") != now.at("input")) {
-    const bool equal = before.at("examples") == now.at("examples");
-    changes.push_back({"input.data", count(before.at("examples")),
-                       count(now.at("examples")) + (equal ? " with other labels" : "")});
+    const bool counted = before.contains("examples");  // not in older checkpoints
+    const bool equal = counted && before.at("examples") == now.at("examples");
+    changes.push_back(
+        {"input.data", counted ? count(before.at("examples")) : "other data",
+         count(now.at("examples")) + (equal ? " with other labels, class names or order" : "")});
   }
   for (const auto& [name, examples] : now.at("evals").items()) {
     if (before.at("evals").value(name, examples) != examples)

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "lib/ckpt/crash_point.h"
+#include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/device/spin_throttle.h"
 #include "lib/report/live_line.h"
@@ -76,6 +77,7 @@ Exit Trainer::run() {
     const Group::Phase phase(group_, "start");
     if (is_rank0()) restore();
     broadcast_start();
+    start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint asks for
   }
   const SpinThrottle throttle(recipe_.compute_threads);
   begun_ = true;

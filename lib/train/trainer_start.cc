@@ -12,7 +12,6 @@
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
-#include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
@@ -144,7 +143,6 @@ void Trainer::broadcast_start() {
   chrono_state_.accum_device_time = shared.at("device_time");
   chrono_state_.accum_examples_seen = shared.at("examples_seen");
   recipe_.compute_threads = shared.at("threads");
-  start_compute_threads(recipe_.compute_threads);
   broadcast_state();
   const TrainStep::Memory memory = recipe_.step->memory();
   log::info("This rank holds {} of parameters, {} of gradients, {} of optimizer state and averages",
@@ -226,7 +224,6 @@ void Trainer::adopt_threads(int threads, int ranks) {
   log::info("Computing with {} threads, not {}, so that the run continues bitwise exactly", threads,
             recipe_.compute_threads);
   recipe_.compute_threads = threads;
-  start_compute_threads(threads);
 }
 
 void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool finished) {

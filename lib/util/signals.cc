@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kOneInterrupt = 1000;  // milliseconds
 
 std::atomic<int> g_code{0};
-std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT came, in milliseconds
+std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT came, in milliseconds; 0: none
 std::atomic<bool> g_ends{false};        // end_on_signals() was called
 // Files to delete. A process has one or two temporary files at a time.
 std::array<std::atomic<const char*>, 8> g_files{};
@@ -36,16 +36,15 @@ int64_t milliseconds() {
 
 // Only system calls and atomic variables: everything else is unsafe in a signal handler.
 void on_signal(int signal) {
-  const int before = g_code;
   g_code = static_cast<int>(signal == SIGINT    ? Exit::sigint
                             : signal == SIGUSR1 ? Exit::stopped
                                                 : Exit::sigterm);
   if (g_ends) end_now();
   if (signal != SIGINT) return;
-  if (before != static_cast<int>(Exit::sigint))
-    g_interrupted = milliseconds();
-  else if (milliseconds() - g_interrupted >= kOneInterrupt)
-    end_now();
+  // Two threads may be here at once, and another signal may have come between two SIGINT.
+  const int64_t now = milliseconds();
+  int64_t first = 0;
+  if (!g_interrupted.compare_exchange_strong(first, now) && now - first >= kOneInterrupt) end_now();
 }
 
 }  // namespace

@@ -8,12 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <ctime>
-#include <system_error>
+#include <fstream>
+#include <string>
 
 #include "lib/util/host.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -24,11 +25,14 @@ constexpr std::string_view kMark = ".tmp-";
 constexpr size_t kPlaceDigits = 8;
 constexpr std::time_t kDay = 86400;  // far more than a write takes, and than clocks differ
 
+// Both parts below /proc are empty where there is no complete /proc.
 std::string place() {
-  std::array<char, 64> numbers{};  // "pid:[4026531836]"; empty where there is no complete /proc
+  std::array<char, 64> numbers{};  // "pid:[4026531836]"
   [[maybe_unused]] const ssize_t bytes =
       ::readlink("/proc/self/ns/pid", numbers.data(), numbers.size() - 1);
-  return fmt::format("{:08x}", static_cast<uint32_t>(hash64(host_name() + numbers.data())));
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return fmt::format("{:08x}", static_cast<uint32_t>(hash64(host_name() + numbers.data() + boot)));
 }
 
 struct Parts {
@@ -36,23 +40,16 @@ struct Parts {
   pid_t process = 0;
 };
 
-std::optional<int64_t> number(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
 std::optional<Parts> parse(std::string_view path) {
   const size_t mark = path.rfind(kMark);
   if (mark == std::string_view::npos) return std::nullopt;
   const auto words = split(path.substr(mark + kMark.size()), '-');
   if (words.size() != 3 || words[0].size() != kPlaceDigits ||
-      words[0].find_first_not_of("0123456789abcdef") != std::string::npos || !number(words[2]))
+      words[0].find_first_not_of("0123456789abcdef") != std::string::npos || !parse_count(words[2]))
     return std::nullopt;
-  const auto process = number(words[1]);
-  if (!process || *process < 1 || *process > INT32_MAX) return std::nullopt;
-  return Parts{std::string(path.substr(0, mark)), words[0], static_cast<pid_t>(*process)};
+  const auto process = parse_count<pid_t>(words[1]);
+  if (!process || *process < 1) return std::nullopt;
+  return Parts{std::string(path.substr(0, mark)), words[0], *process};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The names of files that are written before they are renamed into place, and which of them nobody
-// will finish: "<file>.tmp-<place>-<process>-<number>". The place stands for a host and its numbers
-// of processes, which a container may have of its own.
+// will finish: "<file>.tmp-<place>-<process>-<number>". The place is a hash of what gives process
+// ids their meaning: the host, its boot, and the process namespace, which a container may have of
+// its own.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Text: splitting and joining, finding a similar name, numbers for people, UTF-8, JSON values.
+// Text: splitting and joining, finding a similar name, numbers for people, words of a shell, UTF-8,
+// JSON values.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ std::string human_bytes(double bytes);                   // "1.5 GiB"
 std::string human_count(int64_t count);                  // "6,573,120"
 std::string shape_text(std::span<const int64_t> shape);  // "(224, 224, 3)"
 std::string short_number(double value);  // 4 significant digits: "0.9877", "21.03k", "1e+20"
+
+// Returns `text` as one types it in a shell: in single quotes where that is necessary.
+std::string shell_word(const std::string& text);
 
 // Returns the length in bytes of the character at the start of `text`, which is not empty; 0 if it
 // is not well-formed UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above

@@ -249,33 +249,16 @@ TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, a
   CHECK(line("/position", "-1") == place + ".position is the number -1, expected a whole number");
   CHECK(line("/compute_threads", "1000000") == place + ".compute_threads is 1000000");
   CHECK(line("/image", "[1, 2]") == place + ".image does not hold three numbers");
-  CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'examples'");
+  CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'evals'");
+  CHECK(line("/data", R"({"input": "x", "examples": "9", "evals": {}})") ==
+        place + ".data.examples is a text, expected a whole number");
   CHECK(line("/config", "null") == place + ".config is null, expected a text");
-  std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << good.text();
-  CHECK(Checkpointer::latest(workdir)->step == 20);  // members that it does not know are free
-}
-
-TEST_CASE("checkpointer: a run continues only from a checkpoint that holds what it takes") {
-  const MemoryFolder folder;
-  const Workdir workdir(folder.path());
-  Checkpointer checkpointer(workdir);
-  Snapshot whole = state_of(10);
-  whole.meta["compute_threads"] = 1;
-  whole.meta["row"] = nlohmann::json::array();
-  whole.meta["chrono"] = {{"accum_program_time", 0.5},
-                          {"accum_train_time", 0.5},
-                          {"accum_pause_time", 0},
-                          {"accum_examples_seen", 7}};
-  checkpointer.save(whole, false);
-  checkpointer.save(state_of(20), false);
-  checkpointer.wait();
-  CHECK(Checkpointer::latest(workdir)->step == 20);
-  CHECK(Checkpointer::latest(workdir, {.resumes = true})->step == 10);
-  CHECK(Checkpointer::peek(workdir.dir(), /*resumes=*/true)->step == 10);
-  CHECK(error_of([&] { Checkpointer::load(workdir.ckpt().step(20), {.resumes = true}); }) ==
-        workdir.ckpt().step(20) +
-            ": error: manifest.json: meta.compute_threads is missing, so no run can continue from "
-            "this checkpoint");
+  Manifest older = good;  // earlier versions did not write data.examples
+  older.meta["data"] = {{"input", "x"}, {"evals", nlohmann::json::object()}};
+  for (const Manifest& manifest : {good, older}) {
+    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
+    CHECK(Checkpointer::latest(workdir)->step == 20);  // members that it does not know are free
+  }
 }
 
 TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {

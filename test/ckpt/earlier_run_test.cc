@@ -11,7 +11,7 @@
 
 namespace bv::test {
 
-TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step") {
+TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step, or no checkpoint") {
   const TempFolder dir;
   const Workdir workdir(dir.path());
   CHECK(finished_at(workdir) == std::nullopt);
@@ -25,6 +25,10 @@ TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step") {
   std::filesystem::remove_all(dir / "ckpt");
   dir.write("metrics.jsonl", "{\"step\": 10}\n{\"step\": 20}\n");
   CHECK(finished_at(workdir) == 20);
+  dir.write("metrics.jsonl", "{\"step\": 0}\n{\"step\": 2}\n");  // log_training_steps: 0
+  CHECK(finished_at(workdir) == 20);  // and keep_ckpt_steps: 0, so there are no checkpoints
+  dir.make("ckpt/step-10");
+  CHECK(finished_at(workdir) == std::nullopt);
   dir.write("DONE", "2O\n");
   CHECK(finished_at(workdir) == std::nullopt);
 }

@@ -150,6 +150,8 @@ TEST_CASE("a DONE of a step that the run has not come to does not count") {
   const Workdirs runs;
   runs.run("a", "lr: 1\n", {0.5, 0.6}, /*finished=*/false);
   runs.dir.write("a/DONE", "40\n");
+  CHECK(runs.compared().runs[0].status.text() == "finished");  // it saves and logs nothing more
+  runs.dir.make("a/ckpt/step-20");
   CHECK(runs.compared().runs[0].status.text() == "unfinished at step 20 of 40");
 }
 

@@ -161,8 +161,7 @@ TEST_CASE("a scan of metrics takes a fraction of the time of reading them as JSO
   }
   const std::string file = dir.write("metrics.jsonl", text);
   double slow = cpu_seconds();
-  History history;
-  CHECK(restore_rows(file, 4000, history).size() == 4000);
+  CHECK(restore_rows(file, 4000).steps.size() == 4000);
   slow = cpu_seconds() - slow;
   double fast = cpu_seconds();
   CHECK(scan_metrics(file, /*with_curves=*/false).rows == 4000);

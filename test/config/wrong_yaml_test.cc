@@ -13,6 +13,7 @@ TEST_CASE("texts that are no config") {
   for (const WrongConfig& wrong : read_wrong_configs(BV_TEST_DIR "/config/wrong_yaml.txt")) {
     INFO(wrong.name);
     CHECK(names.insert(wrong.name).second);
+    CHECK(!wrong.expected.empty());
     const WrongEnvironment environment(wrong);
     std::vector<Override> sets;
     for (const auto& [key, value] : wrong.sets)

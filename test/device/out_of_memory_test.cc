@@ -1,6 +1,7 @@
 // Too little memory, for tensors and for threads.
 #include "lib/device/out_of_memory.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <catch2/catch.hpp>
@@ -38,6 +39,19 @@ TEST_CASE("compute threads that the system does not allow are an error of the co
   CHECK(line ==
         "can't start 200 threads: Resource temporarily unavailable; lower the number, or raise the "
         "limits on processes and memory (ulimit -u, ulimit -v)");
+}
+
+TEST_CASE("compute threads that run already are not tried again") {
+  const int before = at::get_num_threads();
+  constexpr int kThreads = 64;
+  start_compute_threads(kThreads);
+  std::string line;
+  {
+    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    line = error_of([] { start_compute_threads(kThreads); });
+  }
+  start_compute_threads(before);
+  CHECK(line == "");
 }
 
 }  // namespace bv::test

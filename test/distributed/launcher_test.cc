@@ -134,6 +134,33 @@ TEST_CASE("two launchers of two hosts make one group, and start it again togethe
     CHECK_THAT(ended->err, Catch::Contains("starting again, 1 of 1, with 2 ranks here"));
 }
 
+TEST_CASE("the code of a rank that crashes counts, not that of one that stops as it was asked to") {
+  for (const char* codes : {"75 6", "6 75"}) {
+    const Finished ended = launched({{"DIST_RANKS", "2"}, {"DIST_END_CODES", codes}}).wait();
+    INFO(ended.err);
+    CHECK(ended.code == 6);
+  }
+}
+
+TEST_CASE("a signal before the ranks start again does not hide that one was killed") {
+  const Hosts nodes({{"DIST_RANKS", "1"},
+                     {"DIST_STEPS", "1000000"},
+                     {"DIST_RESTARTS", "1"},
+                     {"DIST_GRACE", "5"}});
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  CHECK(first.first_line() == "stepping");
+  const std::set<int> stopped = children_of(first.pid()), killed = children_of(second.pid());
+  REQUIRE(stopped.size() == 1);
+  REQUIRE(killed.size() == 1);
+  ::kill(*stopped.begin(), SIGSTOP);  // node 0 waits for it until the grace period is over
+  ::kill(*killed.begin(), SIGKILL);
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // node 1 now waits for node 0
+  second.kill(SIGUSR1);
+  const Finished two = second.wait();
+  INFO(two.err);
+  CHECK(two.code == 137);
+}
+
 TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped") {
   for (const auto& [node, signal, code] :
        {std::tuple{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}}) {

@@ -160,7 +160,8 @@ void print_layouts(Group& group) {
 
 // Runs steps with one collective each. $DIST_STEPS "1000 20" means 1000 steps, and 20 after a
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
-// "KIND:RANK:STEP:1" does so after the first restart.
+// "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
+// the ranks, which then end one after the other.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -193,8 +194,11 @@ void steps() {
     group->note_step(step);
     if (step == 0 && group->rank() == 0) std::printf("stepping\n"), std::fflush(stdout);
   }
+  const int rank = group->rank();
   group->finish();
-  if (variable("DIST_END_CODE") != "") _exit(std::stoi(variable("DIST_END_CODE")));
+  if (variable("DIST_END_CODES").empty()) return;
+  pause(0.5 * rank);
+  _exit(std::stoi(split(variable("DIST_END_CODES"), ' ').at(static_cast<size_t>(rank))));
 }
 
 // Returns a hash, in 16 hexadecimal digits, of the bits of sums that depend on the order of

@@ -128,7 +128,7 @@ TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
         "--processes 12: error: is not a multiple of --per-host 8\n");
   CHECK(run({"bench", "--seconds", "1", "scaling", "--config", f.config, "--bandwidth-gb", "1",
              "--latency-us", "1"})
-            .err == "bvtrain: error: scaling excludes --seconds\n");
+            .err == "--seconds: error: does not apply to bvtrain bench scaling\n");
   CHECK(run({"bench", "scaling", "--config", f.config, "--latency-us", "1"}).err ==
         "bvtrain: error: --bandwidth-gb is required\n");
   CHECK(run({"bench", "collectives", "--devices", "cuda"}).err ==

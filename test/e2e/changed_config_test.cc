@@ -2,6 +2,7 @@
 // the training only with --accept-changes. With the real binary.
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/manifest.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
 
@@ -51,6 +52,38 @@ TEST_CASE("a finished run says that a changed config trains nothing") {
   const Finished harmless = finished.again({"input.threads=1", "log_training_steps=2"});
   CHECK(harmless.code == 0);
   CHECK(contains(harmless.err, "changed config: log_training_steps: 5 -> 2\n"));
+}
+
+TEST_CASE("data that has changed is told, also if the checkpoint does not hold its size") {
+  const FinishedRun finished;
+  const std::string folder = finished.workdir + "/ckpt/step-10";
+  Manifest manifest = read_manifest(folder);
+  const auto again = [&] {
+    write(folder + "/manifest.json", manifest.text());
+    return finished.again({});
+  };
+  manifest.meta["data"]["input"] = "0123456789abcdef";
+  const Finished labels = again();
+  CHECK(labels.code == 2);
+  CHECK(contains(labels.err,
+                 "changed config: input.data: 1,437 examples -> 1,437 examples with other labels, "
+                 "class names or order\n"));
+  manifest.meta["data"].erase("examples");  // as checkpoints of earlier versions
+  const Finished older = again();
+  CHECK(older.code == 2);
+  CHECK(contains(older.err, "changed config: input.data: other data -> 1,437 examples\n"));
+}
+
+TEST_CASE("a checkpoint that does not hold the size of its data continues") {
+  const FinishedRun finished;
+  const std::string folder = finished.workdir + "/ckpt/step-10";
+  Manifest manifest = read_manifest(folder);
+  manifest.meta["data"].erase("examples");
+  write(folder + "/manifest.json", manifest.text());
+  const Finished again = finished.again({});
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK_FALSE(contains(again.err, "input.data"));
 }
 
 TEST_CASE("a changed config continues only with --accept-changes, and the old one is kept") {

@@ -125,6 +125,36 @@ TEST_CASE("a DONE of a step that the run has not come to does not count") {
   CHECK(contains(again.err, "finished already, at step 12"));
 }
 
+TEST_CASE("a finished run that has neither checkpoints nor a last row is not trained again") {
+  const Fixture f;
+  const std::vector<std::string> more = {
+      "--set", "log_training_steps=0", "--set", "ckpt_steps=null", "--set", "keep_ckpt_steps=0"};
+  const Finished first = f.train(more);
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  REQUIRE(Workdir(f.workdir).ckpt().steps().empty());
+  REQUIRE(f.steps().back() != "12");
+  const std::string rows = read_file(f.workdir + "/metrics.jsonl");
+  const Finished again = f.train(more);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, "finished already, at step 12"));
+  CHECK(read_file(f.workdir + "/metrics.jsonl") == rows);
+}
+
+TEST_CASE("a report that cannot be written costs no checkpoint") {
+  const Fixture f;
+  Child child(f.args({"--set", "total_steps=100000", "--set", "ckpt_steps=50"}));
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
+  fs::create_directory(f.workdir + "/report.html");
+  child.kill(SIGTERM);
+  const Finished stopped = child.wait();
+  INFO(stopped.err);
+  CHECK(stopped.code == 5);
+  CHECK(contains(stopped.err, f.workdir + "/report.html: error: "));
+  const auto result = nlohmann::json::parse(read_file(f.workdir + "/result.json"));
+  CHECK(result.at("step") == Checkpointer::load(f.workdir).step);
+}
+
 TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
   const Fixture f;
   f.train_and_die();

@@ -1,8 +1,10 @@
 // bvtrain help, schema and completion: what a user asks, what the repository keeps of it, and what
 // bash makes of the completion. With the real binary.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "lib/help/exit_codes.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/support/binary.h"
@@ -91,6 +93,43 @@ TEST_CASE("help says what is nearest to a word that it does not know") {
   CHECK(finished.out.empty());
   CHECK(finished.err ==
         "help: error: no text about 'scedule' (did you mean 'schedule'?); see bvtrain help\n");
+  CHECK(run({"help", "predic"}).err ==
+        "help: error: no text about 'predic' (did you mean 'predict'?); see bvtrain help\n");
+  // A positional argument of another command has no text.
+  CHECK(run({"help", "foldr"}).err == "help: error: no text about 'foldr'; see bvtrain help\n");
+}
+
+TEST_CASE("help takes words, or --man, or --reference") {
+  const TempFolder dir;
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--man", "lr"},
+                                               {"--man", "--workdir"},
+                                               {"--reference", dir / "r", "lr"},
+                                               {"--man", "--reference", dir / "r"}}) {
+    std::vector<std::string> args = {"help"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished finished = run(args);
+    CHECK(finished.code == 2);
+    CHECK(finished.out.empty());
+    CHECK(finished.err == "bvtrain help: error: give only one of --man, --reference and words\n");
+  }
+  CHECK(!std::filesystem::exists(dir / "r"));
+  CHECK(help({"--", "--set"}) == help({"--set"}));
+}
+
+TEST_CASE("reference pages that cannot be written are a failed write") {
+  const Finished finished = run({"help", "--reference", "/dev/null/x"});
+  CHECK(finished.code == 5);
+  CHECK(finished.err == "/dev/null/x: error: cannot make the folder: Not a directory\n");
+}
+
+TEST_CASE("--help names every exit code as the table does") {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--help"}, {"predict", "--help"}}) {
+    std::string text = run(args).out;
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    for (const ExitText& code : exit_codes())
+      CHECK(contains(text, fmt::format(" {} {}", static_cast<int>(code.code), code.name)));
+  }
 }
 
 TEST_CASE("the reference pages and the schema of the repository are those of the program") {
@@ -139,10 +178,31 @@ TEST_CASE("bash completes commands, flags, keys after --set, their values, and n
   CHECK(completed(script, "bvtrain --set optax_na") == std::vector<std::string>{"optax_name="});
   CHECK(has(completed(script, "bvtrain --set model_name=vi"), "vit"));
   CHECK(has(completed(script, "bvtrain --set input.shuffle="), "false"));
+  CHECK(completed(script, "bvtrain bench --set optax_na") ==
+        std::vector<std::string>{"optax_name="});
   CHECK(has(completed(script, "bvtrain --list op"), "ops"));
   CHECK(has(completed(script, "bvtrain help grad_"), "grad_clip_norm"));
   write(dir / "my.yaml", "");
   CHECK(has(completed(script, "bvtrain --config " + (dir / "my")), dir / "my.yaml"));
+}
+
+TEST_CASE("bash completes values by command and flag, and commands of two words") {
+  using Words = std::vector<std::string>;
+  const TempFolder dir;
+  const std::string script = dir / "bvtrain.bash";
+  write(script, run({"completion", "bash"}).out);
+  CHECK(completed(script, "bvtrain predict --format ") == Words{"csv", "jsonl", "npz"});
+  CHECK(completed(script, "bvtrain compare --format ") == Words{"csv", "json", "text"});
+  CHECK(completed(script, "bvtrain export --format ") ==
+        Words{"npz", "onnx", "safetensors", "timm"});
+  CHECK(completed(script, "bvtrain bench ") == Words{"collectives", "scaling"});
+  CHECK(completed(script, "bvtrain bench --config c.yaml sc") == Words{"scaling"});
+  CHECK(completed(script, "bvtrain bench scaling --band") == Words{"--bandwidth-gb"});
+  CHECK(!has(completed(script, "bvtrain bench scaling --"), "--seconds"));
+  CHECK(has(completed(script, "bvtrain bench --"), "--seconds"));
+  CHECK(completed(script, "bvtrain completion ") == Words{"bash", "fish", "zsh"});
+  CHECK(has(completed(script, "bvtrain help predi"), "predict"));
+  CHECK(completed(script, "bvtrain schema ").empty());
 }
 
 TEST_CASE("completion for zsh and fish, and the man page, name every command") {
@@ -153,9 +213,12 @@ TEST_CASE("completion for zsh and fish, and the man page, name every command") {
   for (const char* verb : {"predict", "export", "bench", "compare", "help", "schema"}) {
     INFO(verb);
     CHECK(contains(zsh, verb));
-    CHECK(contains(fish, fmt::format("-a {} -d ", verb)));
+    CHECK(contains(fish, fmt::format("-n '__bvtrain_at ' -a {} -d ", verb)));
     CHECK(contains(man, fmt::format(".SH BVTRAIN {}\n", verb)));
   }
+  CHECK(contains(zsh, "    'export --format') echo npz onnx safetensors timm; return ;;\n"));
+  CHECK(contains(fish, "-n '__bvtrain_at bench' -a scaling -d "));
+  CHECK(contains(fish, "-n '__bvtrain_at bench scaling' -l bandwidth-gb -d "));
   CHECK(contains(man, "\\-\\-accept\\-changes"));
   CHECK(contains(man, ".B 75\n"));
   const Finished wrong = run({"completion", "tcsh"});

@@ -80,7 +80,8 @@ TEST_CASE("init --json says what was found; training skips broken files and lear
   CHECK(found.at("source") == "image_folder");
   CHECK(found.at("train").at("split") == "train");
   CHECK(found.at("validation").at("examples") == 8);
-  CHECK(found.at("classes")[1] == nlohmann::json({{"name", "b"}, {"train", 4}, {"validation", 4}}));
+  CHECK(found.at("classes")[1] ==
+        nlohmann::json({{"name", "b"}, {"examples", 4}, {"validation", 4}}));
   CHECK(found.at("broken_files") == 1);
   CHECK(found.at("images").at("decoded") == 9);
   CHECK(found.at("notes").size() == 1);
@@ -127,6 +128,26 @@ TEST_CASE("init --from fine-tunes the model of a workdir or of an exported file"
   CHECK(none.code == 2);
   CHECK(none.err == "none.npz: error: no such weights file or checkpoint\n");
   CHECK_FALSE(exists("new.yaml"));
+}
+
+TEST_CASE("init --from scales the values of the new data to the range of the old training") {
+  const WorkingFolder dir;
+  std::filesystem::create_directory("floats");
+  write_npz("floats/all.npz", sorted_arrays(4, 100));
+  const Finished finished = succeed({"init", "floats"});
+  CHECK(contains(finished.out, "200 epochs, 2,000 steps of 32 images."));
+  CHECK(count(read_text("floats.yaml"), "value_range(-1, 1, 0, 1)|") == 2);
+  train("floats.yaml", "3");
+
+  write_class("photos", "a", 12, 20, 20, 20);
+  write_class("photos", "b", 12, 200, 20, 20);
+  succeed({"init", "photos", "--from", "out/floats.yaml"});
+  CHECK(count(read_text("photos.yaml"), "|value_range(-1, 1)|") == 2);
+  train("photos.yaml", "3");
+
+  succeed({"init", "floats", "--from", "out/photos.yaml", "--output", "back.yaml"});
+  CHECK(count(read_text("back.yaml"), "value_range(-1, 1, 0, 1)|") == 2);
+  CHECK(train("back.yaml", "3").contains("val/prec@1"));
 }
 
 TEST_CASE("init refuses what it cannot use in one line, and writes nothing") {

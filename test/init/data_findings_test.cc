@@ -1,8 +1,14 @@
 // What `bvtrain init` finds in folders of every kind, and what it says of those that it cannot use.
 #include "lib/init/data_findings.h"
 
-#include <catch2/catch.hpp>
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "lib/init/init_report.h"
 #include "lib/input/prepare_data.h"
 #include "test/init/data_folders.h"
 #include "test/support/config.h"
@@ -27,6 +33,14 @@ std::vector<int64_t> counts(const DataFindings& found) {
 }
 
 using Counts = std::vector<int64_t>;
+using Lines = std::vector<std::string>;
+
+std::atomic<int> g_conversions{0};
+
+std::unique_ptr<at::ObserverContext> count_conversion(const at::RecordFunction& call) {
+  if (std::string_view(call.name()) == "aten::_to_copy") ++g_conversions;
+  return nullptr;
+}
 
 }  // namespace
 
@@ -75,8 +89,7 @@ TEST_CASE("folders train, val and test are taken as they are") {
   CHECK_FALSE(found.imbalanced());
   CHECK(found.classes[0].validation == 2);
   CHECK(found.warnings == std::vector<std::string>{"class 'dog' has no validation images"});
-  CHECK(found.notes ==
-        std::vector<std::string>{"train: 1 file of other types was ignored (1 .txt)"});
+  CHECK(found.notes == Lines{"train: 1 file of other types was ignored (1 .txt)"});
 }
 
 TEST_CASE("grey images are recognised, also if they are stored in colour") {
@@ -109,6 +122,44 @@ TEST_CASE("broken files are found by their ends and by decoding, and empty class
   REQUIRE(found.images.broken.size() == 3);
   CHECK(found.images.tried == 11);
   CHECK(contains(found.warnings.back(), "class 'c' has no training images"));
+  // An empty class is the rarest one.
+  CHECK(found.rarest()->name == "c");
+  CHECK(found.imbalanced());
+  CHECK(contains(findings_text(found), "not balanced: most images a 5, fewest c 0\n"));
+}
+
+TEST_CASE("splits without images are refused, although their empty class folders are examples") {
+  const TempFolder dir;
+  dir.make("train/cat");
+  dir.make("train/dog");
+  dir.make("val/cat");
+  dir.make("val/dog");
+  write_class(dir / "test", "cat", 3, 20);
+  CHECK(problem(dir) == "split 'train' has no images");
+  write_class(dir / "train", "cat", 3, 20);
+  write_class(dir / "train", "dog", 3, 200);
+  CHECK(problem(dir) == "split 'val' has no images");
+
+  const TempFolder files;
+  write_npz(files / "train.npz", sorted_arrays(3, 4));
+  write_npz(files / "val.npz", sorted_arrays(3, 0));
+  CHECK(problem(files) == files / "val.npz" + ": error: split 'train' has no images");
+}
+
+TEST_CASE("splits have other usual names, in any case") {
+  const TempFolder dir;
+  for (const char* name : {"cat", "dog"}) {
+    write_class(dir / "Training", name, 6, 20);
+    write_class(dir / "Testing", name, 3, 20);
+  }
+  DataFindings found = inspect_data(dir.path());
+  CHECK(found.train == "Training");
+  CHECK(found.validation == "Testing");
+  CHECK(found.test.empty());
+  write_class(dir / "valid", "cat", 2, 20);
+  found = inspect_data(dir.path());
+  CHECK(found.validation == "valid");
+  CHECK(found.test == "Testing");
 }
 
 TEST_CASE("IDX files, with and without test data") {
@@ -159,6 +210,19 @@ TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
   CHECK(found.data.train == DataKeys{{"fname", dir / "train.npz"}});
   CHECK(found.data.validation == DataKeys{{"fname", dir / "val.npz"}});
   CHECK(found.validation_examples == 8);
+  Lines notes = {"training: images in image and labels in label of train.npz",
+                 "validation: images in image and labels in label of val.npz"};
+  CHECK(found.notes == notes);
+
+  write_npz(dir / "test.npz", sorted_arrays(4, 2));
+  found = inspect_data(dir.path());
+  CHECK(found.data.validation == DataKeys{{"fname", dir / "val.npz"}});
+  notes.emplace_back("not used: images in image and labels in label of test.npz");
+  CHECK(found.notes == notes);
+
+  // "train" is not a word of this name.
+  std::filesystem::rename(dir / "train.npz", dir / "constrain.npz");
+  CHECK(contains(problem(dir), "their names do not say which are for training"));
 
   const TempFolder both;
   NamedTensors arrays = sorted_arrays(3, 5, 8, "train/");
@@ -167,6 +231,45 @@ TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
   found = inspect_data(both.path());
   CHECK(found.data.train == DataKeys{{"fname", both / "x.npz"}, {"prefix", "train/"}});
   CHECK(found.validation_examples == 6);
+  CHECK(found.notes == Lines{"training: images in train/image and labels in train/label of x.npz",
+                             "validation: images in test/image and labels in test/label of x.npz"});
+}
+
+TEST_CASE("one of several npz files has images and labels") {
+  const TempFolder dir;
+  write_npz(dir / "set.npz", sorted_arrays(3, 5, 8, "x_train_"));
+  write_npz(dir / "other.npz", {{"other", at::full({2}, 1.0)}});
+  const DataFindings found = inspect_data(dir.path());
+  CHECK(found.notes ==
+        Lines{"taken: images in x_train_image and labels in x_train_label of set.npz"});
+}
+
+TEST_CASE("an npz file is read once") {
+  const TempFolder dir;
+  NamedTensors arrays = sorted_arrays(4, 25);
+  arrays["label"] = arrays["label"].to(at::kInt);  // becomes int64 whenever it is read
+  write_npz(dir / "data.npz", arrays);
+  g_conversions = 0;
+  const at::CallbackHandle handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(count_conversion).scopes({at::RecordScope::FUNCTION}));
+  const DataFindings found = inspect_data(dir.path());
+  at::removeCallback(handle);
+  CHECK(found.examples == 100);
+  CHECK(g_conversions == 1);
+}
+
+TEST_CASE("arrays with values that are not finite are refused") {
+  const TempFolder dir;
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    NamedTensors arrays = sorted_arrays(4, 25);
+    arrays["image"].select(0, 7).select(0, 3).select(0, 2).fill_(value);
+    write_npz(dir / "data.npz", arrays);
+    CHECK(problem(dir) ==
+          fmt::format("'image' of train row 7 holds the value {}; replace values that are not "
+                      "finite",
+                      value));
+  }
 }
 
 TEST_CASE("a slice of arrays that are sorted by class has all classes") {
@@ -209,13 +312,32 @@ TEST_CASE("folders without usable data are refused in one line") {
   const TempFolder flat;
   write_class(flat.path(), "train", 5, 20);
   write_class(flat.path(), "test", 5, 20);
-  CHECK(problem(flat) == flat / "test" +
-                             ": error: has images but no class folders: move the images of each "
-                             "class into a folder of their own, test/<class>/*.jpg");
+  CHECK(problem(flat) ==
+        "has images directly in test, train, without class folders: move the images of each class "
+        "into a folder of their own, test/<class>/*.jpg");
+  // Other folders do not make classes of them.
+  write_class(flat.path(), "samples", 2, 20);
+  CHECK(contains(problem(flat), "has images directly in test, train, without class folders"));
+  const TempFolder valid;
+  write_class(valid.path(), "Train", 5, 20);
+  write_class(valid.path(), "valid", 5, 20);
+  CHECK(contains(problem(valid), "has images directly in Train, valid, without class folders"));
+  // A class among others may have such a name.
+  const TempFolder classes;
+  write_class(classes.path(), "test", 5, 20);
+  write_class(classes.path(), "text", 5, 200);
+  CHECK(inspect_data(classes.path()).classes.size() == 2);
+
   const TempFolder outer;
   write_class(outer / "archive/photos", "cat", 2, 20);
   CHECK(problem(outer, "archive") ==
         fmt::format("holds no data itself (did you mean '{0}/archive/photos'?)", outer.path()));
+  // Nobody knows which of two is meant.
+  write_class(outer / "archive/birds", "wren", 2, 20);
+  CHECK(problem(outer, "archive") ==
+        fmt::format("holds no data itself, but several of its folders do, such as "
+                    "'{0}/archive/birds' and '{0}/archive/photos'",
+                    outer.path()));
   write_class(outer / "two", "a", 1, 20);
   write_class(outer / "two", "b", 1, 20);
   CHECK(problem(outer, "two") == "has 2 images, too few to train and to validate on");

@@ -109,14 +109,27 @@ TEST_CASE("a file of bvtrain export tells its model, image size and values") {
   card.loss = "softmax_xent";
   const std::string file = dir / "m.safetensors";
   write_safetensors(file, {{"params/head/bias", at::ones({2})}}, to_metadata(card));
-  const PretrainedModel found = inspect_weights(file);
+  PretrainedModel found = inspect_weights(file);
   CHECK(found.model_name == "cnn");
   CHECK(parse_config(found.model, "m").get<std::vector<int64_t>>("widths") ==
         std::vector<int64_t>{4});
   CHECK(found.image == ImageSides{8, 9});
   CHECK(found.channels == 1);
-  CHECK(found.value_range == "value_range(0, 1)");
+  CHECK(found.scaling.target == ValueBounds{0, 1});
   CHECK_FALSE(found.other_sizes);
+
+  card.pp = "keep(\"image\")";
+  write_safetensors(file, {{"params/head/bias", at::ones({2})}}, to_metadata(card));
+  found = inspect_weights(file);
+  CHECK_FALSE(found.scaling.target);
+  CHECK(found.scaling.normalize.empty());
+
+  card.pp = std::nullopt;
+  write_safetensors(file, {{"params/head/bias", at::ones({2})}}, to_metadata(card));
+  CHECK(error_of([&] { inspect_weights(file); }) ==
+        file +
+            ": error: does not tell how its images were preprocessed, as it has no pp_fn; write "
+            "pp, pp_fn and model_init yourself");
 }
 
 TEST_CASE("weights of which no model is known are refused") {

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "lib/config/load_config.h"
+#include "lib/init/init_report.h"
 #include "lib/init/recipe_yaml.h"
 #include "lib/init/yaml_text.h"
 #include "lib/input/image/jpeg.h"
@@ -168,15 +169,115 @@ TEST_CASE("tiny data sets train for at least 300 steps, with a batch that they f
   }
 }
 
-TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
+TEST_CASE("the recipe of the example in README.md") {
+  DataFindings found = photos(1000, {480, 640});
+  found.train_examples = 900;
+  const StarterRecipe recipe = recipe_of(found);
+  CHECK(recipe.about == "a small residual network on crops of 64x64");
+  CHECK(recipe.epochs == 44);
+  CHECK(recipe.batch_size == 32);
+  CHECK(recipe.total_steps(found.train_examples) == 1238);
+  CHECK(contains(recipe_yaml(found, recipe, nullptr, "x.yaml"), "44 epochs, 1,238 steps.\n"));
+}
+
+TEST_CASE("sizes are the width and the height; counts are of whole splits") {
+  DataFindings found = photos(400, {480, 640});
+  found.broken_files = 1234;
+  const StarterRecipe recipe = recipe_of(found);
+  const auto json = findings_json(found, recipe, "x.yaml");
+  CHECK(json.at("images").at("typical") == nlohmann::ordered_json{640, 480});
+  CHECK(json.at("classes").at(0) == nlohmann::ordered_json{{"name", "cat"}, {"examples", 200}});
+  const std::string text = findings_text(found);
+  CHECK(contains(text, "typically 640x480"));
+  CHECK(contains(text, "1,234 files"));
+  const DataFindings wide = arrays(300, {20, 31}, 1);
+  CHECK(recipe_of(wide).about == "a small CNN on grey images of 31x20");
+  CHECK(findings_json(wide, recipe_of(wide), "x.yaml").at("recipe").at("image") ==
+        nlohmann::ordered_json{31, 20});
+}
+
+TEST_CASE("arrays that are scaled first are padded with the least value") {
+  DataFindings found = arrays(400, {200, 200}, 3);
+  found.images.type = at::kFloat;
+  found.images.most = 1;
+  CHECK(contains(recipe_of(found).train_pp, "|random_affine(rotate=10, fill=-1)"));
+  check_buildable(found, recipe_of(found));
+}
+
+PretrainedModel pretrained_vit() {
   PretrainedModel from;
   from.path = "w.npz";
   from.model_name = "vit";
   from.model = "{variant: B/32, pool_type: tok}";
   from.patch = 32;
   from.image = {384, 384};
-  from.value_range = "value_range(-1, 1)";
   from.fresh = {"head/.*"};
+  return from;
+}
+
+TEST_CASE("fine-tuning scales the values of the new data to the range of the old training") {
+  PretrainedModel from = pretrained_vit();
+  DataFindings floats = arrays(800, {28, 28}, 1);
+  floats.images.type = at::kFloat;
+  floats.images.most = 1;
+  const std::string grey = R"(concat(["image", "image", "image"], outkey="image")|)";
+  const auto pp = [&](const DataFindings& found, const std::string& old) {
+    from.scaling = scaling_in(old, from.path);
+    return choose_recipe(found, &from).eval_pp;
+  };
+  const DataFindings files = photos(800, {28, 28}), bytes = arrays(800, {28, 28}, 1);
+  // The range of the old data does not matter.
+  for (const char* old : {"value_range(0, 1)", "value_range(0, 1, 0, 1)"}) {
+    CHECK(pp(files, old) == "decode|resize(128)|value_range(0, 1)");
+    CHECK(pp(bytes, old) == grey + "resize(128)|value_range(0, 1)");
+    CHECK(pp(floats, old) == grey + "value_range(0, 1, 0, 1)|resize(128)");
+  }
+  CHECK(pp(files, "vgg_value_range") == "decode|resize(128)|vgg_value_range");
+  CHECK(pp(floats, "vgg_value_range") ==
+        grey + "value_range(0, 255, 0, 1)|resize(128)|vgg_value_range");
+
+  // Pixels that are added get the least value at their place.
+  floats.images.channels = from.channels = 1;
+  const auto affine = [&](const std::string& old) {
+    from.scaling = scaling_in(old, from.path);
+    const std::string all = choose_recipe(floats, &from).train_pp;
+    return all.substr(all.find("scale="));
+  };
+  CHECK(affine("value_range(-1, 1)") == "scale=[0.9, 1.1], fill=-1)");
+  CHECK(affine("value_range(0, 1)") == "scale=[0.9, 1.1])");
+  CHECK(affine("value_range(-2.5, 1)") == "scale=[0.9, 1.1], fill=-2.5)");
+  CHECK(affine("vgg_value_range") == "scale=[0.9, 1.1])|vgg_value_range");
+
+  // No op scaled the values of the old training: float32 arrays stay as they are.
+  CHECK(pp(floats, "resize(8)") == "resize(128)");
+  floats.images.least = -1;
+  CHECK(affine("resize(8)") == "scale=[0.9, 1.1], fill=-1)");
+  for (const DataFindings& found : {files, bytes}) {
+    CHECK(error_of([&] { pp(found, "resize(8)"); }) ==
+          "w.npz: error: was trained on images that no op such as value_range scaled, so it does "
+          "not tell the range of their values; write pp, pp_fn and model_init yourself");
+  }
+}
+
+TEST_CASE("the last op of a pp that scales images tells their range") {
+  const auto target = [](const std::string& pp) { return scaling_in(pp, "w").target; };
+  CHECK(target("decode|value_range") == ValueBounds{-1, 1});
+  CHECK(target("value_range( 0, 2, 0, 1 ) |keep('image')") == ValueBounds{0, 2});
+  CHECK(target("value_range(vmax=2)") == ValueBounds{-1, 2});
+  CHECK(target("value_range(-1, 1)|value_range(0, 1, -1, 1)") == ValueBounds{0, 1});
+  CHECK(target("value_range(0, 1)|value_range(3, 4, key='depth')") == ValueBounds{0, 1});
+  CHECK_FALSE(target("decode|resize(8)"));
+  CHECK_FALSE(target(""));
+  const ValueScaling normalized =
+      scaling_in("value_range(0, 255, 0, 1)|clip_value_range(mean=[1], std=[2])", "w");
+  CHECK_FALSE(normalized.target);
+  CHECK(normalized.normalize == "clip_value_range(mean=[1], std=[2])");
+  CHECK(value_range_call({-1, 1}, {}) == "value_range(-1, 1)");
+  CHECK(value_range_call({0, 0.5}, {-1, 16}) == "value_range(0, 0.5, -1, 16)");
+}
+
+TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
+  PretrainedModel from = pretrained_vit();
   StarterRecipe recipe = choose_recipe(photos(800, {480, 640}), &from);
   CHECK(recipe.image == ImageSides{224, 224});
   CHECK(contains(recipe.train_pp, "inception_crop(224, area_min=30)|flip_lr"));

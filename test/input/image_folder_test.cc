@@ -98,6 +98,19 @@ TEST_CASE("root/split/class: the classes are those of all splits", "[image_folde
                                                 Catch::Contains("known: extra, train, val"));
 }
 
+TEST_CASE("splits have usual names, in any case", "[image_folder]") {
+  const Folder folder;
+  for (const char* name : {"Train/cat/1.jpg", "Train/dog/1.jpg", "valid/cat/1.jpg"})
+    folder.write(name, jpeg(100));
+  const auto data = folder.open_data("split: Train");
+  CHECK(data->source().splits() == Names{"Train", "valid"});
+  CHECK(data->source().class_names() == Names{"cat", "dog"});
+  CHECK(is_split_name("VAL"));
+  CHECK(is_split_name("testing"));
+  CHECK_FALSE(is_split_name("trains"));
+  CHECK_FALSE(is_split_name(""));
+}
+
 TEST_CASE("slices of a folder mix the classes", "[image_folder]") {
   const Folder folder;
   for (const char* name : {"ant", "bee", "cat", "dog"}) {

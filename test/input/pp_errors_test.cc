@@ -217,19 +217,21 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
        "onehot: 'image' must be integers, is float32"},
       {"reshape([20, 5, 18])|resize(16384)", "resize",
        "resize: 'image' would take more than 4.0 GiB in each example: shape (16384, 16384, 18), 1 "
-       "bytes a value"},
+       "byte "
+       "per value"},
       {"reshape([20, 5, 18])|inception_crop(16384)", "inception",
        "inception_crop: 'image' would take more than 4.0 GiB in each example: shape (16384, 16384, "
-       "18), 1 bytes a value"},
+       "18), 1 byte per value"},
       {"resize(1000)|convert_to_video(4096)", "convert",
        "convert_to_video: 'image' would take more than 4.0 GiB in each example: shape (4096, 1000, "
-       "1000, 3), 1 bytes a value"},
+       "1000, 3), 1 byte per value"},
       {"value_range(clip_values=False)|pad_to_shape([19000, 19000, 3])", "pad",
        "pad_to_shape: 'image' would take more than 4.0 GiB in each example: shape (19000, 19000, "
-       "3), 4 bytes a value"},
+       "3), 4 bytes per value"},
       {"reshape([1800])|onehot(1000000, key='image', multi=False)", "onehot",
        "onehot: 'image' would take more than 4.0 GiB in each example: shape (1800, 1000000), 4 "
-       "bytes a value"},
+       "bytes "
+       "per value"},
       {"pad_to_shape([30, 30])", "pad",
        "pad_to_shape: 'image' must have 2 dimensions as the shape to pad to, has shape (20, 30, "
        "3)"},
@@ -239,8 +241,8 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
        "random_affine: 'image' is uint8, which can't hold the fill value 300"},
       {"pad_to_shape([70000, 70000, 3])", "pad",
        "pad_to_shape: 'image' would take more than 4.0 GiB in each example: shape (70000, 70000, "
-       "3), 1 "
-       "bytes a value"},
+       "3), 1 byte "
+       "per value"},
       {"value_range|randaug", "randaug",
        "randaug: 'image' must be uint8, is float32: put this op before value_range and similar "
        "ops"},

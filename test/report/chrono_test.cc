@@ -108,6 +108,33 @@ TEST_CASE("chrono: a run that stops between two ticks loses nothing of its inter
   CHECK(early.chrono.state().accum_train_time == 0);
 }
 
+TEST_CASE("chrono: a run that stops in a pause after the last tick loses nothing of it") {
+  Run run(setup());
+  run.tick(1);
+  run.tick(2);
+  run.now += 10;
+  run.tick(12);
+  run.now += 1;
+  run.chrono.pause();
+  run.now += 6;
+  run.chrono.resume();
+  run.measured.clear();
+  run.chrono.settle(12);
+  CHECK(run.measured.empty());
+  CHECK(run.chrono.state().accum_examples_seen == 12 * 32);
+  CHECK(run.chrono.state().accum_train_time == 11);
+  CHECK(run.chrono.state().accum_device_time == 22);
+  CHECK(run.chrono.state().accum_pause_time == 6);
+  CHECK(run.chrono.state().accum_program_time == 27);
+
+  Run early(setup());  // in the warm-up, at a step that has ticked
+  early.tick(1);
+  early.now += 5;
+  early.chrono.settle(1);
+  CHECK(early.chrono.state().accum_program_time == 15);
+  CHECK(early.chrono.state().accum_train_time == 0);
+}
+
 TEST_CASE("chrono: pauses leave the speed alone, but count in ETA") {
   Run run(setup());
   run.tick(1);

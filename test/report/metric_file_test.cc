@@ -11,7 +11,6 @@
 #include "test/support/folder.h"
 
 using bv::Exit;
-using bv::History;
 using bv::read_file;
 using bv::test::TempFolder;
 
@@ -24,8 +23,7 @@ TEST_CASE("damaged lines are dropped, the rows around them stay") {
                               "{\"step\": 3, \"a\": \"\xff\"}\n";
   bv::write_file_atomically(scratch / "metrics.jsonl",
                             "{\"step\": 2, \"a\": 1}\n" + hostile + "{\"step\": 4, \"a\": 1}\n");
-  History history;
-  const std::vector<int64_t> steps = bv::restore_rows(scratch / "metrics.jsonl", 100, history);
+  const auto [steps, history] = bv::restore_rows(scratch / "metrics.jsonl", 100);
   CHECK(steps == std::vector<int64_t>{2, 4});
   CHECK(read_file(scratch / "metrics.jsonl") ==
         "{\"step\": 2, \"a\": 1}\n{\"step\": 4, \"a\": 1}\n");
@@ -41,27 +39,44 @@ TEST_CASE("a damaged step costs its own row only, and the file as it was stays")
                               row(50, 6) + row(6, 7) + row(70, 8) + "{\"step\": 80, \"a";
   for (const int round : {1, 2}) {
     bv::write_file_atomically(file, content);
-    History history;
-    CHECK(bv::restore_rows(file, 1000, history) == std::vector<int64_t>{10, 30, 40, 50, 70});
+    const auto [steps, history] = bv::restore_rows(file, 1000);
+    CHECK(steps == std::vector<int64_t>{10, 30, 40, 50, 70});
     CHECK(read_file(file) == row(10, 1) + row(30, 3) + row(40, 4) + row(50, 6) + row(70, 8));
     CHECK(history.series.at("a") == bv::Points{{10, 1}, {30, 3}, {40, 4}, {50, 6}, {70, 8}});
     CHECK(read_file(file + (round == 1 ? ".damaged" : ".damaged-2")) == content);
   }
   // What a killed run leaves is no damage.
   bv::write_file_atomically(file, row(10, 1) + row(20, 2) + "{\"st");
-  History history;
-  CHECK(bv::restore_rows(file, 10, history) == std::vector<int64_t>{10});
+  CHECK(bv::restore_rows(file, 10).steps == std::vector<int64_t>{10});
   CHECK_FALSE(bv::file_exists(file + ".damaged-3"));
+}
+
+TEST_CASE("rows after the step that a run continues from do not displace those before it") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  const auto row = [](int64_t step) { return bv::row_text(step, {{"a", step / 10.0}}); };
+  // The rows of the steps 12, 14 and 16 have wrong steps, which form the longest sequence.
+  const std::string content = row(10) + row(912) + row(914) + row(916) + row(20) + row(30);
+  bv::write_file_atomically(file, content + row(60));
+  const auto [steps, history] = bv::restore_rows(file, 50);
+  CHECK(steps == std::vector<int64_t>{10, 20, 30});
+  CHECK(read_file(file) == row(10) + row(20) + row(30));
+  CHECK(history.series.at("a") == bv::Points{{10, 1}, {20, 2}, {30, 3}});
+  CHECK(history.summaries.at("a").count == 3);
+  CHECK(read_file(file + ".damaged") == content + row(60));
+  // In which order they stand themselves is no damage: they are dropped in any case.
+  bv::write_file_atomically(file, row(10) + row(20) + row(70) + row(60) + row(70));
+  CHECK(bv::restore_rows(file, 50).steps == std::vector<int64_t>{10, 20});
+  CHECK(read_file(file) == row(10) + row(20));
+  CHECK_FALSE(bv::file_exists(file + ".damaged-2"));
 }
 
 TEST_CASE("a metrics file that cannot be read is not taken for an empty one") {
   const TempFolder scratch;
   std::filesystem::create_symlink("metrics.jsonl", scratch / "metrics.jsonl");  // ELOOP
-  History history;
-  CHECK(!bv::test::error_of([&] { bv::restore_rows(scratch / "metrics.jsonl", 10, history); },
-                            Exit::storage)
+  CHECK(!bv::test::error_of([&] { bv::restore_rows(scratch / "metrics.jsonl", 10); }, Exit::storage)
              .empty());
-  CHECK(bv::restore_rows(scratch / "none", 10, history).empty());
+  CHECK(bv::restore_rows(scratch / "none", 10).steps.empty());
 }
 
 TEST_CASE("the last whole row of a file") {
@@ -83,8 +98,7 @@ TEST_CASE("restored rows come back with their exact values") {
   const TempFolder scratch;
   const bv::Row row{{"a", 0.1}, {"b", -INFINITY}, {"c", 1e-310}};
   bv::write_file_atomically(scratch / "metrics.jsonl", bv::row_text(3, row));
-  History history;
-  bv::restore_rows(scratch / "metrics.jsonl", 3, history);
+  const bv::History history = bv::restore_rows(scratch / "metrics.jsonl", 3).history;
   for (const auto& [name, value] : row) {
     CHECK(history.series.at(name) == bv::Points{{3, value}});
   }

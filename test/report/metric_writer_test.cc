@@ -232,6 +232,19 @@ TEST_CASE("the barrier of the rows waits for those before it, and throws if they
   CHECK(code_of(writer->row_barrier()) == Exit::storage);
 }
 
+TEST_CASE("a report that cannot be written does not fail the barrier of rows that are on disk") {
+  const TempFolder scratch;
+  std::filesystem::create_directory(scratch / "report.html");
+  MetricWriter writer(options_in(scratch));
+  add_row(writer, 1, 0.5);
+  const std::function<void()> barrier = writer.row_barrier();
+  writer.write_report();
+  CHECK(code_of([&] { writer.flush(); }) == Exit::storage);
+  CHECK(code_of(barrier) == Exit::ok);
+  CHECK(bv::last_row_step(scratch / "metrics.jsonl") == 1);
+  CHECK(code_of([&] { add_row(writer, 2, 0.5); }) == Exit::storage);  // the run ends all the same
+}
+
 TEST_CASE(
     "the report shows the rows, also those of before a restart, and that of the step itself") {
   const TempFolder scratch;

@@ -74,7 +74,9 @@ TEST_CASE("wrong configs say where, what, and what to write") {
 }
 
 TEST_CASE("several faults are told at once, without their consequences") {
-  for (const WrongConfig& wrong : catalogue("several_faults.txt")) {
+  const std::vector<WrongConfig> cases = catalogue("several_faults.txt");
+  CHECK(cases.size() >= 15);
+  for (const WrongConfig& wrong : cases) {
     INFO(wrong.name);
     CHECK(split(wrong.expected, '\n').size() >= 4);
     CHECK(problems_of(wrong.text, wrong) == wrong.expected);

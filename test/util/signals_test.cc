@@ -71,6 +71,15 @@ TEST_CASE("one Ctrl-C that arrives twice counts once; a later one ends the proce
         }) == 130);
 }
 
+TEST_CASE("another signal between two Ctrl-C does not make the second one the first") {
+  CHECK(code_of([] {
+          ::raise(SIGINT);
+          ::raise(SIGTERM);
+          ::usleep(1'100'000);
+          ::raise(SIGINT);
+        }) == 130);
+}
+
 TEST_CASE("a signal that ends the process deletes unfinished files, and no others") {
   const TempFolder folder;
   for (const char* name : {"a", "b", "c"}) folder.write(name, "x");

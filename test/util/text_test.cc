@@ -56,6 +56,16 @@ TEST_CASE("numbers with 4 digits") {
   CHECK(short_number(1e20) == "1e+20");
 }
 
+TEST_CASE("words of a shell are quoted where it is necessary") {
+  CHECK(shell_word("out/my-run_1.yaml") == "out/my-run_1.yaml");
+  CHECK(shell_word("a=b:c,d@e%f+g") == "a=b:c,d@e%f+g");
+  CHECK(shell_word("my run") == "'my run'");
+  CHECK(shell_word("it's") == "'it'\\''s'");
+  CHECK(shell_word("$HOME") == "'$HOME'");
+  CHECK(shell_word("Ü") == "'Ü'");
+  CHECK(shell_word("").size() == 2);
+}
+
 TEST_CASE("UTF-8 is well-formed or not") {
   CHECK(valid_utf8(""));
   CHECK(valid_utf8("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"));

@@ -1,11 +1,11 @@
 // Expands names in the order of slurm's own src/common/hostlist.c.
 #include "lib/distributed/launch/hostlist.h"
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -25,12 +25,7 @@ struct List {
 };
 
 std::optional<int64_t> number(std::string_view text) {
-  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text[0] == '-')
-    return std::nullopt;
-  return value;
+  return text.size() > kMostDigits ? std::nullopt : parse_count(text);
 }
 
 // One item of a bracket: "7" or "001-003".

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -24,6 +23,7 @@
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/signals.h"
 
 namespace bv {
@@ -64,6 +64,7 @@ class Launcher {
  private:
   Store connect(const std::string& token);
   bool interrupted();
+  int stopped_code() const { return failed_code_ != 0 ? failed_code_ : stop_code_; }
   int run_generations();
   void check_size(const std::vector<int>& sizes) const;
   void start_ranks(const std::vector<int>& sizes);
@@ -85,6 +86,7 @@ class Launcher {
   std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
   int code_ = 0;
+  int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
   double failed_at_ = -1, failure_seen_at_ = -1;
   int stop_code_ = 0;  // of the signal that this process has received; 0: none
   sigset_t old_mask_{};
@@ -210,8 +212,11 @@ void Launcher::reap(Store& store) {
     process.code = process.signal ? 128 + process.signal : WEXITSTATUS(status);
     pass_output(process);
     if (process.code == 0) continue;
-    // The first code counts, but code 7 only says that another rank failed.
-    if (!process.killed_by_us && (code_ == 0 || code_ == static_cast<int>(Exit::peer)))
+    // The first code counts, but code 7 only says that another rank failed, and a rank that stopped
+    // when it was asked to has not failed.
+    constexpr int kPeer = static_cast<int>(Exit::peer);
+    const bool crashed = !orderly(process.code) && process.code != kPeer;
+    if (!process.killed_by_us && (code_ == 0 || code_ == kPeer || (crashed && orderly(code_))))
       code_ = process.code;
     publish_failure(store, process);
   }
@@ -318,7 +323,7 @@ int Launcher::run() {
   try {
     return run_generations();
   } catch (const Interrupted&) {
-    return stop_code_;
+    return stopped_code();
   }
 }
 
@@ -334,12 +339,13 @@ int Launcher::run_generations() {
     failed_at_ = failure_seen_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kFailureKey, "", kNoFailure);
-    if (interrupted()) return stop_code_;  // no later: the ranks would not be told
+    if (interrupted()) return stopped_code();  // no later: the ranks would not be told
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
     const int failed = static_cast<int>(outcome.failed.size());
     sizes = coordinator_->next(generation_, outcome.code, failed, sizes, options_);
     if (sizes.empty()) return outcome.code;
+    failed_code_ = outcome.code;
     ++generation_;
     const int here = sizes.at(static_cast<size_t>(layout_.node));
     log::warn("the ranks ended with code {}; starting again, {} of {}, with {} rank{} here",
@@ -351,15 +357,10 @@ int Launcher::run_generations() {
 
 void parse_elastic(const std::string& text, LaunchOptions& options) {
   const size_t colon = text.find(':');
-  const auto number = [&](std::string_view part) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size() ? value : 0;
-  };
   options.least_ranks = options.most_ranks = 0;
   if (colon != std::string::npos) {
-    options.least_ranks = number(std::string_view(text).substr(0, colon));
-    options.most_ranks = number(std::string_view(text).substr(colon + 1));
+    options.least_ranks = parse_count<int>(std::string_view(text).substr(0, colon)).value_or(0);
+    options.most_ranks = parse_count<int>(std::string_view(text).substr(colon + 1)).value_or(0);
   }
   if (options.least_ranks < 1 || options.most_ranks < options.least_ranks)
     throw Error(Exit::usage, "--elastic " + text, "expected MIN:MAX with 1 <= MIN <= MAX");

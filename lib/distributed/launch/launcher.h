@@ -31,8 +31,9 @@ void parse_elastic(const std::string& text, LaunchOptions& options);
 
 // Runs the ranks of this host. Returns the exit code of the process: 0, or the code of the rank
 // that failed first (128 + signal if it was killed). A rank's code 7 only says that another rank
-// failed, so any other code takes precedence. Blocks the signals of this thread from the start and
-// handles them itself. Throws Error(Exit::usage, peer, memory) before any rank was started, and
+// failed, so any other code takes precedence. The code of a rank that failed also takes precedence
+// over those of ranks that a signal has stopped. Blocks the signals of this thread from the start
+// and handles them itself. Throws Error(Exit::usage, peer, memory) before any rank was started, and
 // Error(Exit::peer) if the other nodes have continued without this one, after its ranks have ended.
 int launch(const LaunchOptions& options);
 

@@ -1,8 +1,8 @@
 // The op decode. Draws no random numbers.
 #include "lib/input/image/decode.h"
-#include "lib/device/dtype_name.h"
 
 #include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"

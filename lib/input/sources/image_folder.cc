@@ -17,6 +17,7 @@
 #include "lib/input/source.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/regular_file.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -29,15 +30,13 @@ const KeyTable keys(
      "`skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",
-      "Folder on a local or mounted disk. If it has a folder train, test, val or validation with "
-      "class folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all "
-      "its folders are splits. Otherwise the layout is <class>/<file>, and the only split is "
-      "train.",
+      "Folder on a local or mounted disk. If one of its folders is called train, val or test, or "
+      "similarly (training, valid, validation, dev, eval, evaluation, testing), and has class "
+      "folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all folders "
+      "are splits. Otherwise the layout is <class>/<file>, and the only split is train.",
       "data/flowers"}});
 
 constexpr size_t kMaxBytes = size_t{1} << 30;
-// One of these is there in the layout with splits.
-const std::vector<std::string> kSplitNames = {"test", "train", "val", "validation"};
 
 // Returns the file as (n,) uint8. Messages do not name the file, because the loader names the
 // example.
@@ -61,9 +60,8 @@ at::Tensor read_bytes(const std::string& file) {
 
 // Returns whether the layout of `dir`, which holds the folders `top`, is <split>/<class>/<file>.
 bool has_split_folders(const std::string& dir, const std::vector<std::string>& top) {
-  return std::any_of(kSplitNames.begin(), kSplitNames.end(), [&](const std::string& name) {
-    return std::binary_search(top.begin(), top.end(), name) &&
-           !list_folders(dir + "/" + name).empty();
+  return std::any_of(top.begin(), top.end(), [&](const std::string& name) {
+    return is_split_name(name) && !list_folders(dir + "/" + name).empty();
   });
 }
 
@@ -187,13 +185,29 @@ class ImageFolder : public Source {
   mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, like each Split::index in it
 };
 
+// Returns whether one of the folders `names` in `folder` holds images.
+bool any_with_images(const std::string& folder, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return count_images(folder + "/" + name) > 0;
+  });
+}
+
+// Throws if the images are in folders of splits, without class folders: "train" and "test" would be
+// taken for classes. One class among others may have such a name.
+void refuse_splits_without_classes(const std::string& folder, std::vector<std::string> names) {
+  const auto middle = std::stable_partition(names.begin(), names.end(), is_split_name);
+  const std::vector<std::string> others(middle, names.end());
+  names.erase(middle, names.end());
+  std::erase_if(names, [&](const auto& name) { return count_images(folder + "/" + name) == 0; });
+  if (names.empty() || (names.size() == 1 && any_with_images(folder, others))) return;
+  throw Error(Exit::usage, folder,
+              fmt::format("has images directly in {}, without class folders: move the images of "
+                          "each class into a folder of their own, {}/<class>/*.jpg",
+                          join(names, ", "), names[0]));
+}
+
 std::optional<DetectedData> detect(const std::string& folder) {
   const std::vector<std::string> top = list_folders(folder);
-  const auto any_with_images = [](const std::string& path, const std::vector<std::string>& names) {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return count_images(path + "/" + name) > 0;
-    });
-  };
   if (has_split_folders(folder, top)) {
     for (const std::string& split : top) {
       const std::string path = folder + "/" + split;
@@ -203,12 +217,7 @@ std::optional<DetectedData> detect(const std::string& folder) {
     return std::nullopt;
   }
   if (!any_with_images(folder, top)) return std::nullopt;
-  if (std::includes(kSplitNames.begin(), kSplitNames.end(), top.begin(), top.end())) {
-    throw Error(Exit::usage, folder + "/" + top[0],
-                fmt::format("has images but no class folders: move the images of each class into "
-                            "a folder of their own, {}/<class>/*.jpg",
-                            top[0]));
-  }
+  refuse_splits_without_classes(folder, top);
   return DetectedData{"image folder, <class>/<file>", {{"data_dir", folder}}};
 }
 

@@ -6,14 +6,17 @@
 #include "lib/ckpt/npz.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "lib/config/key_table.h"
 #include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -104,13 +107,20 @@ class Npz : public ArraySource {
 struct NpzExamples {
   std::string file, prefix;
 
-  // Returns the split that the name of the arrays or of the file tells: train, validation, or "".
+  // Returns the split that a word in the prefix or else in the file's name tells: train, val, test,
+  // or "". Words consist of letters: "train_" and "x.train.npz" hold the word train, "constrain"
+  // does not.
   std::string split() const {
     const std::string stem = std::filesystem::path(file).stem().string();
-    for (const std::string& name : {prefix, stem}) {
-      if (name.find("train") != std::string::npos) return "train";
-      if (name.find("val") != std::string::npos || name.find("test") != std::string::npos)
-        return "validation";
+    for (std::string text : {prefix, stem}) {
+      for (char& c : text) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
+      const std::vector<std::string> words = bv::split(text, ' ');
+      for (const SplitNames names :
+           {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
+        if (std::any_of(words.begin(), words.end(),
+                        [&](const std::string& word) { return is_named(word, names); }))
+          return std::string(names[0]);
+      }
     }
     return "";
   }
@@ -118,6 +128,11 @@ struct NpzExamples {
     DataKeys all = {{"fname", file}};
     if (!prefix.empty()) all.emplace_back("prefix", prefix);
     return all;
+  }
+  // Returns "images in train/image and labels in train/label of data.npz".
+  std::string text() const {
+    return fmt::format("images in {0}image and labels in {0}label of {1}", prefix,
+                       std::filesystem::path(file).filename().string());
   }
 };
 
@@ -136,6 +151,24 @@ std::vector<NpzExamples> find_examples(const std::string& file) {
   return found;
 }
 
+// Returns several examples as training and validation data, by their names. Test data take the
+// place of validation data that are missing.
+DetectedData divided(const std::string& folder, const std::vector<NpzExamples>& found) {
+  std::map<std::string, const NpzExamples*> splits;
+  for (const NpzExamples& examples : found) splits[examples.split()] = &examples;
+  if (splits.size() < found.size() || splits.contains("") || !splits.contains("train")) {
+    throw Error(Exit::usage, folder,
+                "holds several npz files or arrays with images and labels, and their names do not "
+                "say which are for training: expected train.npz and val.npz or test.npz");
+  }
+  const std::string validation = splits.contains("val") ? "val" : "test";
+  DetectedData data{"npz files", splits["train"]->keys(), splits[validation]->keys()};
+  data.notes = {"training: " + splits["train"]->text(),
+                "validation: " + splits[validation]->text()};
+  if (splits.size() > 2) data.notes.push_back("not used: " + splits["test"]->text());
+  return data;
+}
+
 std::optional<DetectedData> detect(const std::string& folder) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -148,21 +181,9 @@ std::optional<DetectedData> detect(const std::string& folder) {
     for (NpzExamples& examples : find_examples(file)) found.push_back(std::move(examples));
   }
   if (found.empty()) return std::nullopt;
-  if (found.size() == 1) return DetectedData{"npz file", found[0].keys()};
-  DetectedData data{"npz files", {}};
-  for (const NpzExamples& examples : found) {
-    const std::string split = examples.split();
-    if (DataKeys& keys = split == "train" ? data.train : data.validation;
-        keys.empty() && !split.empty())
-      keys = examples.keys();
-    else
-      data.kind.clear();  // ambiguous
-  }
-  if (data.kind.empty() || data.train.empty()) {
-    throw Error(Exit::usage, folder,
-                "holds several npz files or arrays with images and labels, and their names do not "
-                "say which are for training: expected train.npz and val.npz or test.npz");
-  }
+  if (found.size() > 1) return divided(folder, found);
+  DetectedData data{"npz file", found[0].keys()};
+  if (files.size() > 1 || !found[0].prefix.empty()) data.notes = {"taken: " + found[0].text()};
   return data;
 }
 

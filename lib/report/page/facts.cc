@@ -3,23 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
+
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-// Returns the argument as one types it in a shell.
-std::string shell_word(const std::string& argument) {
-  const bool plain = std::all_of(argument.begin(), argument.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_./=:,@%+").find(c) != std::string_view::npos;
-  });
-  if (plain && !argument.empty()) return argument;
-  std::string out = "'";
-  for (const char c : argument) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 std::string start_text(const nlohmann::json& run) {
   const std::string started = run.value("started", "");

@@ -67,8 +67,7 @@ inline constexpr KeyText kCropSizeKeys[] = {
     {"size", kSizeType, "none",
      "The size to which the window is resized, in pixels: one number for both sides, or [height, "
      "width], of at most 268435456 pixels in total. Without it the window keeps its own size, "
-     "which "
-     "differs from image to image, so that a later op must resize it."},
+     "which differs from image to image, so that a later op must resize it."},
 };
 
 // Returns one string or a list of strings; empty if the key is absent.

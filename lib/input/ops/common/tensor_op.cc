@@ -16,9 +16,10 @@ void TensorOp::check_result(at::IntArrayRef shape, size_t bytes_per_value) const
   auto bytes = static_cast<double>(bytes_per_value);
   for (const int64_t side : shape) bytes *= static_cast<double>(side);
   if (bytes <= static_cast<double>(kMaxResultBytes)) return;
-  throw misuse(fmt::format("would take more than {} in each example: shape {}, {} bytes a value",
-                           human_bytes(static_cast<double>(kMaxResultBytes)), shape_text(shape),
-                           bytes_per_value));
+  throw misuse(
+      fmt::format("would take more than {} in each example: shape {}, {} per value",
+                  human_bytes(static_cast<double>(kMaxResultBytes)), shape_text(shape),
+                  bytes_per_value == 1 ? "1 byte" : fmt::format("{} bytes", bytes_per_value)));
 }
 
 Error TensorOp::misuse(std::string_view why) const {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -201,6 +202,19 @@ void write_cache(const std::string& file, const std::string& payload) {
 }
 
 }  // namespace
+
+bool is_named(std::string_view name, SplitNames names) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view known) {
+    return std::equal(name.begin(), name.end(), known.begin(), known.end(), [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == b;
+    });
+  });
+}
+
+bool is_split_name(std::string_view name) {
+  return is_named(name, kTrainingNames) || is_named(name, kValidationNames) ||
+         is_named(name, kTestNames);
+}
 
 std::vector<std::string> list_folders(const std::string& folder) {
   std::vector<std::string> names;

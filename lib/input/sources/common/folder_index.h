@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,17 @@
 #include "lib/input/source.h"
 
 namespace bv {
+
+// The known names of splits, the most usual one of each kind first.
+using SplitNames = std::span<const std::string_view>;
+inline constexpr std::string_view kTrainingNames[] = {"train", "training"};
+inline constexpr std::string_view kValidationNames[] = {"val", "validation", "valid",
+                                                        "dev", "eval",       "evaluation"};
+inline constexpr std::string_view kTestNames[] = {"test", "testing"};
+// Returns whether `name` is one of `names`. Ignores case.
+bool is_named(std::string_view name, SplitNames names);
+// Returns whether `name` is one of all these names. Ignores case.
+bool is_split_name(std::string_view name);
 
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
 // Error(Exit::usage) if the folder can't be read.

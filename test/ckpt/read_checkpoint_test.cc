@@ -1,0 +1,107 @@
+// The files of one checkpoint, as they are read: each once, and each tensor once. What a run needs
+// to continue.
+#include "lib/ckpt/read_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/manifest.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Snapshot snapshot_of(int64_t step) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors["params/head/kernel"] = at::ones({100});
+  snapshot.tensors["opt/count"] = at::full({}, step, at::kLong);
+  return snapshot;
+}
+
+void save(const Workdir& workdir, const std::vector<int64_t>& steps) {
+  Checkpointer checkpointer(workdir);
+  for (const int64_t step : steps) checkpointer.save(snapshot_of(step), false);
+  checkpointer.wait();
+}
+
+// Returns how often `file` is opened while `call` runs.
+int opens_of(const std::string& file, const std::function<void()>& call) {
+  const int fd = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  REQUIRE(fd >= 0);
+  // With the closing, because the kernel merges equal events that follow each other.
+  REQUIRE(::inotify_add_watch(fd, file.c_str(), IN_OPEN | IN_CLOSE) >= 0);
+  call();
+  std::array<inotify_event, 64> events{};  // without names: the file itself is watched
+  const ssize_t bytes = ::read(fd, events.data(), sizeof(events));
+  ::close(fd);
+  const auto end = events.begin() + std::max<ssize_t>(bytes, 0) / ssize_t{sizeof(inotify_event)};
+  return static_cast<int>(std::count_if(
+      events.begin(), end, [](const inotify_event& event) { return (event.mask & IN_OPEN) != 0; }));
+}
+
+}  // namespace
+
+TEST_CASE("a tensor that two files hold is refused") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save(workdir, {10, 20});
+  const std::string newest = workdir.ckpt().step(20);
+  Manifest manifest = read_manifest(newest);
+  Manifest::File copy = manifest.files[0];
+  copy.name = "copy.safetensors";
+  fs::copy_file(newest + "/" + manifest.files[0].name, newest + "/" + copy.name);
+  manifest.files.push_back(copy);
+  std::ofstream(newest + "/manifest.json") << manifest.text();
+  CHECK(error_of([&] { Checkpointer::load(newest); }) ==
+        newest + ": error: copy.safetensors: tensor 'opt/count' is in the checkpoint twice");
+  CHECK(Checkpointer::latest(workdir)->step == 10);
+}
+
+TEST_CASE("a run continues only from a checkpoint that holds what it takes") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  Snapshot whole = snapshot_of(10);
+  whole.meta["compute_threads"] = 1;
+  whole.meta["row"] = nlohmann::json::array();
+  whole.meta["chrono"] = {{"accum_program_time", 0.5},
+                          {"accum_train_time", 0.5},
+                          {"accum_pause_time", 0},
+                          {"accum_examples_seen", 7}};
+  checkpointer.save(whole, false);
+  checkpointer.save(snapshot_of(20), false);
+  checkpointer.wait();
+  CHECK(Checkpointer::latest(workdir)->step == 20);
+  CHECK(Checkpointer::latest(workdir, {.resumes = true})->step == 10);
+  CHECK(Checkpointer::peek(workdir.dir(), /*resumes=*/true)->step == 10);
+  CHECK(error_of([&] { Checkpointer::load(workdir.ckpt().step(20), {.resumes = true}); }) ==
+        workdir.ckpt().step(20) +
+            ": error: manifest.json: meta.compute_threads is missing, so no run can continue from "
+            "this checkpoint");
+}
+
+// If it were opened twice, another file might stand there between the check of its size and the
+// reading.
+TEST_CASE("a file is opened once, to check its size and to read it") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save(workdir, {10});
+  const std::string step = workdir.ckpt().step(10), shard = step + "/" + shard_name(0, 1);
+  CHECK(opens_of(shard, [&] { Checkpointer::load(step); }) == 1);
+  CHECK(opens_of(shard, [&] { verify_checkpoint(step); }) == 1);
+}
+
+}  // namespace bv::test

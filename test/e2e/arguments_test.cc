@@ -1,0 +1,109 @@
+// The command line of the real binary: which options a command takes, what wins over the
+// environment, and what is suggested for a misspelt word.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+// Runs a command that must be refused with one line, and returns the line.
+std::string refused(const std::vector<std::string>& args, const Environment& environment = {}) {
+  const Finished finished = run(args, environment);
+  CHECK(finished.code == 2);
+  CHECK(finished.out.empty());
+  CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+  return finished.err;
+}
+
+const std::string kNoSuchFile = "/nope/typed: error: no such file\n";
+
+}  // namespace
+
+TEST_CASE("an option that a command does not take is refused, before and after the verb") {
+  CHECK(refused({"--config.lr=1", "compare", "A", "B"}) ==
+        "--config.lr=1: error: does not apply to bvtrain compare\n");
+  CHECK(refused({"compare", "A", "--config.lr", "1"}) ==
+        "--config.lr=1: error: does not apply to bvtrain compare\n");
+  CHECK(refused({"bench", "--config.lr=1", "collectives"}) ==
+        "--config.lr=1: error: does not apply to bvtrain bench collectives\n");
+  CHECK(refused({"--set", "lr=1", "compare", "A"}) ==
+        "--set: error: does not apply to bvtrain compare\n");
+  CHECK(refused({"compare", "--set", "lr=1", "A"}) ==
+        "--set: error: does not apply to bvtrain compare\n");
+  CHECK(refused({"--workdir", "X", "help"}) ==
+        "--workdir: error: does not apply to bvtrain help\n");
+  CHECK(refused({"--json", "help", "lr"}) == "--json: error: does not apply to bvtrain help\n");
+  CHECK(refused({"--version", "schema"}) == "--version: error: does not apply to bvtrain schema\n");
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--dry-run", "predict"}, {"predict", "--dry-run"}})
+    CHECK(refused(args) == "--dry-run: error: does not apply to bvtrain predict\n");
+  CHECK(refused({"bench", "--devices", "cpu", "scaling", "--bandwidth-gb", "1", "--latency-us",
+                 "1"}) == "--devices: error: does not apply to bvtrain bench scaling\n");
+}
+
+TEST_CASE("an option before a verb that takes it counts") {
+  const std::string config = source_file("configs/digits_cnn.yaml");
+  CHECK(refused({"--config", "/nope/typed", "bench"}) == kNoSuchFile);
+  CHECK(refused({"--config", "/nope/typed", "bench", "scaling", "--bandwidth-gb", "1",
+                 "--latency-us", "1"}) == kNoSuchFile);
+  CHECK(refused({"--config", "/nope/a", "bench", "--config", "/nope/b"}) ==
+        "--config: error: is given twice\n");
+  // Values of --set are joined.
+  CHECK(refused({"--set", "total_steps=abc", "bench", "--set", "seed=1", "--config", config}) ==
+        "--set total_steps=abc: error: total_steps: expected a number, got 'abc'\n");
+  CHECK(refused({"--set", "seed=1", "bench", "--set", "total_steps=abc", "--config", config}) ==
+        "--set total_steps=abc: error: total_steps: expected a number, got 'abc'\n");
+}
+
+TEST_CASE("a flag wins over the environment in every command") {
+  const Environment config = {{"BVTRAIN_CONFIG", "/nope/variable"}};
+  const Environment workdir = {{"BVTRAIN_WORKDIR", "/nope/variable"}};
+  CHECK(refused({"--config", "/nope/typed"}, config) == kNoSuchFile);
+  CHECK(refused({"bench", "--config", "/nope/typed"}, config) == kNoSuchFile);
+  CHECK(refused({"--config", "/nope/typed", "bench"}, config) == kNoSuchFile);
+  CHECK(refused({"export", "--config", "/nope/typed", "--output", "a.npz"}, config) == kNoSuchFile);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"export", "--workdir", "/nope/typed", "--output", "a.npz"},
+        {"--workdir", "/nope/typed", "export", "--output", "a.npz"}})
+    CHECK(refused(args, workdir) == "/nope/typed: error: no such checkpoint\n");
+  // Without the flag the variable counts, but only in commands that read it.
+  CHECK(refused({"bench"}, config) == "/nope/variable: error: no such file\n");
+  CHECK(refused({"export", "--workdir", "/nope/typed", "--output", "a.npz"}, config) ==
+        "/nope/typed: error: no such checkpoint\n");
+}
+
+TEST_CASE("flags that print different things are not mixed") {
+  const std::string config = source_file("configs/digits_cnn.yaml");
+  CHECK(refused({"--config", config, "--explain", "--dry-run"}) ==
+        "bvtrain: error: give either --dry-run or --explain\n");
+  CHECK(refused({"--list", "ops", "--dry-run=full"}) ==
+        "bvtrain: error: give either --dry-run or --list\n");
+  CHECK(refused({"--version", "--list", "ops"}) ==
+        "bvtrain: error: give either --list or --version\n");
+}
+
+TEST_CASE("a misspelt option is compared with those of its own command") {
+  CHECK(refused({"predict", "--batch-siz", "3"}) ==
+        "bvtrain: error: unknown option '--batch-siz' (did you mean '--batch-size'?); see "
+        "--help\n");
+  CHECK(refused({"bench", "scaling", "--bandwith-gb", "1", "--latency-us", "1"}) ==
+        "bvtrain: error: unknown option '--bandwith-gb' (did you mean '--bandwidth-gb'?); see "
+        "--help\n");
+  // What the command does not take is not suggested.
+  CHECK(refused({"schema", "--workdr", "x"}) ==
+        "bvtrain: error: unknown option '--workdr'; see --help\n");
+  CHECK(refused({"compare", "A", "--epochs", "3"}) ==
+        "bvtrain: error: unknown option '--epochs'; see --help\n");
+}
+
+TEST_CASE("a misspelt command is compared with the commands") {
+  CHECK(contains(refused({"predic", "--output", "x"}),
+                 "bvtrain: error: unknown command 'predic' (did you mean 'predict'?); known: "));
+  CHECK(refused({"bench", "memory"}) ==
+        "bvtrain bench: error: unknown command 'memory'; known: scaling, collectives\n");
+}
+
+}  // namespace bv::test
