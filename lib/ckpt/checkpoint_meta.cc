@@ -39,6 +39,11 @@ constexpr Member kMembers[] = {
     {"/image", JsonKind::list},
     {"/row", JsonKind::list, true},
     {"/due_evals", JsonKind::texts},
+    {"/best", JsonKind::object},
+    {"/best/metric", JsonKind::text},
+    {"/best/higher_is_better", JsonKind::flag},
+    {"/best/step", JsonKind::count},
+    {"/best/value", JsonKind::number},
     {"/chrono", JsonKind::object, true},
     {"/chrono/accum_program_time", JsonKind::number, true},
     {"/chrono/accum_train_time", JsonKind::number, true},
@@ -91,6 +96,11 @@ void check_meta(const json& meta) {
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
+  }
+  if (meta.contains("best")) {
+    for (const char* member : {"metric", "higher_is_better", "step", "value"}) {
+      if (!meta.at("best").contains(member)) refuse("/best", fmt::format("lacks '{}'", member));
+    }
   }
   for (const char* member : {"compute_threads", "ranks"}) {
     const int64_t number = meta.value(member, int64_t{1});

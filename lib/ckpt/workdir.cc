@@ -214,7 +214,8 @@ std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
     const std::string name = it->path().filename().string();
     // Other ranks of this start may have begun to write already.
     if (!id.empty() && name.ends_with(unfinished_suffix(id))) continue;
-    const bool unfinished = name.starts_with(kStepPrefix) && name.ends_with(kUnfinished);
+    const bool own = name.starts_with(kStepPrefix) || name.starts_with(kBestName);
+    const bool unfinished = own && name.ends_with(kUnfinished);
     if (unfinished || name.starts_with(kTrashPrefix) || name.starts_with(kTemporaryLast)) {
       paths.push_back(it->path().string());
     }
@@ -222,16 +223,52 @@ std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
   return paths;
 }
 
-std::optional<int64_t> Workdir::finished() const {
+std::vector<std::string> CkptFolder::all_best() const {
+  std::vector<std::string> folders;
+  for (const std::string& path : list(path_)) {
+    const std::string name = fs::path(path).filename().string();
+    const bool series = name == kBestName || name.starts_with(std::string(kBestName) + "-");
+    if (series && !name.ends_with(kUnfinished)) folders.push_back(path);
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+std::string checkpoint_path(const std::string& path) {
+  const size_t colon = path.rfind(':');
+  if (file_exists(path) || colon == std::string::npos || !file_exists(path.substr(0, colon)))
+    return path;
+  const std::string name = path.substr(colon + 1);
+  if (name != kBestName && !name.starts_with(std::string(kBestName) + "-")) return path;
+  std::error_code error;
+  const std::string folder = path.substr(0, colon);
+  const CkptFolder inner = Workdir(folder).ckpt();
+  const CkptFolder ckpt = fs::is_directory(inner.path(), error) ? inner : CkptFolder(folder);
+  const std::string best = ckpt.path() + "/" + name;
+  if (file_exists(best)) return best;
+  std::string there;
+  for (const std::string& each : ckpt.all_best())
+    there += (there.empty() ? "; there is " : ", ") + fs::path(each).filename().string();
+  throw Error(Exit::usage, best,
+              fmt::format("no such checkpoint{}",
+                          there.empty() ? " (a run keeps its best checkpoint with the key 'best')"
+                                        : there));
+}
+
+std::optional<Workdir::Done> Workdir::finished() const {
   try {
-    return parse_step(trim(read_file(done(), kMaxNoteBytes)));
+    const std::string text = trim(read_file(done(), kMaxNoteBytes));
+    const size_t end = std::min(text.find('\n'), text.size());
+    const auto step = parse_step(std::string_view(text).substr(0, end));
+    if (!step) return std::nullopt;
+    return Done{*step, trim(text.substr(end))};
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-void Workdir::write_done(int64_t total_steps) const {
-  write_file_atomically(done(), fmt::format("{}\n", total_steps));
+void Workdir::write_done(int64_t step, const std::string& early) const {
+  write_file_atomically(done(), fmt::format("{}\n{}{}", step, early, early.empty() ? "" : "\n"));
 }
 
 std::vector<std::string> Workdir::own_files() const {

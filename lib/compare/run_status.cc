@@ -110,7 +110,7 @@ RunStatus read_status(const Workdir& workdir, const Config& config, const Metric
   status.step = metrics.last_step;
   for (const int64_t saved : workdir.ckpt().steps()) status.step = std::max(status.step, saved);
   status.total = total_steps(config, metrics);
-  const std::optional<int64_t> done = workdir.finished();
+  const std::optional<Workdir::Done> done = workdir.finished();
   // A run may have been made longer after it had finished. A DONE of a step that the run has not
   // come to is false.
   if (done && *done >= status.total.value_or(*done) && status.step >= *done) {

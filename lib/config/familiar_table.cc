@@ -9,7 +9,8 @@ top | epochs num_epochs n_epochs max_epochs nepochs epoch train_epochs training_
 top | steps num_steps max_steps n_steps train_steps training_steps num_train_steps total_iters iterations
     max_iters max_iter | total_steps | the length of training is 'total_steps' here
 top | examples num_examples max_examples | total_examples | the length of training is 'total_examples' here
-top | early_stopping patience | - | a run always goes to its end; there is no early stopping yet
+top | early_stopping earlystopping patience | early_stop | write 'early_stop: {metric: val/loss,
+    patience_epochs: 10}'
 top | warmup warmup_steps warmup_epochs warmup_percent num_warmup_steps cooldown_steps | schedule.warmup_steps |
     this belongs below 'schedule': 'schedule: {warmup_steps: ...}'
 
@@ -133,8 +134,9 @@ top | log_examples | log_training_examples | this is 'log_training_examples' her
 top | checkpoint checkpoints checkpointing save_every save_steps save_interval checkpoint_steps checkpoint_every
     checkpoint_interval save_freq ckpt ckpt_every | ckpt_steps | checkpoints are saved every 'ckpt_steps' here
 top | keep_checkpoint_steps keep_ckpt | keep_ckpt_steps | this is 'keep_ckpt_steps' here
-top | save_total_limit max_to_keep keep_last max_checkpoints_to_keep save_top_k | keep_ckpt_steps | the newest
-    checkpoint is kept, and for good those of 'keep_ckpt_steps'
+top | save_total_limit max_to_keep keep_last keep_checkpoint_max save_top_k | max_checkpoints_to_keep | the
+    newest checkpoints are kept, as many as 'max_checkpoints_to_keep'; 'best' keeps the best one, and
+    'keep_ckpt_steps' some for good
 top | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir workdir work_dir run_dir exp_dir
     default_root_dir | - | the command line names the folder of a run: '--workdir DIR'
 top | random_seed rng_seed manual_seed | seed | this is 'seed' here
@@ -181,8 +183,9 @@ top | eval_initial_weights | - | evaluators run before training, unless they hav
 top | one_off_evaluate | total_steps | 'total_steps: 0' runs the evaluators once
 top | random_mode_train random_mode_eval legacy_random_seed_behavior | - | all random numbers follow from 'seed'
     and the position of the example; leave it out
-top | best_model_eval_metric best_model_eval_metric_higher_is_better | - | checkpoints are not chosen by a
-    metric; 'keep_ckpt_steps' keeps some for good, and metrics.jsonl tells which of them is best
+top | best_model_eval_metric best_model_eval_metric_higher_is_better save_best save_best_only
+    load_best_model_at_end metric_for_best_model monitor | best | write 'best: {metric: val/prec@1,
+    higher_is_better: true}'
 
 # flags of the command line. Keys of the top level are looked up above.
 flag | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir work_dir run_dir exp_dir
@@ -248,7 +251,7 @@ task | classification image_classification | classify | -
 )";
 
 const std::string_view kKeyPlaces = R"(
-top | total_steps total_epochs total_examples seed precision compute_threads resume model_init model_load
+top | total_steps total_epochs total_examples best early_stop seed precision compute_threads resume model_init model_load
     profile num_classes evals input batch_size_eval model_name optax_name optax schedule lr lr_mults wd wd_mults
     loss task label_smoothing mixup ema grad_clip_norm grad_accum_steps bucket_mb sharding_strategy
     init_head_bias ckpt_steps ckpt_epochs ckpt_seconds keep_ckpt_steps log_training_steps log_training_seconds

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,11 @@ std::string row_text(int64_t step, const Row& row);
 // if there is something to remove. Returns the steps of the rows, in order. Throws
 // Error(Exit::storage), also if the file cannot be read.
 std::vector<int64_t> restore_rows(const std::string& file, int64_t last_step, History& history);
+
+// Calls `each` for every row of the file in turn, except an incomplete last one. Throws
+// Error(Exit::usage) if the file cannot be read.
+void for_each_row(const std::string& file,
+                  const std::function<void(int64_t step, const Row&)>& each);
 
 // Returns the step of the last whole row of the file; nullopt if there is none. Throws
 // Error(Exit::usage) if the file cannot be read.

@@ -73,6 +73,17 @@ const KeyTable run_keys(
       "at several ages. The last step is kept too; with 0, none is. Give it in one unit (`percent` "
       "is a fraction of the run, 0 to 1).",
       "10000"},
+     {"max_checkpoints_to_keep", "int 1..4096", "2",
+      "How many of the newest checkpoints are kept, besides those of `keep_ckpt_*` and `best`. "
+      "With "
+      "1 there is none to fall back on if the newest one gets damaged.",
+      "", "-"},
+     {"best", "map | list of map of best", "none",
+      "Keeps the checkpoint at which a metric was best, as `ckpt/best`. A list keeps the best of "
+      "several metrics.",
+      "{metric: val/prec@1}", "-"},
+     {"early_stop", "map", "none", "Ends the training when a metric has not improved for a while.",
+      "{metric: val/loss, patience_epochs: 10}", "-"},
      {"evals", "map of map of evals.*", "{}",
       "Evaluators, which measure the model during the training, each under a name of your choice. "
       "Their metrics are called `<name>/<metric>`. Write `<name>: null` to switch off one that an "

@@ -58,7 +58,8 @@ void Trainer::open_checkpointer() {
     writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
   }
   if (writes_checkpoints())
-    checkpointer_ = std::make_unique<Checkpointer>(*workdir_, std::move(writers));
+    checkpointer_ =
+        std::make_unique<Checkpointer>(*workdir_, std::move(writers), recipe_.newest_kept);
 }
 
 Exit Trainer::run() {
@@ -90,6 +91,7 @@ Exit Trainer::run() {
   }
   open_metrics();
   open_skipped();
+  open_selection();
   set_due_rules();
   Chrono::Setup setup;
   setup.first_step = first_step_;
@@ -106,7 +108,10 @@ Exit Trainer::run() {
       finish_interrupted_row();
     else if (first_step_ == 0 || first_step_ == total_steps_)
       initial_row();
-    if (const Exit code = loop(); code != Exit::ok) return code;
+    if (stops_early())
+      log::info("The run {}", stopped_early_);
+    else if (const Exit code = loop(); code != Exit::ok)
+      return code;
   } catch (const Stopped& stopped) {
     return stop(step_, stopped.code);
   }
@@ -152,7 +157,9 @@ void Trainer::initial_row() {
   for (const EvalJob& job : recipe_.evals) {
     if (!job.skip_first || first_step_ == total_steps_) due_evals_.insert(job.name);
   }
+  const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
+  update_best(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -170,7 +177,10 @@ void Trainer::finish_interrupted_row() {
                                         : job.due && (*job.due)(first_step_, agreed_now());
     if (due) due_evals_.insert(job.name);
   }
+  const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
+  update_best(first_step_, ran);
+  if (stops_early()) finish_early(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -197,6 +207,9 @@ Exit Trainer::loop() {
     due_evals_ = plan.evals;
     if (plan.save) save(step, plan.keep);
     run_due_evals(step);
+    if (!plan.evals.empty()) update_best(step, plan.evals);
+    const bool ends = !plan.evals.empty() && stops_early();
+    if (ends) finish_early(step, plan.evals);
     metrics_->end_row();
     group_.note_step(step);
     done_step_ = step;
@@ -204,6 +217,7 @@ Exit Trainer::loop() {
     if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
     if (is_rank0()) show_progress(step);
     if (is_rank0()) log_skipped_in_epoch(step);
+    if (ends) return Exit::ok;
     const Exit code = group_.size() == 1 ? stop_requested() : agreed_stop_;
     if (code != Exit::ok && step < total_steps_) return stop(step, code);
   }

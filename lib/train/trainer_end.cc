@@ -121,13 +121,13 @@ void Trainer::finish() {
   log::write_detail("NOTE: Done!\n" + chrono_.note());
   log_skipped();
   skipped_.sync();
-  report_end("all steps done");
+  report_end(stopped_early_.empty() ? "all steps done" : stopped_early_);
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
   if (!is_rank0()) return;
-  say_end(result(Exit::ok, "finished"));
+  say_end(result(Exit::ok, stopped_early_.empty() ? "finished" : stopped_early_));
   if (!workdir_) return;
-  workdir_->write_done(total_steps_);
+  workdir_->write_done(done_step_, stopped_early_);
   if (options_.cleanup) {
     const std::vector<std::string> left = workdir_->remove();
     if (!left.empty())
@@ -187,6 +187,12 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.workdir = absolute(workdir_->dir());
   const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed
   if (!goes && file_exists(workdir_->report())) result.report = absolute(workdir_->report());
+  for (size_t i = 0; i < recipe_.selection.best.size() && !goes; ++i) {
+    const std::string folder = workdir_->ckpt().best(recipe_.selection.best[i].name);
+    if (const auto best = read_best(folder)) {
+      result.best_checkpoints.push_back({best->metric, best->step, best->value, absolute(folder)});
+    }
+  }
   const std::vector<int64_t> saved = workdir_->ckpt().steps();
   if (!saved.empty()) result.checkpoint = absolute(workdir_->ckpt().step(saved.back()));
   return result;
