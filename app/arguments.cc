@@ -5,6 +5,7 @@
 
 #include "app/options.h"
 #include "app/standard_output.h"
+#include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
 #include "lib/util/text.h"
@@ -181,11 +182,15 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   for (const auto& [verb, app] : options.verbs) {
     if (app->parsed()) out.verb = verb;
   }
-  if (commands.size() > 2) out.bench = command.get_name();
+  if (commands.size() > 2) out.part = command.get_name();
   if (out.verb == Arguments::Verb::help) read_help(options.app, out.help);
   if (!out.weights.empty()) {  // a flag wins over the environment
     if (!is_typed(commands, "--workdir")) out.workdir.clear();
     if (!is_typed(commands, "--config")) out.config.clear();
+  }
+  if (out.best) {
+    if (out.workdir.empty()) throw Error(Exit::usage, "--best", "needs a --workdir");
+    out.workdir += std::string(":") + kBestName;
   }
   for (const std::string& text : options.sets)
     out.overrides.push_back(split_override(text, "--set"));
@@ -194,9 +199,10 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
     throw does_not_apply(spelled[0].origin, commands);
   if (options.dry->count() > 0) out.dry_run = read_dry_run(options.dry_run);
   const bool prints = !out.list.empty() || options.dry->count() > 0 ||
-                      out.verb == Arguments::Verb::bench || out.verb == Arguments::Verb::init;
+                      out.verb == Arguments::Verb::bench || out.verb == Arguments::Verb::ckpt ||
+                      out.verb == Arguments::Verb::init;
   if (out.json && !prints)
-    throw Error(Exit::usage, "--json", "works with --list, --dry-run, bench and init only");
+    throw Error(Exit::usage, "--json", "works with --list, --dry-run, bench, ckpt and init only");
 }
 
 }  // namespace

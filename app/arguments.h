@@ -20,6 +20,7 @@ struct Arguments {
     predict,
     bench,
     compare,
+    ckpt,
     init,
     help,
     schema,
@@ -32,15 +33,17 @@ struct Arguments {
     return verb == Verb::train && !version && list.empty() && dry_run == DryRun::no && !explain;
   }
   std::string list;   // --list KIND
-  bool json = false;  // --list, --dry-run, bench, init: print JSON
+  bool json = false;  // --list, --dry-run, bench, ckpt, init: print JSON
+  std::string part;   // the second word of the verb: "scaling" of bench scaling, "ls" of ckpt ls
 
   // Of several verbs.
   std::string config, workdir;
   std::vector<Override> overrides;  // --set a.b=v, --config.a.b=v
   std::string devices = "auto";
   bool synthetic = false;
-  bool ema = false;    // export, predict: the averaged weights
-  std::string output;  // export, predict, init
+  bool ema = false;    // export, predict, ckpt average: the averaged weights
+  bool best = false;   // export, predict: the best checkpoint
+  std::string output;  // export, predict, init, ckpt average
   std::string format;  // export, predict: empty if the suffix of the output tells it
 
   // train
@@ -51,7 +54,9 @@ struct Arguments {
   int nnodes = 1, node_rank = -1;  // -1: not given
   std::string rendezvous;          // HOST:PORT of node 0
   int max_restarts = 0;
-  std::string elastic;  // MIN:MAX: numbers of ranks that a restart may have
+  std::string max_time;  // 47h50m; empty: no limit
+  bool requeue = false;  // after code 75, put the slurm job back into the queue
+  std::string elastic;   // MIN:MAX: numbers of ranks that a restart may have
 
   // export
   std::string image_size;  // HEIGHT,WIDTH[,CHANNELS]
@@ -72,6 +77,15 @@ struct Arguments {
     std::string format = "text", html;
   } compare;
 
+  // ckpt
+  struct Ckpt {
+    std::string path, other;         // a workdir or a checkpoint; diff compares it with `other`
+    std::vector<std::string> paths;  // verify
+    std::vector<int64_t> steps;
+    int64_t last = 0, top = 10;  // last: 0 if not given
+    bool all_but_newest = false, dry_run = false;
+  } ckpt;
+
   // init
   struct Init {
     std::string folder, from;  // from: weights, or ""
@@ -86,7 +100,6 @@ struct Arguments {
   std::string shell;  // completion
 
   // bench
-  std::string bench;     // "", "collectives", "scaling"
   double seconds = 5;    // of each measurement
   int64_t most_mb = 64;  // bench collectives: the largest message, MiB
   // bench scaling: a device, and the links within a host and between hosts. 0: not given.

@@ -46,9 +46,9 @@ void print_throughput_json(Recipe& recipe, double seconds) {
 }  // namespace
 
 Exit bench_command(const Arguments& arguments) {
-  if (arguments.bench == "collectives") return bench_collectives(arguments);
+  if (arguments.part == "collectives") return bench_collectives(arguments);
   if (arguments.config.empty()) throw Error(Exit::usage, "bvtrain bench", "no --config given");
-  if (arguments.bench == "scaling") return bench_scaling(arguments);
+  if (arguments.part == "scaling") return bench_scaling(arguments);
   const Devices devices = resolve_devices(parse_devices(arguments.devices));
   if (devices.kind == Devices::Kind::cpu && devices.count > 1)
     throw Error(Exit::usage, "--devices " + devices.text, "bench measures one process");

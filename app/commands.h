@@ -12,6 +12,7 @@ Exit predict_command(const Arguments& arguments);
 Exit bench_command(const Arguments& arguments);
 Exit list_command(const Arguments& arguments);
 Exit compare_command(const Arguments& arguments);
+Exit ckpt_command(const Arguments& arguments);
 Exit init_command(const Arguments& arguments);
 Exit help_command(const Arguments& arguments);
 Exit completion_command(const Arguments& arguments);

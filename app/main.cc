@@ -38,6 +38,8 @@ Exit run(int argc, char** argv) {
       return bench_command(arguments);
     case Arguments::Verb::compare:
       return compare_command(arguments);
+    case Arguments::Verb::ckpt:
+      return ckpt_command(arguments);
     case Arguments::Verb::init:
       return init_command(arguments);
     case Arguments::Verb::help:

@@ -46,6 +46,7 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
   exporter->add_option(
       "--image-size", out.image_size,
       "HEIGHT,WIDTH[,CHANNELS] of the model's images, if --workdir or --config does not tell");
+  exporter->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
   exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   exporter->add_option("--output", out.output, "file to write: *.npz, *.safetensors or *.onnx")
       ->required();
@@ -87,6 +88,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
       ->check(CLI::PositiveNumber);
   predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));
+  predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
   predict->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   return predict;
 }
@@ -185,6 +187,66 @@ CLI::App* add_compare(CLI::App& app, Arguments& out) {
   return compare;
 }
 
+CLI::Option* add_steps(CLI::App& app, Arguments& out) {
+  return app.add_option("--steps", out.ckpt.steps, "steps of checkpoints, joined by ','")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(CLI::NonNegativeNumber);
+}
+
+void add_average(CLI::App& ckpt, Arguments& out) {
+  CLI::App* average =
+      ckpt.add_subcommand("average", "write the mean of the weights of several checkpoints");
+  average->add_option("workdir", out.ckpt.path, "workdir or ckpt/ folder")->required();
+  CLI::Option* steps = add_steps(*average, out);
+  average->add_option("--last", out.ckpt.last, "instead of --steps: the newest N checkpoints")
+      ->check(CLI::PositiveNumber)
+      ->excludes(steps);
+  average->add_flag("--ema", out.ema, "average the averaged weights of the checkpoints");
+  average
+      ->add_option("--format", out.format,
+                   "npz or safetensors; default: what the suffix of --output says")
+      ->check(CLI::IsMember({"npz", "safetensors"}));
+  average->add_option("--output", out.output, "file to write: *.npz or *.safetensors")->required();
+}
+
+void add_rm(CLI::App& ckpt, Arguments& out) {
+  CLI::App* rm = ckpt.add_subcommand(
+      "rm", "remove checkpoints of a run that is not running, but never the newest whole one");
+  rm->add_option("workdir", out.ckpt.path, "folder of the run")->required();
+  CLI::Option* steps = add_steps(*rm, out);
+  rm->add_flag("--all-but-newest", out.ckpt.all_but_newest,
+               "remove all steps except the newest whole one, also those of keep_ckpt_steps")
+      ->excludes(steps);
+  rm->add_flag("--dry-run", out.ckpt.dry_run, "say what would be removed, and remove nothing");
+}
+
+CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
+  CLI::App* ckpt = app.add_subcommand(
+      "ckpt", "list, verify, compare, average or remove the checkpoints of a run");
+  CLI::App* ls = ckpt->add_subcommand(
+      "ls", "list the checkpoints of a run: size, age, main metric and why each is kept");
+  ls->add_option("workdir", out.ckpt.path, "workdir or ckpt/ folder")->required();
+  add_json(*ls, out);
+  ckpt->add_subcommand("verify", "compare the files of checkpoints with their checksums")
+      ->add_option("paths", out.ckpt.paths,
+                   "workdirs, ckpt/ folders, checkpoints, or WORKDIR:best for the best one")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::App* diff =
+      ckpt->add_subcommand("diff", "say in which config keys and tensors two checkpoints differ");
+  diff->add_option("a", out.ckpt.path, "checkpoint, or workdir for its newest one")->required();
+  diff->add_option("b", out.ckpt.other, "checkpoint, or workdir for its newest one")->required();
+  diff->add_option("--top", out.ckpt.top, "tensors to show, those that differ most first")
+      ->check(CLI::NonNegativeNumber);
+  add_json(*diff, out);
+  add_average(*ckpt, out);
+  add_rm(*ckpt, out);
+  ckpt->require_subcommand(0, 1);
+  return ckpt;
+}
+
 CLI::App* add_init(CLI::App& app, Arguments& out) {
   CLI::App* init =
       app.add_subcommand("init", "look at a folder of images and write a config that trains on it");
@@ -255,6 +317,13 @@ Options::Options(Arguments& out) {
       ->envname("BVTRAIN_WORKDIR");
   add_set(app, sets, "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated");
   add_launch(app, out);
+  app.add_option("--max-time", out.max_time,
+                 "save and stop with exit code 75 after this time: 90s, 30m, 47h50m, 2d. In a "
+                 "slurm job the run also stops two minutes before the job ends")
+      ->envname("BVTRAIN_MAX_TIME");
+  app.add_flag("--requeue", out.requeue,
+               "after code 75, put the slurm job back into the queue, where it continues")
+      ->envname("BVTRAIN_REQUEUE");
   dry = app.add_flag(
       "--dry-run{quick}", dry_run,
       "build and check everything, print sizes, write nothing; =full uses the whole batch");
@@ -278,6 +347,7 @@ Options::Options(Arguments& out) {
            {Verb::export_weights, add_export(app, out, sets)},
            {Verb::predict, add_predict(app, out, sets)},
            {Verb::compare, add_compare(app, out)},
+           {Verb::ckpt, add_ckpt(app, out)},
            {Verb::init, add_init(app, out)},
            {Verb::help, add_help(app, out)},
            {Verb::schema, app.add_subcommand("schema", "print the JSON Schema of a config")},

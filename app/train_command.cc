@@ -3,6 +3,7 @@
 #include "app/json_output.h"
 #include "app/launch.h"
 #include "app/standard_output.h"
+#include "app/time_limit.h"
 #include "app/version.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/config/load_config.h"
@@ -13,7 +14,7 @@
 #include "lib/report/log.h"
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
-#include "lib/train/trainer.h"
+#include "lib/train/trainer/trainer.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
 
@@ -167,7 +168,12 @@ Exit train_command(const Arguments& arguments) {
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
-  if (arguments.trains()) return train_in_group(arguments, config, workdir);
+  if (arguments.trains()) {
+    set_time_limit(arguments);
+    const Exit code = train_in_group(arguments, config, workdir);
+    if (code == Exit::stopped) requeue_job(arguments);
+    return code;
+  }
   if (arguments.dry_run != DryRun::no) {
     const DryRunSummary summary =
         dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,

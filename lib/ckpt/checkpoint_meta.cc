@@ -22,7 +22,7 @@ struct Member {
   bool resuming = false;  // no run can continue without it
 };
 
-// What lib/train/trainer.cc (save) writes, and who reads it again.
+// What lib/train/trainer/trainer.cc (save) writes, and who reads it again.
 constexpr Member kMembers[] = {
     {"/tool_version", JsonKind::text},
     {"/commit", JsonKind::text},
@@ -31,6 +31,7 @@ constexpr Member kMembers[] = {
     {"/precision", JsonKind::text},
     {"/ranks", JsonKind::count},
     {"/position", JsonKind::count},
+    {"/skipped_steps", JsonKind::count},
     {"/data", JsonKind::object},
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},
@@ -39,6 +40,11 @@ constexpr Member kMembers[] = {
     {"/image", JsonKind::list},
     {"/row", JsonKind::list, true},
     {"/due_evals", JsonKind::texts},
+    {"/best", JsonKind::object},
+    {"/best/metric", JsonKind::text},
+    {"/best/higher_is_better", JsonKind::flag},
+    {"/best/step", JsonKind::count},
+    {"/best/value", JsonKind::number},
     {"/chrono", JsonKind::object, true},
     {"/chrono/accum_program_time", JsonKind::number, true},
     {"/chrono/accum_train_time", JsonKind::number, true},
@@ -91,6 +97,11 @@ void check_meta(const json& meta) {
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
+  }
+  if (meta.contains("best")) {
+    for (const char* member : {"metric", "higher_is_better", "step", "value"}) {
+      if (!meta.at("best").contains(member)) refuse("/best", fmt::format("lacks '{}'", member));
+    }
   }
   for (const char* member : {"compute_threads", "ranks"}) {
     const int64_t number = meta.value(member, int64_t{1});

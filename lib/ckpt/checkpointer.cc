@@ -1,13 +1,8 @@
 #include "lib/ckpt/checkpointer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -15,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/file_writer.h"
@@ -31,14 +27,6 @@ namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kAlwaysKept = 2;
-
-void delete_folder(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) log::warn("[ckpt] {}: cannot delete: {}", path, error.message());
-}
 
 // Writes the tensors and pieces of this rank.
 Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
@@ -130,36 +118,13 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
                           steps.size(), CkptFolder::step_name(steps.back()), newest_fault));
 }
 
-// Renames the folder `from` to `to`. If `to` exists already (a broken checkpoint that was passed
-// over, or the same step saved again), the two are exchanged and the old one is deleted, so that
-// there is a folder `to` at all times. File systems without that exchange use the name `trash` in
-// between.
-void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
-  if (file_exists(to)) {
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-      fsync_path(fs::path(to).parent_path().string());
-      delete_folder(from);
-      return;
-    }
-    rename_durably(to, trash);
-    try {
-      rename_durably(from, to);
-    } catch (...) {
-      ::rename(trash.c_str(), to.c_str());
-      throw;
-    }
-    delete_folder(trash);
-    return;
-  }
-  rename_durably(from, to);
-}
-
 }  // namespace
 
 struct Checkpointer::Impl {
   std::string dir;
   CkptFolder ckpt;
   Writers writers;
+  int newest_kept;
   std::atomic<int64_t> committed = -1;
   std::future<void> saving = {};
   // Only the thread that saves uses the rest.
@@ -213,21 +178,19 @@ void Checkpointer::Impl::start() {
   started = true;
 }
 
-// Deletes the checkpoints that are neither marked to be kept nor among the two newest that verify.
+// Deletes the checkpoints that are neither marked to be kept nor among the newest that verify.
 // A broken checkpoint must not push out a whole one, so checkpoints that this object has not
 // written are verified once.
 void Checkpointer::Impl::prune() {
   const std::vector<int64_t> steps = ckpt.steps();
   int newest = 0;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (newest < kAlwaysKept) {
+    if (newest < newest_kept) {
       newest += is_whole(*step) ? 1 : 0;
       continue;
     }
     if (is_kept(*step)) continue;
-    rename_durably(ckpt.step(*step), ckpt.trash(*step));
-    crash_point("ckpt.pruned");
-    delete_folder(ckpt.trash(*step));
+    remove_checkpoint(ckpt, *step);
     whole_steps.erase(*step);
     keep_steps.erase(*step);
   }
@@ -256,8 +219,9 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
   return keep_steps[step] = keep;
 }
 
-Checkpointer::Checkpointer(const Workdir& workdir, Writers writers)
-    : impl_(new Impl{workdir.dir(), workdir.ckpt(), std::move(writers)}) {
+Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_kept)
+    : impl_(new Impl{workdir.dir(), workdir.ckpt(), std::move(writers), newest_kept}) {
+  check(newest_kept > 0, "{} checkpoints to keep", newest_kept);
   check(impl_->writers.ranks == 1 || !impl_->writers.id.empty(), "writers without an id");
 }
 
@@ -287,6 +251,16 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
                              });
 }
 
+void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
+  impl_->saving = std::async(std::launch::async, [impl = impl_.get(), name, point,
+                                                  before = std::move(impl_->saving)]() mutable {
+    if (before.valid()) before.get();
+    const std::string folder = impl->ckpt.best(name);
+    write_best(folder, impl->ckpt.step(point.step), point);
+    log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, folder));
+  });
+}
+
 void Checkpointer::wait() {
   if (impl_->saving.valid()) impl_->saving.get();
 }
@@ -297,12 +271,11 @@ std::optional<Restored> Checkpointer::latest(const Workdir& workdir, const ReadO
   return latest_in(workdir.ckpt(), options);
 }
 
-std::optional<Restored> Checkpointer::peek(const std::string& path, bool resumes) {
+std::optional<Restored> Checkpointer::peek(const std::string& given, bool resumes) {
+  const std::string path = checkpoint_path(given);
   std::vector<std::string> folders = {path};
   if (!file_exists(path + "/" + kManifestName)) {
-    std::error_code error;
-    const CkptFolder inner = Workdir(path).ckpt();
-    const CkptFolder ckpt = fs::is_directory(inner.path(), error) ? inner : CkptFolder(path);
+    const CkptFolder ckpt = CkptFolder::at(path);
     folders.clear();
     for (const int64_t step : ckpt.steps()) folders.insert(folders.begin(), ckpt.step(step));
   }
@@ -326,8 +299,9 @@ Restored Checkpointer::reopen(const std::string& folder, const ReadOptions& opti
   }
 }
 
-Restored Checkpointer::load(const std::string& path, const ReadOptions& options) {
-  refuse_remote_path(path);
+Restored Checkpointer::load(const std::string& given, const ReadOptions& options) {
+  refuse_remote_path(given);
+  const std::string path = checkpoint_path(given);
   std::error_code error;
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
   if (!fs::is_directory(path, error)) {
@@ -341,11 +315,7 @@ Restored Checkpointer::load(const std::string& path, const ReadOptions& options)
       throw Error(Exit::usage, path, fault.what());
     }
   }
-  const CkptFolder inner = Workdir(path).ckpt();
-  const bool is_workdir = fs::is_directory(inner.path(), error);
-  if (auto restored = latest_in(is_workdir ? inner : CkptFolder(path), options)) {
-    return std::move(*restored);
-  }
+  if (auto restored = latest_in(CkptFolder::at(path), options)) return std::move(*restored);
   throw Error(Exit::usage, path,
               "holds no checkpoint (neither manifest.json nor step-<n>/ nor ckpt/step-<n>/)");
 }

@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 
+#include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/pieces.h"
 #include "lib/ckpt/restored.h"
 #include "lib/ckpt/tensors.h"
@@ -60,15 +61,20 @@ struct Writers {
 // are called from one thread.
 class Checkpointer {
  public:
-  explicit Checkpointer(const Workdir& workdir, Writers writers = {});
+  // `newest_kept`: how many of the newest checkpoints are never deleted.
+  explicit Checkpointer(const Workdir& workdir, Writers writers = {}, int newest_kept = 2);
   ~Checkpointer();  // waits for the last save; logs its failure
 
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
   // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
   // calls snapshot.before_commit; if this throws, the save has failed. With several ranks, every
   // rank calls save(): rank 0 passes the replicated tensors and the metadata, the other ranks pass
-  // only their shards. The two newest checkpoints are kept, and all that were saved with `keep`.
+  // only their shards. The newest checkpoints are kept, and all that were saved with `keep`.
   void save(Snapshot snapshot, bool keep);
+  // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
+  // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown
+  // by the next call of save() or wait(), as an Error(Exit::storage).
+  void mark_best(const std::string& name, const BestPoint& point);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
@@ -77,8 +83,8 @@ class Checkpointer {
   // each newer one that cannot be used. nullopt if there is none; throws Error(Exit::usage) if
   // there are checkpoints but none can be used.
   static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
-  // Reads the checkpoint at `path`: a checkpoint folder, or the newest of a ckpt/ folder or
-  // workdir. Verifies all checksums. Throws Error(Exit::usage).
+  // Reads the checkpoint at `path`: a checkpoint folder, the newest of a ckpt/ folder or workdir,
+  // or its best one (see checkpoint_path()). Verifies all checksums. Throws Error(Exit::usage).
   static Restored load(const std::string& path, const ReadOptions& options = {});
   // Returns step, folder and metadata of the checkpoint that latest() or load() would take if all
   // files verify, without its tensors. nullopt if no manifest can be used. `path` is as for load().

@@ -48,7 +48,8 @@ std::string run_json_fault(const json& run) {
 
 std::optional<int64_t> finished_at(const Workdir& workdir) {
   if (!file_exists(workdir.done())) return std::nullopt;
-  const std::optional<int64_t> done = workdir.finished();
+  const std::optional<Workdir::Done> end = workdir.finished();
+  const std::optional<int64_t> done = end ? std::optional(end->step) : std::nullopt;
   if (!done) {
     log::warn("{}: does not hold a number of steps, so it does not count", workdir.done());
     return std::nullopt;

@@ -45,14 +45,16 @@ bool is_folder(const std::string& path) {
 }
 
 // "file.npz:img" split in two, where a file "file.npz" exists, but no file "file.npz:img".
+// "workdir:best" is the folder of a checkpoint, and "workdir:best:ema" a subtree of it.
 struct Target {
   std::string file, subtree;
 };
 Target split_subtree(const std::string& path) {
   refuse_remote_path(path);
-  if (file_exists(path)) return {path, ""};
+  if (const std::string whole = checkpoint_path(path); file_exists(whole)) return {whole, ""};
   const size_t colon = path.rfind(':');
-  if (colon == std::string::npos || !file_exists(path.substr(0, colon))) {
+  const std::string file = checkpoint_path(path.substr(0, colon));
+  if (colon == std::string::npos || !file_exists(file)) {
     const bool file_name = fs::path(path).has_extension();
     throw Error(Exit::usage, path,
                 fmt::format("no such weights file or checkpoint{}",
@@ -63,7 +65,7 @@ Target split_subtree(const std::string& path) {
   std::string subtree = path.substr(colon + 1);
   while (subtree.ends_with('/')) subtree.pop_back();
   if (subtree.empty()) throw Error(Exit::usage, path, "a name must follow the ':'");
-  return {path.substr(0, colon), subtree};
+  return {file, subtree};
 }
 
 bool any_below(const std::vector<std::string>& names, const std::string& prefix) {
@@ -226,7 +228,8 @@ Format find_format(Target& target) {
 
 }  // namespace
 
-bool is_checkpoint(const std::string& path) {
+bool is_checkpoint(const std::string& given) {
+  const std::string path = checkpoint_path(given);
   return is_folder(path) && !file_exists(path + kFolderFile);
 }
 

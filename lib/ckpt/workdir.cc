@@ -108,6 +108,16 @@ std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
 
 std::string CkptFolder::step_name(int64_t step) { return fmt::format("{}{}", kStepPrefix, step); }
 
+std::optional<int64_t> CkptFolder::step_of(std::string_view name) {
+  return name.starts_with(kStepPrefix) ? parse_step(name.substr(kStepPrefix.size())) : std::nullopt;
+}
+
+CkptFolder CkptFolder::at(const std::string& path) {
+  std::error_code error;
+  CkptFolder inner = Workdir(path).ckpt();
+  return fs::is_directory(inner.path(), error) ? inner : CkptFolder(path);
+}
+
 std::string CkptFolder::unfinished(int64_t step, const std::string& id) const {
   return this->step(step) + unfinished_suffix(id);
 }
@@ -192,10 +202,8 @@ std::vector<int64_t> CkptFolder::steps() const {
   for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code unreadable;
-    if (!name.starts_with(kStepPrefix) || !it->is_directory(unreadable)) continue;
-    if (const auto step = parse_step(std::string_view(name).substr(kStepPrefix.size()))) {
-      steps.push_back(*step);
-    }
+    const auto step = step_of(name);
+    if (step && it->is_directory(unreadable)) steps.push_back(*step);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw Error(Exit::usage, path_, "cannot list: " + error.message());
@@ -211,7 +219,8 @@ std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
     const std::string name = it->path().filename().string();
     // Other ranks of this start may have begun to write already.
     if (!id.empty() && name.ends_with(unfinished_suffix(id))) continue;
-    const bool unfinished = name.starts_with(kStepPrefix) && name.ends_with(kUnfinished);
+    const bool own = name.starts_with(kStepPrefix) || name.starts_with(kBestName);
+    const bool unfinished = own && name.ends_with(kUnfinished);
     if (unfinished || name.starts_with(kTrashPrefix) || name.starts_with(kTemporaryLast)) {
       paths.push_back(it->path().string());
     }
@@ -219,16 +228,49 @@ std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
   return paths;
 }
 
-std::optional<int64_t> Workdir::finished() const {
+std::vector<std::string> CkptFolder::all_best() const {
+  std::vector<std::string> folders;
+  for (const std::string& path : list(path_)) {
+    const std::string name = fs::path(path).filename().string();
+    const bool series = name == kBestName || name.starts_with(std::string(kBestName) + "-");
+    if (series && !name.ends_with(kUnfinished)) folders.push_back(path);
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+std::string checkpoint_path(const std::string& path) {
+  const size_t colon = path.rfind(':');
+  if (file_exists(path) || colon == std::string::npos || !file_exists(path.substr(0, colon)))
+    return path;
+  const std::string name = path.substr(colon + 1);
+  if (name != kBestName && !name.starts_with(std::string(kBestName) + "-")) return path;
+  const CkptFolder ckpt = CkptFolder::at(path.substr(0, colon));
+  const std::string best = ckpt.path() + "/" + name;
+  if (file_exists(best)) return best;
+  std::string there;
+  for (const std::string& each : ckpt.all_best())
+    there += (there.empty() ? "; there is " : ", ") + fs::path(each).filename().string();
+  throw Error(Exit::usage, best,
+              fmt::format("no such checkpoint{}",
+                          there.empty() ? " (a run keeps its best checkpoint with the key 'best')"
+                                        : there));
+}
+
+std::optional<Workdir::Done> Workdir::finished() const {
   try {
-    return parse_step(trim(read_file(done(), kMaxNoteBytes)));
+    const std::string text = trim(read_file(done(), kMaxNoteBytes));
+    const size_t end = std::min(text.find('\n'), text.size());
+    const auto step = parse_step(std::string_view(text).substr(0, end));
+    if (!step) return std::nullopt;
+    return Done{*step, trim(text.substr(end))};
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-void Workdir::write_done(int64_t total_steps) const {
-  write_file_atomically(done(), fmt::format("{}\n", total_steps));
+void Workdir::write_done(int64_t step, const std::string& early) const {
+  write_file_atomically(done(), fmt::format("{}\n{}{}", step, early, early.empty() ? "" : "\n"));
 }
 
 std::vector<std::string> Workdir::own_files() const {
@@ -267,10 +309,13 @@ std::vector<std::string> Workdir::left_behind(bool ends) const {
   return paths;
 }
 
-void Workdir::remove_result() const {
-  std::error_code error;
-  const bool removed = fs::remove(result(), error);
-  if (error) throw Error(Exit::storage, result(), "cannot remove: " + error.message());
+void Workdir::remove_end() const {
+  bool removed = false;
+  for (const std::string& file : {result(), done()}) {
+    std::error_code error;
+    removed |= fs::remove(file, error);
+    if (error) throw Error(Exit::storage, file, "cannot remove: " + error.message());
+  }
   if (removed) fsync_path(dir_);
 }
 

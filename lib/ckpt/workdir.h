@@ -2,7 +2,8 @@
 //
 //   <workdir>/
 //     .lock                     held by the running process: its process id and host
-//     DONE                      the run has finished: its total steps
+//     DONE                      the run has finished: its last step, and why it is the last if it
+//                               stopped early
 //     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh
 //                               and slurm.sbatch, not by bvtrain
 //     config.yaml               the resolved config
@@ -23,9 +24,12 @@
 //       step-<n>/               a committed checkpoint
 //         manifest.json
 //         state-<rank>-of-<ranks>.safetensors
+//       best/, best-<name>/     the checkpoint at which a metric was best (key `best`): a commit of
+//                               its own, with links to the files of its step
 //       step-<n>.tmp/           a checkpoint being written by one process
 //       step-<n>.<id>.tmp/      a checkpoint being written by several ranks; holds also
 //         part-<rank>.json      what rank 0 must know about the file of another rank
+//       best.tmp/               a best checkpoint being written
 //       .trash-step-<n>/        a checkpoint being deleted
 #pragma once
 
@@ -42,6 +46,9 @@ namespace bv {
 // instead.
 void refuse_remote_path(const std::string& path);
 
+// The name of the best checkpoint in ckpt/, and behind a ':' in paths.
+inline constexpr const char* kBestName = "best";
+
 // The file names in the folder of one checkpoint.
 inline constexpr const char* kManifestName = "manifest.json";
 std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetensors"
@@ -52,13 +59,24 @@ class CkptFolder {
  public:
   explicit CkptFolder(std::string path) : path_(std::move(path)) {}
 
+  // Returns the folder ckpt/ in `path` if there is one. Otherwise `path` is such a folder itself.
+  static CkptFolder at(const std::string& path);
+
   const std::string& path() const { return path_; }
   std::string last() const { return path_ + "/LAST"; }
   static std::string step_name(int64_t step);  // "step-12"
+  // Returns the step of such a name; nullopt for any other text.
+  static std::optional<int64_t> step_of(std::string_view name);
   std::string step(int64_t step) const { return path_ + "/" + step_name(step); }
   // Returns the folder in which the checkpoint of a step is written before it is committed. `id` is
   // Writers::id; empty for a single process.
   std::string unfinished(int64_t step, const std::string& id) const;
+  // Returns the folder of the best checkpoint of a series; `name` is empty if the config has one.
+  std::string best(const std::string& name) const {
+    return path_ + "/" + kBestName + (name.empty() ? "" : "-" + name);
+  }
+  // Returns the folders of all best checkpoints that are there, in alphabetical order.
+  std::vector<std::string> all_best() const;
   // Returns the name that a committed checkpoint has while it is deleted.
   std::string trash(int64_t step) const;
 
@@ -72,6 +90,11 @@ class CkptFolder {
  private:
   std::string path_;
 };
+
+// Returns the folder of the checkpoint that `path` means: ":best" and ":best-<name>" behind a
+// workdir or a ckpt/ folder stand for its best checkpoint. Any other path is returned as it is.
+// Throws Error(Exit::usage) if there is no such best checkpoint, with those that there are.
+std::string checkpoint_path(const std::string& path);
 
 class Workdir {
  public:
@@ -112,12 +135,18 @@ class Workdir {
   }
   CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
 
-  // Returns the total steps that DONE holds; nullopt if there is no DONE or it is unreadable.
-  std::optional<int64_t> finished() const;
-  void write_done(int64_t total_steps) const;  // throws Error(Exit::storage)
-  // Removes result.json, durably, so that it does not outlive the start of another run. Throws
+  // The end of a run, as DONE tells it.
+  struct Done {
+    int64_t step = 0;        // the last one
+    std::string early = {};  // why it stopped before its total steps; empty: it did not
+  };
+  // Returns what DONE holds; nullopt if there is no DONE or it is unreadable.
+  std::optional<Done> finished() const;
+  void write_done(int64_t step,
+                  const std::string& early = "") const;  // throws Error(Exit::storage)
+  // Removes DONE and result.json, durably: they tell of the end of a run that now goes on. Throws
   // Error(Exit::storage).
-  void remove_result() const;
+  void remove_end() const;
   // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
   // names of the other files that remain in it. The caller must hold the lock. Throws
   // Error(Exit::storage).

@@ -111,13 +111,15 @@ RunStatus read_status(const Workdir& workdir, const Config& config, const Metric
   const std::vector<int64_t> saved = workdir.ckpt().steps();
   if (!saved.empty()) status.step = std::max(status.step, saved.back());
   status.total = total_steps(config, metrics);
-  const std::optional<int64_t> done = workdir.finished();
+  const std::optional<Workdir::Done> done = workdir.finished();
   // A run may have been made longer after it had finished. A DONE of a step that the run has not
   // come to is false, as in finished_at(). A run that saves nothing need not have such a row.
   const bool unsaved = saved.empty() && metrics.rows > 0;
-  if (done && *done >= status.total.value_or(*done) && (status.step >= *done || unsaved)) {
+  const bool at_end =
+      done && (!done->early.empty() || done->step >= status.total.value_or(done->step));
+  if (at_end && (status.step >= done->step || unsaved)) {
     status.kind = RunStatus::Kind::finished;
-    status.step = *done;
+    status.step = done->step;
     return status;
   }
   status.code = failure_code(workdir);

@@ -9,10 +9,17 @@ top | epochs num_epochs n_epochs max_epochs nepochs epoch train_epochs training_
 top | steps num_steps max_steps n_steps train_steps training_steps num_train_steps total_iters iterations
     max_iters max_iter | total_steps | the length of training is 'total_steps' here
 top | examples num_examples max_examples | total_examples | the length of training is 'total_examples' here
-top | early_stopping patience | - | a run always goes to its end, and nothing stops it
-    early; leave it out
-top | warmup warmup_steps warmup_epochs warmup_percent num_warmup_steps cooldown_steps | schedule.warmup_steps |
-    this belongs below 'schedule': 'schedule: {warmup_steps: ...}'
+top | early_stopping earlystopping patience | early_stop | write 'early_stop: {metric: val/loss,
+    patience_epochs: 10}'
+top | warmup warmup_steps num_warmup_steps | schedule.warmup_steps | this belongs below 'schedule':
+    'schedule: {warmup_steps: ...}'
+top | warmup_epochs | schedule.warmup_epochs | this belongs below 'schedule': 'schedule: {warmup_epochs: ...}'
+top | warmup_percent | schedule.warmup_percent | this belongs below 'schedule': 'schedule:
+    {warmup_percent: ...}'
+top | cooldown_steps | schedule.cooldown_steps | this belongs below 'schedule': 'schedule:
+    {cooldown_steps: ...}'
+top | cooldown_epochs | schedule.cooldown_epochs | this belongs below 'schedule': 'schedule:
+    {cooldown_epochs: ...}'
 
 # the optimizer
 top | optimizer optim opt optimiser optimizer_name optim_name | optax_name | the optimizer is 'optax_name' here,
@@ -134,8 +141,9 @@ top | log_examples | log_training_examples | this is 'log_training_examples' her
 top | checkpoint checkpoints checkpointing save_every save_steps save_interval checkpoint_steps checkpoint_every
     checkpoint_interval save_freq ckpt ckpt_every | ckpt_steps | checkpoints are saved every 'ckpt_steps' here
 top | keep_checkpoint_steps keep_ckpt | keep_ckpt_steps | this is 'keep_ckpt_steps' here
-top | save_total_limit max_to_keep keep_last max_checkpoints_to_keep save_top_k | keep_ckpt_steps | the newest
-    checkpoint is kept, and for good those of 'keep_ckpt_steps'
+top | save_total_limit max_to_keep keep_last keep_checkpoint_max save_top_k | max_checkpoints_to_keep | the
+    newest checkpoints are kept, as many as 'max_checkpoints_to_keep'; 'best' keeps the best one, and
+    'keep_ckpt_steps' some for good
 top | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir workdir work_dir run_dir exp_dir
     default_root_dir | - | the command line names the folder of a run: '--workdir DIR'
 top | random_seed rng_seed manual_seed | seed | this is 'seed' here
@@ -163,27 +171,35 @@ evaluator | epochs | - | this is 'log_epochs' here
 evaluator | metrics metric | - | 'type' decides which metrics are measured; leave it out
 evaluator | num_workers workers | - | this is 'threads' here
 
-# JAXline; its other keys are among the lines above
+# JAXline; its other keys are among the lines above (docs/from-jaxline.md)
 top | experiment_kwargs | - | its contents stand at the top level here: 'model', 'input', 'optax', ...
 top | interval_type logging_interval_type checkpoint_interval_type | - | the unit is part of the key here:
     'ckpt_steps' or 'ckpt_seconds', 'log_training_steps' or 'log_training_seconds'
 top | save_checkpoint_interval | ckpt_seconds | this is 'ckpt_seconds' or 'ckpt_steps' here
 top | log_tensors_interval log_train_data_interval | log_training_seconds | this is 'log_training_seconds' or
     'log_training_steps' here
-top | periodic_action_growth_ratios | - | rows are written at equal intervals, 'log_training_steps'; leave it
-    out
+top | periodic_action_growth_ratios | - | growing intervals are not supported: 'log_training_steps' writes rows
+    at equal intervals; leave it out
 top | log_async | - | a thread of its own always writes the metrics; leave it out
-top | log_all_hosts train_checkpoint_all_hosts best_checkpoint_all_hosts | - | the first process writes metrics,
-    and each process its part of sharded state; leave it out
-top | log_all_train_data | log_training_steps | 'log_training_steps: 1' writes every step
-top | save_initial_train_checkpoint | - | with 'ckpt_steps' the first step is saved, too; leave it out
+top | log_all_hosts | - | process 0 alone writes the metrics, and each process has a text log, log/rank-<r>.log;
+    leave it out
+top | train_checkpoint_all_hosts best_checkpoint_all_hosts | - | process 0 writes the checkpoint, and each
+    process its part of sharded state; leave it out
+top | log_all_train_data | - | 'log_training_steps: 1' writes a row for every step
+top | save_initial_train_checkpoint | - | step 0 is not saved; with 'ckpt_steps' the first checkpoint is that of
+    step 1; leave it out
 top | eval_initial_weights | - | evaluators run before training, unless they have 'skip_first: true'; leave it
     out
-top | one_off_evaluate | total_steps | 'total_steps: 0' runs the evaluators once
-top | random_mode_train random_mode_eval legacy_random_seed_behavior | - | all random numbers follow from 'seed'
-    and the position of the example; leave it out
-top | best_model_eval_metric best_model_eval_metric_higher_is_better | - | checkpoints are not chosen by a
-    metric; 'keep_ckpt_steps' keeps some for good, and metrics.jsonl tells which of them is best
+top | one_off_evaluate | - | 'total_steps: 0' and 'model_init: WORKDIR' run the evaluators once
+top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has random
+    numbers of its own, which follow from 'seed' and its position; leave it out
+top | legacy_random_seed_behavior | - | all random numbers follow from 'seed', in one way only; leave it out
+top | best_model_eval_metric metric_for_best_model monitor | best.metric | write 'best: {metric: val/prec@1}'
+top | best_model_eval_metric_higher_is_better greater_is_better | best.higher_is_better | write 'best: {metric:
+    val/loss, higher_is_better: false}'; it may be left out if the name of the metric tells it
+top | save_best save_best_only load_best_model_at_end | - | write 'best: {metric: val/prec@1, higher_is_better:
+    true}'
+top | restore_path restore_dir | resume | this is 'resume' here, or 'model_init' for the weights alone
 
 # flags of the command line. Keys of the top level are looked up above.
 flag | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir work_dir run_dir exp_dir
@@ -202,6 +218,48 @@ flag | debug check validate_only | - | '--dry-run' checks everything and writes 
 flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain predict' applies a checkpoint to data
 flag | jaxline_post_mortem jaxline_disable_pmap_jit jaxline_tpu_driver jaxline_ensure_tpu | - | nothing takes
     its place here; leave it out
+
+# flags of timm's train.py; its other flags are among the lines above (docs/from-timm.md)
+flag | val_split | - | an evaluator has data of its own: 'evals: {val: {data: {name: ..., split: ...}, ...}}'
+flag | pretrained | model_init | -
+flag | initial_checkpoint | model_init | -
+flag | img_size input_size mean std crop_pct interpolation train_interpolation | - | this belongs to the ops of
+    'input.pp' and 'evals.NAME.pp_fn': "...|inception_crop(224)|vgg_value_range|..."
+flag | validation_batch_size | batch_size_eval | -
+flag | gp | model.pool_type | -
+flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable, for models that have it
+flag | opt_eps | optax.eps | -
+flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not multiply 'wd'
+flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
+flag | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
+flag | layer_decay | - | there is no decay of rates by layer; 'lr_mults' gives parameters rates of their own
+flag | min_lr warmup_lr | - | a schedule multiplies 'lr': its warm-up begins at 0, 'decay_type: linear' ends at
+    'end', and 'cosine' ends at 0
+flag | decay_epochs decay_milestones decay_rate | - | write 'schedule: {decay_type: stair, steps: [...], mults:
+    [...]}'
+flag | patience_epochs | - | there is no schedule that waits for a plateau; 'early_stop' ends a run
+flag | no_aug | - | augmentation is what 'input.pp' says, and nothing else
+flag | scale ratio | - | the op 'inception_crop(224, area_min=8)' of 'input.pp' has percentages of the area; its
+    ratio is 0.75 to 1.33
+flag | hflip | - | this is the op 'flip_lr' of 'input.pp'; its probability is 0.5
+flag | vflip color_jitter reprob remode recount aug_splits jsd_loss drop_block | - | this augmentation is not
+    there; 'bvtrain --list ops' prints those that are
+flag | aa | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
+flag | mixup | mixup.p | -
+flag | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | - | there is no cutmix, and
+    'mixup: {p: ...}' has no other arguments
+flag | bce_loss | - | write --set loss=sigmoid_xent
+flag | sync_bn dist_bn split_bn | - | batch norm takes the statistics of the whole batch; leave it out
+flag | model_ema | - | write --set ema.decay=0.9999
+flag | checkpoint_hist | max_checkpoints_to_keep | -
+flag | recovery_interval | ckpt_steps | -
+flag | eval_metric | best.metric | -
+flag | experiment | - | the folder of a run is '--workdir DIR'
+flag | amp amp_dtype | - | write --set precision=bf16; by default it is taken where the device computes it
+    natively
+flag | channels_last torchscript torchcompile fuser fast_norm no_prefetcher pin_mem use_multi_epochs_loader
+    log_wandb | - | nothing takes its place; leave it out
+flag | local_rank | - | '--devices', torchrun, slurm or mpirun start the processes
 )";
 
 const std::string_view kFamiliarNames = R"(
@@ -251,10 +309,11 @@ task | classification image_classification | classify | -
 )";
 
 const std::string_view kKeyPlaces = R"(
-top | total_steps total_epochs total_examples seed precision compute_threads resume model_init model_load
+top | total_steps total_epochs total_examples best early_stop seed precision compute_threads resume model_init model_load
     profile num_classes evals input batch_size_eval model_name optax_name optax schedule lr lr_mults wd wd_mults
     loss task label_smoothing mixup ema grad_clip_norm grad_accum_steps bucket_mb sharding_strategy
-    init_head_bias ckpt_steps ckpt_epochs ckpt_seconds keep_ckpt_steps log_training_steps log_training_seconds
+    init_head_bias ckpt_steps ckpt_epochs ckpt_seconds keep_ckpt_steps max_checkpoints_to_keep
+    log_training_steps log_training_seconds
 input | pp batch_size shuffle prefetch threads skip_errors data
 data | data_dir split
 schedule | decay_type warmup_steps warmup_epochs warmup_percent cooldown_steps cooldown_percent

@@ -18,7 +18,7 @@ const std::vector<ExitText>& exit_codes() {
        "set grad_clip_norm or a warm-up."},
       {Exit::storage, "write failed",
        "A file could not be written. Free some space or mend the disk, then run the command again: "
-       "it continues from the last checkpoint."},
+       "it continues from the last checkpoint. Of ckpt verify: a checkpoint is damaged."},
       {Exit::memory, "out of memory",
        "The memory of the host or device was not enough. Lower input.batch_size or raise "
        "grad_accum_steps."},

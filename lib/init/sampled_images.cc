@@ -52,7 +52,7 @@ void require_finite(const OneImage& image, const std::string& name) {
       throw Error(
           Exit::usage, "",
           fmt::format("'image' of {} holds the value {}; replace values that are not finite", name,
-                      value));
+                      std::isnan(value) ? "nan" : short_number(value)));
     }
   }
 }

@@ -166,6 +166,16 @@ RestoredRows restore_rows(const std::string& file, int64_t last_step) {
   return restored;
 }
 
+void for_each_row(const std::string& file,
+                  const std::function<void(int64_t step, const Row&)>& each) {
+  const std::string content = read_file_if_any(file).value_or("");
+  std::string_view rest = content;
+  for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
+    if (const auto row = read_row(rest.substr(0, end))) each(row->step, row->row);
+    rest.remove_prefix(end + 1);
+  }
+}
+
 std::optional<int64_t> last_row_step(const std::string& file) {
   const std::optional<std::string> content = read_file_if_any(file);
   if (!content) return std::nullopt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ struct RestoredRows {
 // stays. The file as it was is then kept aside, and a warning says where. The file is replaced only
 // if there is something to remove. Throws Error(Exit::storage), also if the file cannot be read.
 RestoredRows restore_rows(const std::string& file, int64_t last_step);
+
+// Calls `each` for every row of the file in turn, except an incomplete last one. Throws
+// Error(Exit::usage) if the file cannot be read.
+void for_each_row(const std::string& file,
+                  const std::function<void(int64_t step, const Row&)>& each);
 
 // Returns the step of the last whole row of the file; nullopt if there is none. Throws
 // Error(Exit::usage) if the file cannot be read.

@@ -88,6 +88,13 @@ std::string result_json(const RunResult& result) {
   root["workdir"] = result.workdir;
   root["report"] = text_or_null(result.report);
   root["checkpoint"] = text_or_null(result.checkpoint);
+  root["best_checkpoints"] = Json::array();
+  for (const RunResult::Best& best : result.best_checkpoints) {
+    root["best_checkpoints"].push_back({{"metric", best.metric},
+                                        {"value", number(best.value)},
+                                        {"step", best.step},
+                                        {"checkpoint", best.checkpoint}});
+  }
   // A path or an error may hold bytes that are not UTF-8: they become U+FFFD.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -106,6 +113,10 @@ std::vector<std::string> closing_lines(const RunResult& result) {
   std::vector<std::string> lines = {times};
   if (result.metrics) {
     if (const std::string line = metric_line(*result.metrics); !line.empty()) lines.push_back(line);
+  }
+  for (const RunResult::Best& best : result.best_checkpoints) {
+    lines.push_back(fmt::format("Best checkpoint: {} (step {}, {} {})", best.checkpoint,
+                                human_count(best.step), best.metric, short_number(best.value)));
   }
   if (!result.report.empty()) lines.push_back("Report: " + result.report);
   return lines;

@@ -33,6 +33,14 @@ struct RunResult {
   std::string version;
   // Absolute paths; empty: there is no such file.
   std::string workdir, report, checkpoint;
+  // The checkpoints of the key `best`, in its order.
+  struct Best {
+    std::string metric;
+    int64_t step = 0;
+    double value = 0;
+    std::string checkpoint;  // absolute path
+  };
+  std::vector<Best> best_checkpoints;
 };
 
 // Returns the text of result.json; docs/command-line.md describes it.

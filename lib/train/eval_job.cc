@@ -5,6 +5,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
+#include "lib/util/file_name.h"
 #include "lib/util/printable.h"
 
 namespace bv {
@@ -52,21 +53,13 @@ const KeyTable keys(
       "", "-"}});
 const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be empty."}, {});
 
-constexpr size_t kLongestName = 64;
-
 // Throws if `name` must not be part of a file name. The evaluator `save`, for example, writes
 // "<name>-000000100.npz".
 void check_name(const std::string& name, const Config& config) {
-  constexpr std::string_view kSafe =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@+";
-  const bool safe = !name.empty() && name.size() <= kLongestName && name[0] != '.' &&
-                    name.find_first_not_of(kSafe) == std::string::npos;
-  if (safe) return;
+  if (is_file_name(name)) return;
   throw Error(
       Exit::usage, config.place(),
-      fmt::format("evals: '{}' cannot name an evaluator: write up to {} letters, digits and "
-                  "_ - . @ +, not beginning with a dot",
-                  printable(name), kLongestName));
+      fmt::format("evals: '{}' cannot name an evaluator: {}", printable(name), kFileNameRule));
 }
 
 // Returns the prefix of the metrics' names, which are written into lines of the log.

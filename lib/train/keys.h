@@ -12,8 +12,9 @@ namespace bv {
 
 using Keys = std::initializer_list<std::string_view>;
 
-inline const Keys kRunKeys = {"seed",       "precision",  "compute_threads", "resume",
-                              "model_init", "model_load", "pp_modules",      "profile"};
+inline const Keys kRunKeys = {"seed",       "precision",  "compute_threads",
+                              "resume",     "model_init", "model_load",
+                              "pp_modules", "profile",    "max_checkpoints_to_keep"};
 // Keys of big_vision configs that have no effect here, each with what replaces it.
 inline const std::initializer_list<std::pair<std::string_view, std::string_view>> kSupersededKeys =
     {{"prefetch_to_device", "input.prefetch batches are kept ready"},
@@ -37,12 +38,14 @@ inline const Keys kStepKeys = {"optax_name",
                                "mixup",
                                "ema",
                                "bucket_mb",
+                               "nan",
+                               "nan_limit",
                                "grad_accum_steps",
                                "mesh",
                                "sharding_rules",
                                "sharding_strategy",
                                "mesh_allow_split_physical_axes"};
-inline const Keys kEvalKeys = {"evals", "batch_size_eval"};
+inline const Keys kEvalKeys = {"evals", "batch_size_eval", "best", "early_stop"};
 
 // Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and
 // saved, how fast the run computes, and how an evaluator does its work. A resumed run takes over a
@@ -52,6 +55,7 @@ inline const Keys kHarmlessKeys = {
     "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads)(\\..*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
     "(input\\.)?(threads|prefetch|skip_errors|shuffle_buffer_size|cache_raw|num_parallel_calls)",
+    "(best|early_stop|max_checkpoints_to_keep|nan|nan_limit)(\\..*|\\[.*)?",
     "batch_size_eval",
     "evals\\.[^.]*\\.(log_(steps|examples|epochs|percent|seconds)|skip_first|batch_size|threads|"
     "prefetch|skip_errors|cache.*|warmup)"};

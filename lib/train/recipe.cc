@@ -246,6 +246,7 @@ void Recipe::read_length() {
   // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
+  newest_kept = positive(config, "max_checkpoints_to_keep", 2);
   attempt(config, [&] {
     constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
     profile = read_profile(config, length.made_up ? kUnknown : length.total_steps);
@@ -323,6 +324,7 @@ void Recipe::read_optimizer() {
     options.grad_accum_steps = grad_accum_steps =
         read_grad_accum_steps(config, known_model, length.batch_size, ranks);
   }
+  nan_limit = options.nan_limit;
   if (!good || !model) return;
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -360,6 +362,7 @@ void Recipe::read_evaluators() {
   defaults.has_ema = config.has("ema");
   defaults.predictions = task ? task->predictions() : std::vector<std::string>();
   evals = read_evals(config.section("evals"), defaults, length);
+  selection = read_selection(config, evals, length);
 }
 
 // Records a problem if an evaluator asks for an activation that the model does not have, which

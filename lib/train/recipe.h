@@ -17,6 +17,7 @@
 #include "lib/tasks/task.h"
 #include "lib/train/eval_job.h"
 #include "lib/train/profile.h"
+#include "lib/train/selection.h"
 #include "lib/train/step.h"
 #include "lib/train/weights.h"
 
@@ -74,6 +75,9 @@ struct Recipe {
   std::optional<Every> log_training;  // log_training_steps, or another unit
   std::optional<Every> ckpt;          // ckpt_steps, ckpt_seconds, ...
   std::optional<Every> keep_ckpt;     // keep_ckpt_steps, ...
+  int newest_kept = 2;                // max_checkpoints_to_keep
+  std::optional<int64_t> nan_limit;   // steps that may be skipped; absent: nan is not `skip`
+  Selection selection;                // best and early_stop
   std::optional<ProfileSteps> profile;
 
   const ModelEnv& env() const { return env_; }

@@ -73,6 +73,17 @@ const KeyTable run_keys(
       "at several ages. The last step is kept too; with 0, none is. Give it in one unit (`percent` "
       "is a fraction of the run, 0 to 1).",
       "10000"},
+     {"max_checkpoints_to_keep", "int 1..4096", "2",
+      "How many of the newest checkpoints are kept, besides those of `keep_ckpt_*` and `best`. "
+      "With "
+      "1 there is none to fall back on if the newest one gets damaged.",
+      "", "-"},
+     {"best", "map | list of map of best", "none",
+      "Keeps the checkpoint at which a metric was best, as `ckpt/best`. A list keeps the best of "
+      "several metrics.",
+      "{metric: val/prec@1}", "-"},
+     {"early_stop", "map", "none", "Ends the training when a metric has not improved for a while.",
+      "{metric: val/loss, patience_epochs: 10}", "-"},
      {"evals", "map of map of evals.*", "{}",
       "Evaluators, which measure the model during the training, each under a name of your choice. "
       "Their metrics are called `<name>/<metric>`. Write `<name>: null` to switch off one that an "
@@ -84,10 +95,11 @@ const KeyTable run_keys(
       "say it themselves. It changes the speed and the memory, not the results."},
      {"model_init", "string", "\"\"",
       "File with weights to start from: npz or safetensors of bvtrain, big_vision, timm or "
-      "Hugging Face, or the workdir of another run; `W:ema` takes the averaged weights of the "
-      "workdir W (see docs/weights.md). Every parameter of the model must be in it with the same "
-      "shape, unless `model_load.dont_load` names it; only position embeddings, and the patches "
-      "of a flexi_vit, are resized. The training begins with step 1. A workdir that has a "
+      "Hugging Face, or the workdir of another run; `W:best` takes its best checkpoint, and "
+      "`W:ema` the averaged weights (see docs/weights.md). Every parameter of the model must be in "
+      "it with the same shape, unless `model_load.dont_load` names it; only position embeddings, "
+      "and the patches of a flexi_vit, are resized. The training begins with step 1. A workdir "
+      "that has a "
       "checkpoint, and `resume`, take precedence.",
       "weights/vit_s16.safetensors"},
      {"resume", "string", "\"\"",

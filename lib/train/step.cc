@@ -12,6 +12,7 @@
 
 #include "lib/optim/fused.h"
 #include "lib/report/trace.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -114,15 +115,16 @@ void TrainStep::start() {
   average_buffers(0.0F);
 }
 
-// Returns the sum of squares of the whole batch's gradients, () float64.
-at::Tensor TrainStep::grad_squares() const {
-  if (!units_) return square_sum(params_.grads().narrow(0, 0, params_.trainable_size()));
-  const at::Tensor sum = at::zeros({}, params_.grads().options().dtype(at::kDouble));
+// Returns the sum of squares of the trainable values of a flat buffer, over all ranks, () float64.
+// `offset` says where the buffer holds a range.
+at::Tensor TrainStep::squares(const at::Tensor& flat, int64_t UpdateRange::*offset,
+                              const char* what) const {
+  if (!units_) return square_sum(flat.narrow(0, 0, params_.trainable_size()));
+  const at::Tensor sum = at::zeros({}, flat.options().dtype(at::kDouble));
   for (const UpdateRange& range : ranges_) {
-    if (range.counts)
-      sum.add_(square_sum(params_.grads().narrow(0, range.grad, range.end - range.begin)));
+    if (range.counts) sum.add_(square_sum(flat.narrow(0, range.*offset, range.end - range.begin)));
   }
-  sum_if_sharded(sum, "gradient norm");
+  sum_if_sharded(sum, what);
   return sum;
 }
 
@@ -153,13 +155,20 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   batch = upload(std::move(batch), uploaded);
   if (config_.mixup.p > 0) apply_mixup(config_.mixup, seed_, step, batch, group_);
   ControlWord agreed = word;
+  Views buffers;  // as they are before the step
+  if (config_.nan_limit) {
+    for (const auto& [name, buffer] : buffers_) buffers.emplace_back(name, buffer.clone());
+  }
   const at::Tensor loss = compute_gradients(step, std::move(batch), agreed);
 
   const trace::Span span("optimizer");
-  StepScalars scalars = this->scalars();
   at::Tensor grads;
+  if (config_.clip_norm > 0 || measure || config_.nan_limit) {
+    grads = squares(params_.grads(), &UpdateRange::grad, "gradient norm");
+  }
+  if (config_.nan_limit && skip(loss, grads, buffers, measure)) return agreed;
+  StepScalars scalars = this->scalars();
   if (config_.clip_norm > 0 || measure) {
-    grads = grad_squares();
     scalars.clip_norm = static_cast<float>(config_.clip_norm);
     scalars.grad_squares = grads;
   }
@@ -172,6 +181,44 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   record(loss, grads, norms, measure);
   if (uploaded) uploaded->synchronize();
   return agreed;
+}
+
+// Returns whether the step is skipped, because its loss or a gradient is not finite. The weights
+// and the optimizer's state have not been touched yet; `buffers` are put back. All ranks decide the
+// same: they have the same sums.
+bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers,
+                     bool measure) {
+  skipped_.clear();
+  const double own_loss = loss.item<double>(), grad_squares = grads.item<double>();
+  if (std::isfinite(own_loss) && std::isfinite(grad_squares)) return false;
+  const c10::AutoGradMode no_grad(false);
+  for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
+  ++*count_.mutable_data_ptr<int64_t>();
+  const std::string bad = bad_gradients();
+  skipped_ =
+      fmt::format("the loss is {}{}{}", std::isnan(own_loss) ? "nan" : short_number(own_loss),
+                  bad.empty() ? "" : "; ", bad);
+  if (!measure) return true;
+  std::tie(loss_, l2_grads_, l2_updates_) = std::tuple(own_loss, std::sqrt(grad_squares), 0.0);
+  const at::Tensor params = squares(params_.data(), &UpdateRange::data, "parameter norm");
+  l2_params_ = std::sqrt(params.item<double>() + frozen_squares_);
+  return true;
+}
+
+// Returns "3 of 14 gradients are not finite, such as that of 'head/kernel'"; "" if all are, or
+// if no rank has the gradients as a whole.
+std::string TrainStep::bad_gradients() const {
+  if (units_) return "";
+  std::string first;
+  int64_t bad = 0, all = 0;
+  for (const FlatParams::Slice& slice : params_.slices(FlatParams::BufferKind::grads)) {
+    ++all;
+    const at::Tensor grad = params_.grads().narrow(0, slice.offset, slice.count);
+    if (grad.isfinite().all().item<bool>()) continue;
+    if (++bad == 1) first = slice.entry->name;
+  }
+  if (bad == 0) return "";
+  return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
 }
 
 // Keeps a step's values. `loss` and `grads` (the gradients' sum of squares; undefined if it was not
@@ -190,13 +237,16 @@ void TrainStep::record(const at::Tensor& loss, const at::Tensor& grads, const at
   const double* values = host.const_data_ptr<double>();
   const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
                             std::sqrt(values[3] + frozen_squares_)};
-  if (device_.is_cpu()) record_non_finite(found);
+  if (device_.is_cpu() && non_finite_.empty()) record_non_finite(found);
   if (measure) std::tie(loss_, l2_grads_, l2_updates_, l2_params_) = std::tuple_cat(found);
 }
 
 void TrainStep::record_non_finite(std::span<const double> values) {
   for (size_t i = 0; i < values.size() && non_finite_.empty(); ++i)
     if (!std::isfinite(values[i])) non_finite_ = kMeasured[i];
+  if (non_finite_.empty()) return;
+  const std::string bad = bad_gradients();
+  first_non_finite_ = fmt::format("first at step {}{}{}", count(), bad.empty() ? "" : ": ", bad);
 }
 
 const std::string& TrainStep::non_finite() {

@@ -55,8 +55,14 @@ class TrainStep {
   std::vector<std::pair<std::string, double>> measurements(int64_t step) const;
   // Returns which measurement was the first that became NaN or infinite in any step so far, or an
   // empty string. Every step is checked, except that l2_grads is known in measured and in clipped
-  // steps only.
+  // steps only. Steps that were skipped do not count.
   const std::string& non_finite();
+  // Returns where that was, as far as it is known: "first at step 12: 3 of 14 gradients are not
+  // finite, such as that of 'head/kernel'". Empty on a GPU, where it is noticed later.
+  const std::string& first_non_finite() const { return first_non_finite_; }
+  // If the last step was skipped because of StepConfig::nan_limit, returns why: "the loss is
+  // nan; 14 of 14 gradients are not finite, ...". Otherwise an empty string.
+  const std::string& skipped() const { return skipped_; }
 
   int64_t count() const;  // the number of updates done
   const FlatParams& params() const { return params_; }
@@ -113,7 +119,7 @@ class TrainStep {
 
   // The rest of a step (step.cc).
   void start();
-  at::Tensor grad_squares() const;
+  at::Tensor squares(const at::Tensor& flat, int64_t UpdateRange::*offset, const char* what) const;
   StepScalars scalars() const;
   void sum_if_sharded(const at::Tensor& values, const char* what) const;
   void average_buffers(float decay);
@@ -121,6 +127,8 @@ class TrainStep {
   void record(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms,
               bool measure);
   void record_non_finite(std::span<const double> values);
+  bool skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers, bool measure);
+  std::string bad_gradients() const;
 
   // The state (step_state.cc).
   std::vector<StatePart> state_parts(bool copies) const;
@@ -148,7 +156,7 @@ class TrainStep {
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
-  std::string non_finite_;
+  std::string non_finite_, first_non_finite_, skipped_;
   at::Tensor bad_;  // (4) bool, on a device only: which values were the first to be non-finite
 };
 

@@ -29,6 +29,16 @@ const KeyTable step_keys(
       "Evaluators with `ema: true` measure it. It takes the memory of one more copy of the "
       "weights.",
       "{decay: 0.9999}", "-"},
+     {"nan", "'stop' | 'skip'", "stop",
+      "What to do when the loss or the gradients of a step are not finite numbers. `stop` ends the "
+      "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights and the "
+      "optimizer's state as they were, says so, and goes on with the next step; the schedule goes "
+      "on as well. On a GPU it waits for each step.",
+      "", "-"},
+     {"nan_limit", "int >= 0", "10",
+      "With `nan: skip`, how many steps the run may skip in all, restarts included. One more ends "
+      "it with exit code 4.",
+      "", "-"},
      {"bucket_mb", "float 0<..1000000", "25",
       "Size in MiB of the packets in which processes add up their gradients while these are still "
       "being computed, at most 1000000. Smaller packets start sooner, larger ones waste less time "
@@ -83,6 +93,16 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
+// Returns how many steps may be skipped; nullopt with nan: stop.
+std::optional<int64_t> read_nan_limit(const Config& config) {
+  const bool skips = config.word("nan", "stop", {"stop", "skip"}) == "skip";
+  const auto limit = config.get<int64_t>("nan_limit", 10);
+  if (limit < 0) config.problem("nan_limit", fmt::format("must be at least 0, got {}", limit));
+  if (!skips && config.has("nan_limit"))
+    config.warn("nan_limit", "has no effect without nan: skip");
+  return skips ? std::optional(limit) : std::nullopt;
+}
+
 // Returns the shard level of each parameter. Records problems with the config.
 std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
                                     const StepConfig& step, int ranks) {
@@ -127,6 +147,7 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   step.clip_norm = read_clip_norm(config);
   step.mixup = read_mixup(config, ranks);
   step.bucket_bytes = read_bucket_bytes(config);
+  step.nan_limit = read_nan_limit(config);
   if (good)
     step.levels = read_levels(config, model, step, ranks);
   else

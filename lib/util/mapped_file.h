@@ -1,4 +1,9 @@
 // A read-only memory mapping of a file.
+//
+// The kernel reads the file when the memory is read. If it cannot then, because the file was cut off
+// meanwhile or its disk has a fault, it sends SIGBUS. The process then ends with one line that names
+// the file and the offset, and with Exit::data: no code can go on without the bytes that it is about
+// to read.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +24,10 @@ class MappedFile {
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
  private:
+  const std::string name_;  // of the file, as messages show it
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  size_t slot_ = SIZE_MAX;  // where the handler of SIGBUS finds this mapping; SIZE_MAX: nowhere
 };
 
 }  // namespace bv

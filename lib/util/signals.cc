@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -15,6 +16,8 @@ constexpr int64_t kOneInterrupt = 1000;  // milliseconds
 std::atomic<int> g_code{0};
 std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT came, in milliseconds; 0: none
 std::atomic<bool> g_ends{false};        // end_on_signals() was called
+std::atomic<int64_t> g_end{0};          // when to stop, in milliseconds; 0: never
+std::atomic<bool> g_by_time{false};     // g_code was set because of g_end
 // Files to delete. A process has one or two temporary files at a time.
 std::array<std::atomic<const char*>, 8> g_files{};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -77,7 +80,21 @@ void end_on_signals() {
   if (g_code != 0) end_now();
 }
 
-Exit stop_requested() { return static_cast<Exit>(g_code.load(std::memory_order_relaxed)); }
+Exit stop_requested() {
+  const int64_t end = g_end.load(std::memory_order_relaxed);
+  if (end != 0 && g_code.load(std::memory_order_relaxed) == 0 && milliseconds() >= end) {
+    int none = 0;
+    if (g_code.compare_exchange_strong(none, static_cast<int>(Exit::stopped))) g_by_time = true;
+  }
+  return static_cast<Exit>(g_code.load(std::memory_order_relaxed));
+}
+
+void stop_at(int64_t time) {
+  const int64_t left = (time - int64_t{std::time(nullptr)}) * 1000;
+  g_end = milliseconds() + std::max<int64_t>(left, 0);
+}
+
+bool stopped_by_time() { return g_by_time; }
 
 void poll_signals() {
   if (const Exit code = stop_requested(); code != Exit::ok) throw Stopped{code};

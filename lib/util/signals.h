@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <string>
 
 #include "lib/util/error.h"
@@ -21,8 +22,12 @@ void install_signal_handlers();
 // computation, or waiting for standard input. So does a signal that was received before.
 void end_on_signals();
 // Returns the exit code for the signal received: 143 for SIGTERM and SIGHUP, 130 for SIGINT, 75 for
-// SIGUSR1. Exit::ok if there was none.
+// SIGUSR1, and for the time of stop_at(). Exit::ok if there was none.
 Exit stop_requested();
+// From `time` on, in seconds since 1970, stop_requested() returns 75 if no signal came before. The
+// clock of the system may be set meanwhile: what counts is the time that is left now.
+void stop_at(int64_t time);
+bool stopped_by_time();  // whether that is why
 
 // Thrown where a loop cannot simply finish its step: by poll_signals(), for example inside an
 // evaluator, and when the reader of standard output has gone (app/standard_output.h).

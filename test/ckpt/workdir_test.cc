@@ -173,15 +173,20 @@ TEST_CASE("workdir: committed steps and DONE") {
   std::ofstream(folder / "ckpt/step-77") << "a file";
   CHECK(workdir.ckpt().steps() == std::vector<int64_t>{0, 2, 10, INT64_MAX});
 
-  CHECK(workdir.finished() == std::nullopt);
+  CHECK(!workdir.finished());
   workdir.write_done(1234);
-  CHECK(workdir.finished() == 1234);
+  CHECK(workdir.finished()->step == 1234);
+  CHECK(workdir.finished()->early.empty());
+  workdir.write_done(12, "stopped early: no better");
+  CHECK(read_text(workdir.done()) == "12\nstopped early: no better\n");
+  CHECK(workdir.finished()->step == 12);
+  CHECK(workdir.finished()->early == "stopped early: no better");
   for (const char* text : {"", "x", "-1", "12 13", "99999999999999999999", "1.5"}) {
     std::ofstream(workdir.done()) << text;
-    CHECK(workdir.finished() == std::nullopt);
+    CHECK(!workdir.finished());
   }
   std::ofstream(workdir.done()) << std::string(100000, '1');
-  CHECK(workdir.finished() == std::nullopt);
+  CHECK(!workdir.finished());
 }
 
 TEST_CASE("workdir: temporary files of dead writers go at the start and with --cleanup") {

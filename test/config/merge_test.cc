@@ -86,7 +86,7 @@ TEST_CASE("the environment in values") {
   CHECK(c.get<std::string>("e") == "full");
   CHECK_FALSE(c.has("z"));
   CHECK(error_of([&] { parse_config("a: ${BV_TEST_NONE}\nb: ${1 2}\nc: ${x\n", "x.yaml"); }) ==
-        "x.yaml:1:4: error: the environment variable BV_TEST_NONE is not set "
+        "x.yaml:1:4: error: the environment variable BV_TEST_NONE is not set or empty "
         "(${BV_TEST_NONE:-value} gives a default)\n"
         "x.yaml:2:4: error: '${1 2}' is not the name of an environment variable\n"
         "x.yaml:3:4: error: '${' without '}'");

@@ -144,5 +144,10 @@ TEST_CASE("flags of other trainers") {
   CHECK(familiar_flag("--output_dir").advice == "the folder of a run is '--workdir DIR'");
   CHECK(familiar_flag("--jaxline_mode").ours.empty());
   CHECK(familiar_flag("--jaxline_mode").advice.starts_with("one run trains and evaluates"));
+  CHECK(familiar_flag("--warmup-epochs").ours == "schedule.warmup_epochs");
+  CHECK(familiar_flag("--mixup").ours == "mixup.p");
+  CHECK(familiar_flag("--checkpoint-hist").ours == "max_checkpoints_to_keep");
+  CHECK(familiar_flag("--img-size").ours.empty());  // its value is no value of 'input.pp'
+  CHECK(familiar_flag("--img-size").advice.starts_with("this belongs to the ops of 'input.pp'"));
   CHECK(familiar_flag("--nothing").advice.empty());
 }

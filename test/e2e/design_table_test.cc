@@ -38,6 +38,8 @@ evals:
     pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
     log_steps: 2
     loss_name: softmax_xent
+best: {metric: val/loss}
+early_stop: {metric: val/loss, patience_steps: 4}
 )";
 
 // From each key that --explain prints to the file that reads it.

@@ -196,6 +196,7 @@ TEST_CASE("bash completes values by command and flag, and commands of two words"
   CHECK(completed(script, "bvtrain export --format ") ==
         Words{"npz", "onnx", "safetensors", "timm"});
   CHECK(completed(script, "bvtrain bench ") == Words{"collectives", "scaling"});
+  CHECK(completed(script, "bvtrain ckpt ") == Words{"average", "diff", "ls", "rm", "verify"});
   CHECK(completed(script, "bvtrain bench --config c.yaml sc") == Words{"scaling"});
   CHECK(completed(script, "bvtrain bench scaling --band") == Words{"--bandwidth-gb"});
   CHECK(!has(completed(script, "bvtrain bench scaling --"), "--seconds"));
@@ -210,7 +211,7 @@ TEST_CASE("completion for zsh and fish, and the man page, name every command") {
                     man = run({"help", "--man"}).out;
   CHECK(zsh.starts_with("#compdef bvtrain\n"));
   CHECK(man.starts_with(".TH BVTRAIN 1"));
-  for (const char* verb : {"predict", "export", "bench", "compare", "help", "schema"}) {
+  for (const char* verb : {"predict", "export", "bench", "compare", "ckpt", "help", "schema"}) {
     INFO(verb);
     CHECK(contains(zsh, verb));
     CHECK(contains(fish, fmt::format("-n '__bvtrain_at ' -a {} -d ", verb)));

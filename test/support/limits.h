@@ -8,6 +8,14 @@
 
 namespace bv::test {
 
+// Whether the tests and the program are built with a sanitizer, which needs memory and address space
+// of its own and keeps freed memory for a while.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // While it lives, a limit of this process is lower.
 class Limit {
  public:

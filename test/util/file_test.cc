@@ -1,13 +1,14 @@
 // Reading with limits, atomic replacement and mapping: contents and exact error lines.
 #include "lib/util/file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cerrno>
-#include <csignal>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
+#include "test/support/child.h"
 #include "test/support/folder.h"
 
 using namespace bv;
@@ -209,6 +211,27 @@ TEST_CASE("a mapping shows the file's bytes") {
         Failure{Exit::usage, folder.path() + ": error: is a folder"});
   CHECK(failure([&] { MappedFile m("/dev/null"); }) ==
         Failure{Exit::usage, "/dev/null: error: is a device, not a file"});
+}
+
+TEST_CASE("a mapped file that is cut off ends the process with its name and the offset") {
+  const TempFolder folder;
+  const std::string file = folder / "weights\n.npz", said = folder / "said";
+  write(file, std::string(3 << 12, 'x'));
+  const int status = run_in_child([&] {
+    const int fd = ::open(said.c_str(), O_WRONLY | O_CREAT, 0644);
+    ::dup2(fd, STDERR_FILENO);
+    const MappedFile other(folder / "said"), mapped(file);
+    ::truncate(file.c_str(), 1 << 12);
+    const volatile uint8_t* bytes = mapped.bytes().data();
+    if (bytes[0] != 'x') ::_exit(98);
+    static_cast<void>(bytes[(2 << 12) + 5]);
+    ::_exit(97);
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(read_text(said) == folder.path() +
+                               "/weights\\n.npz @ offset 8197: error: cannot be read: "
+                               "the file was cut off meanwhile, or its disk has a fault\n");
 }
 
 TEST_CASE("folders are made with their parents") {

@@ -16,7 +16,7 @@
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/start.h"
-#include "lib/train/trainer.h"
+#include "lib/train/trainer/trainer.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
@@ -115,6 +115,7 @@ void Trainer::broadcast_start() {
   const nlohmann::json mine = {{"first_step", first_step_},
                                {"resumed_here", resumed_here_},
                                {"position", position_},
+                               {"skipped_steps", skipped_steps_},
                                {"saved_step", saved_step_},
                                {"start", start_},
                                {"folder", start_folder_},
@@ -130,6 +131,7 @@ void Trainer::broadcast_start() {
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
   position_ = shared.at("position");
+  skipped_steps_ = shared.at("skipped_steps");
   saved_step_ = shared.at("saved_step");
   start_ = shared.at("start");
   start_folder_ = shared.at("folder");
@@ -206,6 +208,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
     interrupted_row_.emplace_back(
         entry.at(0), value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   }
+  skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
   adopt_threads(from.meta.at("compute_threads"), ranks);

@@ -8,9 +8,10 @@
 
 #include "lib/device/cuda.h"
 #include "lib/report/log.h"
-#include "lib/train/trainer.h"
+#include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -18,7 +19,8 @@ namespace {
 
 constexpr std::chrono::seconds kFlushTime{2};
 
-const char* signal_name(Exit code) {
+const char* stop_name(Exit code) {
+  if (stopped_by_time()) return "the time limit";
   return code == Exit::sigint ? "SIGINT" : code == Exit::stopped ? "SIGUSR1" : "SIGTERM or SIGHUP";
 }
 
@@ -40,6 +42,21 @@ const Batch& Trainer::next_batch(int64_t step) {
     if (group_.size() == 1) list_skipped(step, loader_->take_failed());
     throw;
   }
+}
+
+// Tells of a step that was skipped because of `nan: skip`. Throws Error(Exit::diverged) if there
+// were too many.
+void Trainer::count_skipped_step(int64_t step) {
+  const int64_t limit = recipe_.nan_limit.value();
+  const std::string& why = recipe_.step->skipped();
+  if (++skipped_steps_ > limit) {
+    throw Error::in("train", Exit::diverged,
+                    fmt::format("step {}: {}; {} steps were skipped before, as many as nan_limit "
+                                "allows",
+                                step, why, limit));
+  }
+  if (is_rank0())
+    log::warn("[{}] the step is skipped: {} ({} of at most {})", step, why, skipped_steps_, limit);
 }
 
 // Lists training examples that the ranks have left out. Several ranks may meet the same broken
@@ -84,9 +101,10 @@ void Trainer::log_skipped() const {
 // step was done yet.
 Exit Trainer::stop(int64_t step, Exit code) {
   const Group::Phase phase(group_, "checkpoint");  // until it is saved
+  const char* by = stopped_by_time() ? "the time limit" : "a signal";
   log::clear_progress();
   profile_.finish();
-  report_end(fmt::format("stopped by a signal after step {}", human_count(step)));
+  report_end(fmt::format("stopped by {} after step {}", by, human_count(step)));
   const bool saves = workdir_ && step > 0;
   if (saves) {
     if (saved_step_ != step) {
@@ -100,16 +118,16 @@ Exit Trainer::stop(int64_t step, Exit code) {
   metrics_->close();
   const std::string saved =
       saves ? fmt::format("the checkpoint of step {} is committed", step) : "nothing was saved";
-  if (is_rank0()) say_end(result(code, fmt::format("stopped by {}; {}", signal_name(code), saved)));
+  if (is_rank0()) say_end(result(code, fmt::format("stopped by {}; {}", stop_name(code), saved)));
   if (!saves) {
-    log::info("Stopped by a signal; nothing was saved");
+    log::info("Stopped by {}; nothing was saved", by);
   } else if (is_rank0()) {
     log::info(
-        "Stopped by a signal at step {}; the checkpoint is committed. Run the same command again "
-        "to continue",
-        step);
+        "Stopped by {} at step {}; the checkpoint is committed. Run the same command again to "
+        "continue",
+        by, step);
   } else {
-    log::info("Stopped by a signal at step {}", step);  // only rank 0 commits the checkpoint
+    log::info("Stopped by {} at step {}", by, step);  // only rank 0 commits the checkpoint
   }
   return code;
 }
@@ -121,13 +139,13 @@ void Trainer::finish() {
   log::write_detail("NOTE: Done!\n" + chrono_.note());
   log_skipped();
   skipped_.sync();
-  report_end("all steps done");
+  report_end(stopped_early_.empty() ? "all steps done" : stopped_early_);
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
   if (!is_rank0()) return;
-  say_end(result(Exit::ok, "finished"));
+  say_end(result(Exit::ok, stopped_early_.empty() ? "finished" : stopped_early_));
   if (!workdir_) return;
-  workdir_->write_done(total_steps_);
+  workdir_->write_done(done_step_, stopped_early_);
   if (options_.cleanup) {
     const std::vector<std::string> left = workdir_->remove();
     if (!left.empty())
@@ -187,6 +205,12 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.workdir = absolute(workdir_->dir());
   const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed
   if (!goes && file_exists(workdir_->report())) result.report = absolute(workdir_->report());
+  for (size_t i = 0; i < recipe_.selection.best.size() && !goes; ++i) {
+    const std::string folder = workdir_->ckpt().best(recipe_.selection.best[i].name);
+    if (const auto best = read_best(folder)) {
+      result.best_checkpoints.push_back({best->metric, best->step, best->value, absolute(folder)});
+    }
+  }
   const std::vector<int64_t> saved = workdir_->ckpt().steps();
   if (!saved.empty()) result.checkpoint = absolute(workdir_->ckpt().step(saved.back()));
   return result;

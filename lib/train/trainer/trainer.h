@@ -7,8 +7,8 @@
 // Each step then updates the weights, measures, saves a checkpoint, runs the evaluators that are
 // due and ends its row of metrics. The order is that of big_vision's train.py.
 //
-// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_end.cc stops the run and
-// lists what it has left out.
+// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_selection.cc finds the
+// best step, trainer_end.cc stops the run and lists what it has left out.
 #pragma once
 
 #include <memory>
@@ -115,12 +115,20 @@ class Trainer {
   // `evaluator` is the one that runs; empty: none.
   void show_progress(int64_t step, const std::string& evaluator = "");
 
+  // The best step and the early end (trainer_selection.cc).
+  void open_selection();
+  void mend_best(const BestSeries& series, const BestValue& best);
+  void update_best(int64_t step, const std::set<std::string>& ran);
+  bool stops_early();
+  void finish_early(int64_t step, const std::set<std::string>& ran);
+
   // What the ranks agree on in every step (trainer.cc).
   ControlWord control_word() const;
   void apply_agreement(const ControlWord& sums);
   double agreed_now() const;
 
-  // Examples that cannot be read (trainer_end.cc).
+  // Steps and examples that are left out (trainer_end.cc).
+  void count_skipped_step(int64_t step);
   const Batch& next_batch(int64_t step);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
@@ -166,12 +174,17 @@ class Trainer {
   Chrono chrono_;
   Profile profile_;
 
+  int64_t skipped_steps_ = 0;  // by `nan: skip`, in all starts of the run; the same on all ranks
+
   // The current step.
   int64_t step_ = 0;                 // the last one begun
   int64_t saved_step_ = -1;          // the last one saved
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
+  // The metrics of `best` in their order, then that of `early_stop`. The same on all ranks.
+  std::vector<BestValue> watched_;
+  std::string stopped_early_;  // why the run ends before its last step; empty: it does not
   Pace pace_;
   bool begun_ = false;                  // run.json describes this start
   int64_t done_step_ = 0;               // the last step that has ended

@@ -1,4 +1,4 @@
-#include "lib/train/trainer.h"
+#include "lib/train/trainer/trainer.h"
 
 #include <ATen/Parallel.h>
 
@@ -59,7 +59,8 @@ void Trainer::open_checkpointer() {
     writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
   }
   if (writes_checkpoints())
-    checkpointer_ = std::make_unique<Checkpointer>(*workdir_, std::move(writers));
+    checkpointer_ =
+        std::make_unique<Checkpointer>(*workdir_, std::move(writers), recipe_.newest_kept);
 }
 
 Exit Trainer::run() {
@@ -84,7 +85,7 @@ Exit Trainer::run() {
   done_step_ = first_step_;
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
-    workdir_->remove_result();
+    workdir_->remove_end();
     make_folders(workdir_->ckpt().path());  // before the first row: see require_checkpoints()
     write_run_json(start_);
     keep_old_config();
@@ -92,6 +93,7 @@ Exit Trainer::run() {
   }
   open_metrics();
   open_skipped();
+  open_selection();
   set_due_rules();
   Chrono::Setup setup;
   setup.first_step = first_step_;
@@ -108,7 +110,10 @@ Exit Trainer::run() {
       finish_interrupted_row();
     else if (first_step_ == 0 || first_step_ == total_steps_)
       initial_row();
-    if (const Exit code = loop(); code != Exit::ok) return code;
+    if (stops_early())
+      log::info("The run {}", stopped_early_);
+    else if (const Exit code = loop(); code != Exit::ok)
+      return code;
   } catch (const Stopped& stopped) {
     return stop(step_, stopped.code);
   }
@@ -154,7 +159,9 @@ void Trainer::initial_row() {
   for (const EvalJob& job : recipe_.evals) {
     if (!job.skip_first || first_step_ == total_steps_) due_evals_.insert(job.name);
   }
+  const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
+  update_best(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -172,7 +179,10 @@ void Trainer::finish_interrupted_row() {
                                         : job.due && (*job.due)(first_step_, agreed_now());
     if (due) due_evals_.insert(job.name);
   }
+  const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
+  update_best(first_step_, ran);
+  if (stops_early()) finish_early(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -199,6 +209,9 @@ Exit Trainer::loop() {
     due_evals_ = plan.evals;
     if (plan.save) save(step, plan.keep);
     run_due_evals(step);
+    if (!plan.evals.empty()) update_best(step, plan.evals);
+    const bool ends = !plan.evals.empty() && stops_early();
+    if (ends) finish_early(step, plan.evals);
     metrics_->end_row();
     group_.note_step(step);
     done_step_ = step;
@@ -206,6 +219,7 @@ Exit Trainer::loop() {
     if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
     if (is_rank0()) show_progress(step);
     if (is_rank0()) log_skipped_in_epoch(step);
+    if (ends) return Exit::ok;
     const Exit code = group_.size() == 1 ? stop_requested() : agreed_stop_;
     if (code != Exit::ok && step < total_steps_) return stop(step, code);
   }
@@ -253,6 +267,7 @@ void Trainer::update(int64_t step, const Plan& plan) {
     const Batch& batch = next_batch(step);
     wait.end();
     apply_agreement(recipe_.step->run(step, batch, plan.log, control_word()));
+    if (!recipe_.step->skipped().empty()) count_skipped_step(step);
   };
   if (step != first_step_ + 1) return run();
   chrono_muted_ = !plan.log;
@@ -271,6 +286,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
                       (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
     waited_ = loader_->wait_seconds();
     wait_start_ = now;
+    if (recipe_.nan_limit) metrics_->measure("skipped_steps", static_cast<double>(skipped_steps_));
   }
   const bool in_row = plan.log || !plan.evals.empty();
   if (in_row) measure_skipped();
@@ -286,9 +302,11 @@ void Trainer::check_finite(int64_t step) const {
   const std::string bad = recipe_.step->non_finite();
   if (bad.empty()) return;
   const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
-  throw Error::in("train", Exit::diverged,
-                  fmt::format("{} became nan or inf somewhere within steps [{}, {}]", bad,
-                              std::max<int64_t>(step - interval, 0), step));
+  const std::string& where = recipe_.step->first_non_finite();
+  throw Error::in(
+      "train", Exit::diverged,
+      fmt::format("{} became nan or inf somewhere within steps [{}, {}]{}{}", bad,
+                  std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
 }
 
 void Trainer::save(int64_t step, bool keep) {
@@ -324,6 +342,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"data", data_summary_},
       {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
+      {"skipped_steps", skipped_steps_},
       {"row", row},
       {"due_evals", due_evals_},
       {"chrono",

@@ -1,0 +1,107 @@
+#include "app/time_limit.h"
+
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <string>
+
+#include "lib/report/chrono.h"
+#include "lib/report/log.h"
+#include "lib/util/host.h"
+#include "lib/util/parse_count.h"
+#include "lib/util/signals.h"
+
+namespace bv {
+namespace {
+
+// Where a launcher tells its ranks when to stop: seconds since 1970.
+constexpr const char* kStopVariable = "BVTRAIN_GROUP_STOP_TIME";
+constexpr int64_t kSlurmMargin = 120;  // seconds to save, as in slurm.sbatch
+constexpr int64_t kUnlimited =
+    int64_t{10} * 366 * 86400;  // a job without a limit ends in a century
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_rank_of_launcher() { return !variable("BVTRAIN_GROUP_RANK").empty(); }
+
+std::string slurm_job() {
+  const std::string array = variable("SLURM_ARRAY_JOB_ID");
+  return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
+}
+
+// Returns when the run has to stop, in seconds since 1970; nullopt: never.
+std::optional<int64_t> stop_time(const Arguments& arguments) {
+  const int64_t now = std::time(nullptr);
+  std::optional<int64_t> stop;
+  if (!arguments.max_time.empty()) {
+    const double passed = monotonic_seconds() - program_start();
+    stop = now + std::llround(parse_time_limit(arguments.max_time) - passed);
+  }
+  const auto end = parse_count(variable("SLURM_JOB_END_TIME"));
+  if (end && *end < now + kUnlimited && (!stop || *end - kSlurmMargin < *stop))
+    stop = *end - kSlurmMargin;
+  return stop;
+}
+
+}  // namespace
+
+double parse_time_limit(std::string_view text) {
+  constexpr std::array<std::pair<char, int64_t>, 4> kUnits = {
+      {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
+  int64_t seconds = 0;
+  size_t unit = 0;
+  bool valid = !text.empty();
+  for (size_t at = 0; valid && at < text.size();) {
+    const size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
+    const auto number = parse_count(text.substr(at, end - at));
+    while (unit < kUnits.size() && end < text.size() && kUnits[unit].first != text[end]) ++unit;
+    valid = number && *number < 1'000'000'000 && end < text.size() && unit < kUnits.size();
+    if (valid) seconds += *number * kUnits[unit++].second;
+    at = end + 1;
+  }
+  if (valid && seconds > 0) return static_cast<double>(seconds);
+  throw Error(Exit::usage, fmt::format("--max-time {}", text),
+              "expected a time such as 90s, 30m, 47h50m or 2d");
+}
+
+void set_time_limit(const Arguments& arguments) {
+  if (arguments.requeue && slurm_job().empty())
+    throw Error(Exit::usage, "--requeue", "this is not a slurm job ($SLURM_JOB_ID is not set)");
+  if (is_rank_of_launcher()) {
+    if (const auto stop = parse_count(variable(kStopVariable))) stop_at(*stop);
+    return;
+  }
+  const std::optional<int64_t> stop = stop_time(arguments);
+  if (!stop) return;
+  log::info("The run saves and stops at {} at the latest", utc_text(*stop));
+  ::setenv(kStopVariable, std::to_string(*stop).c_str(), /*overwrite=*/1);
+  stop_at(*stop);
+}
+
+void requeue_job(const Arguments& arguments) {
+  const std::string task = variable("SLURM_PROCID");
+  if (!arguments.requeue || is_rank_of_launcher() || (!task.empty() && task != "0")) return;
+  std::string job = slurm_job();
+  log::info("Putting slurm job {} back into the queue", job);
+  log::flush();
+  std::string command = "scontrol", verb = "requeue";
+  char* argv[] = {command.data(), verb.data(), job.data(), nullptr};
+  pid_t pid = 0;
+  int status = 0;
+  const int error = ::posix_spawnp(&pid, argv[0], nullptr, nullptr, argv, environ);
+  if (error == 0 && ::waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+      WEXITSTATUS(status) == 0)
+    return;
+  log::warn("`scontrol requeue {}` failed: submit the job again to continue", job);
+}
+
+}  // namespace bv

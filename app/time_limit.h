@@ -1,0 +1,24 @@
+// How long a run may take: --max-time, the end of its slurm job, and --requeue.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "app/arguments.h"
+
+namespace bv {
+
+// Returns a length of time in seconds: "47h50m", "90s", "2d". Throws Error(Exit::usage).
+double parse_time_limit(std::string_view text);
+
+// Lets the run stop as if by SIGUSR1 when --max-time has passed since the program started, or two
+// minutes before its slurm job ends ($SLURM_JOB_END_TIME), whichever is first. A launcher calls it
+// before it starts its ranks: they then keep to the same time, also after a restart. Throws
+// Error(Exit::usage), also for --requeue outside of a slurm job.
+void set_time_limit(const Arguments& arguments);
+
+// After a run that stopped with 75 and --requeue: has slurm put the job back into its queue, where
+// it continues. Only in the process that the job has started first. Logs a warning if that fails.
+void requeue_job(const Arguments& arguments);
+
+}  // namespace bv

@@ -1,0 +1,72 @@
+#include "lib/ckpt/best_checkpoint.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/crash_point.h"
+#include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Makes `to` the same file as `from`, or a copy where there are no hard links: on FAT, on some
+// network file systems, between two mounts.
+void link_or_copy(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) == 0) return;
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) throw Error(Exit::storage, to, "cannot write: " + error.message());
+  fsync_path(to);
+}
+
+}  // namespace
+
+void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point) {
+  const std::string temporary = best + ".tmp";
+  delete_folder(temporary);  // of a killed process
+  make_folders(temporary);
+  try {
+    Manifest manifest = read_manifest(checkpoint);
+    for (const Manifest::File& file : manifest.files)
+      link_or_copy(checkpoint + "/" + file.name, temporary + "/" + file.name);
+    manifest.meta["best"] = {{"metric", point.metric},
+                             {"higher_is_better", point.higher_is_better},
+                             {"step", point.step},
+                             {"value", point.value}};
+    FileWriter text(temporary + "/" + kManifestName);
+    text.write(manifest.text());
+    text.finish();
+    fsync_path(temporary);
+    crash_point("ckpt.best_written");
+    const fs::path path(best);
+    move_folder(temporary, best, (path.parent_path() / (".trash-" + path.filename().string())));
+  } catch (const Error& error) {
+    delete_folder(temporary);
+    throw error.code() == Exit::storage ? error : Error(Exit::storage, checkpoint, error.what());
+  }
+}
+
+std::optional<BestPoint> read_best(const std::string& best) {
+  try {
+    const nlohmann::json meta = read_manifest(best).meta;  // check_meta() has checked the types
+    if (!meta.contains("best")) return std::nullopt;
+    const nlohmann::json& found = meta.at("best");
+    return BestPoint{found.at("metric"), found.at("higher_is_better"), found.at("step"),
+                     found.at("value")};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,30 @@
+// ckpt/best: the checkpoint of the step at which a metric was best.
+//
+// It is a whole checkpoint of its own, so that the step's own folder may be deleted: the files are
+// hard links to those of ckpt/step-<n>, which takes no room, or copies where the file system has no
+// links. Its manifest also says why it is the best: meta.best holds a BestPoint.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace bv {
+
+struct BestPoint {
+  std::string metric;  // "val/prec@1"
+  bool higher_is_better = true;
+  int64_t step = 0;
+  double value = 0;
+
+  bool operator==(const BestPoint&) const = default;
+};
+
+// Makes the committed checkpoint in the folder `checkpoint` the best one, at `best`. A process may
+// be killed at any time: `best` is then the old one or the new one. Throws Error(Exit::storage).
+void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point);
+
+// Returns what the manifest at `best` says; nullopt if there is none or it cannot be used.
+std::optional<BestPoint> read_best(const std::string& best);
+
+}  // namespace bv

@@ -1,0 +1,68 @@
+#include "lib/ckpt/checkpoint_average.h"
+
+#include <map>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/tensor_form.h"
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+using Forms = std::map<std::string, std::string>;  // of tensors, by their names
+
+Forms forms_of(const NamedTensors& tensors) {
+  Forms forms;
+  for (const auto& [name, tensor] : tensors) forms[name] = tensor_form(tensor);
+  return forms;
+}
+
+// Throws unless the checkpoints have tensors of the same names and forms.
+void require_same(const Forms& first, const std::string& first_folder, const Forms& forms,
+                  const std::string& folder) {
+  Forms all = first;
+  all.insert(forms.begin(), forms.end());
+  const auto form = [](const Forms& in, const std::string& name) {
+    const auto found = in.find(name);
+    return found == in.end() ? "missing" : found->second;
+  };
+  for (const auto& [name, unused] : all) {
+    if (form(first, name) == form(forms, name)) continue;
+    throw Error(Exit::usage, folder,
+                fmt::format("does not fit {}: '{}' is {} here, and {} there", first_folder, name,
+                            form(forms, name), form(first, name)));
+  }
+}
+
+}  // namespace
+
+Restored average_checkpoints(const std::vector<std::string>& folders, bool ema) {
+  check(!folders.empty(), "the mean of no checkpoints");
+  ReadOptions options;
+  options.wanted = [ema](const std::string& name, const std::vector<int64_t>& shape,
+                         const std::vector<int64_t>& strides) {
+    const bool skipped = !ema && name.starts_with("ema/");
+    return skipped ? ElementRange{} : weights_only(name, shape, strides);
+  };
+  Restored last;
+  Forms forms;
+  NamedTensors sums;
+  for (const std::string& folder : folders) {
+    last = Checkpointer::load(folder, options);
+    if (forms.empty()) forms = forms_of(last.tensors);
+    require_same(forms, folders.front(), forms_of(last.tensors), folder);
+    for (const auto& [name, tensor] : last.tensors) {
+      if (!at::isFloatingType(tensor.scalar_type())) continue;
+      const at::Tensor values = tensor.to(at::kDouble);
+      at::Tensor& sum = sums[name];
+      sum = sum.defined() ? sum.add(values) : values;
+    }
+  }
+  for (const auto& [name, sum] : sums) {
+    at::Tensor& mean = last.tensors.at(name);
+    mean = sum.div(static_cast<double>(folders.size())).to(mean.scalar_type());
+  }
+  return last;
+}
+
+}  // namespace bv

@@ -1,0 +1,56 @@
+// The checkpoints of a run as people see them: their sizes, what they measured, why they are kept
+// and what is wrong with them.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/workdir.h"
+
+namespace bv {
+
+struct ListedCheckpoint {
+  std::string name, folder;     // "step-12" or "best-loss"; the path
+  std::optional<int64_t> step;  // nullopt if only a manifest that cannot be read would tell
+  uint64_t bytes = 0;           // of all its files
+  std::time_t saved = 0;        // when its manifest was written; 0 if it has none
+  std::optional<double> value;  // of CheckpointList::metric in the row of its step
+  std::vector<std::string>
+      why;            // it is kept: "newest", "recent", "keep_ckpt", "best val/loss 0.12"
+  std::string fault;  // of its manifest or of the size of a file; empty: none is known
+};
+
+struct CheckpointList {
+  std::string metric;  // the main metric of the run; empty if it has measured none
+  std::vector<ListedCheckpoint> checkpoints;  // by ascending step, then the best ones by name
+};
+
+// Returns the folders of the checkpoints at `path`, in the order of CheckpointList: of a workdir or
+// a ckpt/ folder all of them; otherwise the one that checkpoint_path() gives. Throws
+// Error(Exit::usage) if there is none.
+std::vector<std::string> checkpoint_folders(const std::string& path);
+
+// Describes the checkpoints of checkpoint_folders(). Checksums of tensors are not verified.
+CheckpointList list_checkpoints(const std::string& path);
+
+// What checkpoint_fault() compares with the manifest.
+enum class FaultSearch { sizes, checksums };
+
+// Returns what is wrong with the checkpoint in `folder`; empty if nothing is.
+std::string checkpoint_fault(const std::string& folder, FaultSearch search);
+
+// Returns the bytes of all files of a folder.
+uint64_t folder_bytes(const std::string& folder);
+
+// Returns `steps` ascending and each once. Throws Error(Exit::usage) if there is no committed
+// checkpoint of one of them.
+std::vector<int64_t> existing_steps(const CkptFolder& ckpt, std::vector<int64_t> steps);
+
+// Returns the last `count` steps that have a committed checkpoint, ascending. Throws
+// Error(Exit::usage) if there are fewer.
+std::vector<int64_t> last_steps(const CkptFolder& ckpt, int64_t count);
+
+}  // namespace bv

@@ -1,0 +1,80 @@
+#include "lib/ckpt/checkpoint_removal.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/checkpoint_list.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<int64_t> newest_whole_step(const CkptFolder& ckpt) {
+  const std::vector<int64_t> steps = ckpt.steps();
+  const auto whole = std::find_if(steps.rbegin(), steps.rend(), [&](int64_t step) {
+    return checkpoint_fault(ckpt.step(step), FaultSearch::checksums).empty();
+  });
+  return whole == steps.rend() ? std::nullopt : std::optional(*whole);
+}
+
+// Returns the bytes of those files of the folder that have no other name.
+uint64_t unshared_bytes(const std::string& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    struct stat info {};
+    const bool found = ::lstat(it->path().c_str(), &info) == 0;
+    if (found && S_ISREG(info.st_mode) && info.st_nlink == 1)
+      bytes += static_cast<uint64_t>(info.st_size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<int64_t>& steps) {
+  std::vector<int64_t> found = existing_steps(ckpt, steps);
+  const std::optional<int64_t> newest = newest_whole_step(ckpt);
+  if (newest && std::binary_search(found.begin(), found.end(), *newest)) {
+    throw Error(
+        Exit::usage, ckpt.step(*newest),
+        "is the newest whole checkpoint, from which the run continues; nothing was removed");
+  }
+  return found;
+}
+
+std::vector<int64_t> all_but_newest(const CkptFolder& ckpt) {
+  std::vector<int64_t> steps = ckpt.steps();
+  const std::optional<int64_t> newest = newest_whole_step(ckpt);
+  if (!newest) {
+    throw Error(Exit::usage, ckpt.path(),
+                steps.empty() ? "holds no checkpoint of a step"
+                              : "no checkpoint here is whole; name those to remove with --steps");
+  }
+  std::erase(steps, *newest);
+  return steps;
+}
+
+std::vector<RemovedCheckpoint> remove_checkpoints(const CkptFolder& ckpt,
+                                                  const std::vector<int64_t>& steps, bool dry) {
+  std::vector<RemovedCheckpoint> removed;
+  for (const int64_t step : steps) {
+    // Asked now, because removing one checkpoint may make its files unique in another one.
+    removed.push_back({step, unshared_bytes(ckpt.step(step))});
+    if (!dry) remove_checkpoint(ckpt, step);
+  }
+  const std::vector<int64_t> left = ckpt.steps();
+  if (!dry && !steps.empty() && !left.empty() && steps.back() > left.back())
+    write_file_atomically(ckpt.last(), CkptFolder::step_name(left.back()) + "\n");
+  return removed;
+}
+
+}  // namespace bv

@@ -1,0 +1,32 @@
+// Removing checkpoints that people no longer want: what `bvtrain ckpt rm` does.
+//
+// The newest checkpoint that verifies stays, because the run continues from it. The best ones stay
+// too. No run may use the workdir meanwhile: the caller holds its lock.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/ckpt/workdir.h"
+
+namespace bv {
+
+// Returns `steps` ascending and each once. Throws Error(Exit::usage) if there is no checkpoint of
+// one of them, or if one is the newest that verifies.
+std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<int64_t>& steps);
+
+// Returns all other steps than that of the newest checkpoint that verifies. Throws
+// Error(Exit::usage) if there is none that verifies.
+std::vector<int64_t> all_but_newest(const CkptFolder& ckpt);
+
+struct RemovedCheckpoint {
+  int64_t step = 0;
+  uint64_t freed = 0;  // bytes of those files that had no other name, such as one in ckpt/best
+};
+
+// Removes the checkpoints of these steps, which must exist. With `dry` it only returns what it
+// would remove. Throws Error(Exit::storage).
+std::vector<RemovedCheckpoint> remove_checkpoints(const CkptFolder& ckpt,
+                                                  const std::vector<int64_t>& steps, bool dry);
+
+}  // namespace bv

@@ -1,0 +1,178 @@
+#include "lib/train/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "lib/config/key_table.h"
+#include "lib/report/metric_direction.h"
+#include "lib/util/file_name.h"
+#include "lib/util/printable.h"
+
+namespace bv {
+namespace {
+
+constexpr KeyText kWatchedKeys[] = {
+    {"metric", "string", "required",
+     "Name of the metric, as it stands in the log and in metrics.jsonl: `<evaluator>/<metric>`.",
+     "val/prec@1"},
+    {"higher_is_better", "bool", "= known from the metric's name",
+     "Whether a higher value is better. It may be left out if the name tells it: higher for "
+     "`prec@1`, lower for `loss`.",
+     "true"},
+};
+const KeyTable best_keys(
+    "best",
+    {"Keeps the checkpoint of the step at which a metric was best, as `ckpt/best`, whatever "
+     "becomes of the other checkpoints. Of equal values the earlier one counts, and NaN never "
+     "does. `bvtrain predict --best` and `export --best` use it, and `model_init: WORKDIR:best` "
+     "starts from it. Give a list for several metrics.",
+     "{metric: val/prec@1}"},
+    {{"name", "string", "\"\"",
+      "Name of this series, if `best` is a list: its checkpoint is `ckpt/best-<name>`. Up to 64 "
+      "letters, digits and _ - . @ +.",
+      "loss"}},
+    kWatchedKeys);
+const KeyTable early_stop_keys(
+    "early_stop",
+    {"Ends the training when a metric has not improved for a while. The run then counts as "
+     "finished. A larger patience, given later, lets it go on.",
+     "{metric: val/loss, patience_epochs: 10}"},
+    {{"patience_{steps,examples,epochs,percent}", "float", "required",
+      "How long the training goes on after the best value. It ends at the first evaluation that "
+      "is at least so much later and not better. Give it in one unit.",
+      "10"},
+     {"min_delta", "float >= 0", "0",
+      "By how much a value must be better than the best one to count as an improvement."}},
+    kWatchedKeys);
+
+// Returns the evaluator whose metrics have names like `metric`; null if there is none.
+const EvalJob* find_job(const std::vector<EvalJob>& jobs, const std::string& metric) {
+  const EvalJob* found = nullptr;
+  for (const EvalJob& job : jobs) {
+    const bool fits = metric.starts_with(job.prefix) && metric.size() > job.prefix.size();
+    if (fits && (found == nullptr || job.prefix.size() > found->prefix.size())) found = &job;
+  }
+  return found;
+}
+
+// Returns the evaluator that measures `metric`; null, with a problem, if there is none.
+const EvalJob* check_metric(const Config& config, const std::vector<EvalJob>& jobs,
+                            const std::string& metric) {
+  const EvalJob* job = find_job(jobs, metric);
+  if (job == nullptr) {
+    std::string prefixes;
+    for (const EvalJob& each : jobs)
+      prefixes += fmt::format("{}'{}...'", prefixes.empty() ? "" : ", ", each.prefix);
+    config.problem("metric", jobs.empty()
+                                 ? fmt::format("no evaluator measures '{}': there are none", metric)
+                                 : fmt::format("no evaluator measures '{}'; their metrics are {}",
+                                               metric, prefixes));
+  } else if (!job->due) {
+    config.problem("metric",
+                   fmt::format("the evaluator '{}' only runs before the training; give it an "
+                               "interval, such as 'log_epochs: 1'",
+                               job->name));
+  }
+  return job;
+}
+
+WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& jobs) {
+  WatchedMetric watched;
+  watched.metric = config.get<std::string>("metric");
+  watched.key = config.path() + ".metric";
+  watched.place = config.place("metric");
+  if (const EvalJob* job = check_metric(config, jobs, watched.metric)) {
+    watched.evaluator = job->name;
+    watched.prefix = job->prefix;
+  }
+  const Direction known = metric_direction(watched.metric);
+  const auto given = config.maybe<bool>("higher_is_better");
+  watched.higher_is_better = given.value_or(known == Direction::up);
+  if (!given && known == Direction::none) {
+    config.problem("", fmt::format("add 'higher_is_better: true' or 'false': the name '{}' does "
+                                   "not tell which values are better",
+                                   watched.metric));
+  } else if (given && known != Direction::none && *given != (known == Direction::up)) {
+    config.warn("higher_is_better", fmt::format("of '{}', {} values are better", watched.metric,
+                                                known == Direction::up ? "higher" : "lower"));
+  }
+  return watched;
+}
+
+BestSeries read_series(const Config& config, const std::vector<EvalJob>& jobs, bool in_list,
+                       std::set<std::string>& names) {
+  BestSeries series;
+  series.name = config.get("name", "");
+  if (!series.name.empty() && !is_file_name(series.name))
+    config.problem("name", fmt::format("'{}' cannot be part of a file name: {}",
+                                       printable(series.name), kFileNameRule));
+  if (!names.insert(series.name).second) {
+    config.problem("name", in_list && series.name.empty()
+                               ? "each metric of the list but one needs a name of its own"
+                               : fmt::format("'{}' is the name of two metrics", series.name));
+  }
+  series.watched = read_watched(config, jobs);
+  config.done();
+  return series;
+}
+
+EarlyStop read_early_stop(const Config& config, const std::vector<EvalJob>& jobs,
+                          const RunLength& length) {
+  EarlyStop stop;
+  const size_t problems = problem_count(config);
+  const auto patience = duration_steps(config, "patience", length);
+  if (!patience && problem_count(config) == problems)
+    config.problem("", "the patience is missing: give patience_epochs, or another unit");
+  stop.patience = patience.value_or(1);
+  if (patience && *patience < 1) config.problem("", "the patience must be positive");
+  stop.min_delta = config.get<double>("min_delta", 0.0);
+  if (stop.min_delta < 0)
+    config.problem("min_delta", fmt::format("must be at least 0, got {}", stop.min_delta));
+  stop.watched = read_watched(config, jobs);
+  config.done();
+  return stop;
+}
+
+}  // namespace
+
+void BestValue::restore(Point best, int64_t last_step) {
+  best_ = best;
+  last_step_ = last_step;
+}
+
+bool BestValue::add(int64_t step, double value) {
+  last_step_ = step;
+  if (!std::isfinite(value)) return false;
+  const double gain = !best_                      ? 0
+                      : watched_.higher_is_better ? value - best_->value
+                                                  : best_->value - value;
+  if (best_ && !(gain > min_delta_)) return false;
+  best_ = {step, value};
+  return true;
+}
+
+Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
+                         const RunLength& length) {
+  Selection selection;
+  // An evaluator that could not be read is none of the jobs.
+  if (config.section("evals").items().size() != jobs.size()) {
+    for (const char* key : {"best", "early_stop"}) config.mark_read(key);
+    return selection;
+  }
+  std::set<std::string> names;
+  const bool list = config.is_list("best");
+  std::vector<Config> all;
+  if (list) all = config.sections("best");
+  if (const Config one = list ? Config() : config.section("best"); config.is_map("best"))
+    all.push_back(one);
+  for (const Config& each : all) {
+    attempt(each, [&] { selection.best.push_back(read_series(each, jobs, list, names)); });
+  }
+  const Config stop = config.section("early_stop");
+  if (config.is_map("early_stop"))
+    attempt(stop, [&] { selection.early_stop = read_early_stop(stop, jobs, length); });
+  return selection;
+}
+
+}  // namespace bv

@@ -1,0 +1,75 @@
+// The keys `best` and `early_stop`: which evaluation of a run is the best so far, and whether the
+// run has stopped improving. Trainer applies them after the evaluators of a step
+// (trainer_selection.cc). As in JAXline's train.py, a value must be strictly better to count, so
+// that ties keep the earlier step, and NaN never wins.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/config/duration.h"
+#include "lib/train/eval_job.h"
+
+namespace bv {
+
+// A metric with its better side.
+struct WatchedMetric {
+  std::string metric;  // "val/prec@1"
+  bool higher_is_better = true;
+  std::string evaluator = {}, prefix = {};  // the name of the evaluator that measures it
+  std::string key = {};                     // in the config: "best.metric"
+  Place place = {};                         // of its value
+};
+
+// The best value of a metric so far, where a value must be better by more than `min_delta` to take
+// the place of an earlier one.
+class BestValue {
+ public:
+  explicit BestValue(WatchedMetric watched, double min_delta = 0)
+      : watched_(std::move(watched)), min_delta_(min_delta) {}
+
+  struct Point {
+    int64_t step = 0;
+    double value = 0;
+  };
+  // Takes the value of a later step than before. Returns whether it is the best so far. A value
+  // that is not finite never is.
+  bool add(int64_t step, double value);
+  // Takes over what another process has found.
+  void restore(Point best, int64_t last_step);
+  const std::optional<Point>& best() const { return best_; }  // nullopt: none yet
+  int64_t last_step() const { return last_step_; }  // of the last value; -1: there is none
+  const WatchedMetric& watched() const { return watched_; }
+
+ private:
+  WatchedMetric watched_;
+  double min_delta_;
+  std::optional<Point> best_;
+  int64_t last_step_ = -1;
+};
+
+// An entry of `best`.
+struct BestSeries {
+  std::string name;  // of the folder ckpt/best-<name>; empty: ckpt/best
+  WatchedMetric watched;
+};
+
+struct EarlyStop {
+  WatchedMetric watched;
+  int64_t patience = 0;  // steps
+  double min_delta = 0;
+};
+
+struct Selection {
+  std::vector<BestSeries> best;
+  std::optional<EarlyStop> early_stop;
+};
+
+// Reads both keys. Records problems with the config: also a metric that none of the evaluators in
+// `jobs` measures during the training.
+Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
+                         const RunLength& length);
+
+}  // namespace bv

@@ -1,0 +1,111 @@
+// ckpt/best: a checkpoint of its own, which stays when that of its step is deleted.
+#include "lib/ckpt/best_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/weights_file.h"
+#include "lib/util/error.h"
+#include "test/ckpt/support.h"
+#include "test/support/error.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Snapshot state_of(int64_t step) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors["params/bias"] = at::full({10}, static_cast<double>(step), at::kFloat);
+  snapshot.tensors["ema/bias"] = at::full({10}, static_cast<double>(-step), at::kFloat);
+  snapshot.meta = {{"config", "lr: 0.1"}};
+  return snapshot;
+}
+
+double bias(const NamedTensors& tensors, const std::string& name) {
+  return tensors.at(name)[0].item<double>();
+}
+
+ino_t inode(const std::string& file) {
+  struct stat info {};
+  REQUIRE(::stat(file.c_str(), &info) == 0);
+  return info.st_ino;
+}
+
+}  // namespace
+
+TEST_CASE("the best checkpoint stays when its step is deleted, and a better one replaces it") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const std::string best = workdir.ckpt().best("");
+  Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
+  const BestPoint second{"val/loss", false, 2, 0.1};
+  checkpointer.save(state_of(1), false);
+  checkpointer.mark_best("", {"val/loss", false, 1, 0.5});
+  checkpointer.save(state_of(2), false);
+  checkpointer.mark_best("", second);
+  checkpointer.mark_best("acc", {"val/acc", true, 2, 0.9});
+  checkpointer.wait();
+  const std::string shard = "/" + shard_name(0, 1);
+  CHECK(inode(best + shard) == inode(workdir.ckpt().step(2) + shard));  // takes no room
+  checkpointer.save(state_of(3), false);
+  checkpointer.wait();
+
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{3});
+  CHECK(workdir.ckpt().all_best() == std::vector<std::string>{best, best + "-acc"});
+  CHECK(read_best(best) == second);
+  for (const std::string& path : {best, folder.path() + ":best", workdir.ckpt().path() + ":best"}) {
+    INFO(path);
+    const Restored loaded = Checkpointer::load(path);
+    CHECK(loaded.step == 2);
+    CHECK(bias(loaded.tensors, "params/bias") == 2);
+    CHECK(bias(read_weights(path, 0), "bias") == 2);
+    CHECK(Checkpointer::peek(path)->step == 2);
+    CHECK(is_checkpoint(path));
+  }
+  CHECK(bias(read_weights(folder.path() + ":best:ema", 0), "bias") == -2);
+  CHECK(Checkpointer::load(folder.path()).step == 3);
+}
+
+TEST_CASE("a best checkpoint that is not there is named") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(1), false);
+  checkpointer.wait();
+  const std::string best = workdir.ckpt().best("");
+  CHECK(error_of([&] { Checkpointer::load(folder.path() + ":best"); }) ==
+        best + ": error: no such checkpoint (a run keeps its best checkpoint with the key 'best')");
+  checkpointer.mark_best("", {"val/loss", false, 1, 0.5});
+  checkpointer.wait();
+  CHECK(error_of([&] { read_weights(folder.path() + ":best-x", 0); }) ==
+        best + "-x: error: no such checkpoint; there is best");
+  CHECK(checkpoint_path(folder.path() + ":ema") == folder.path() + ":ema");  // a subtree
+  CHECK(!read_best(workdir.ckpt().step(1)));
+}
+
+TEST_CASE("a best checkpoint whose step is gone fails the next save") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(1), false);
+  checkpointer.mark_best("", {"val/loss", false, 9, 0.5});
+  CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) ==
+        workdir.ckpt().step(9) + ": error: manifest.json: is missing or unreadable");
+  CHECK(workdir.ckpt().all_best().empty());
+  CHECK(!exists(workdir.ckpt().best("") + ".tmp"));
+}
+
+TEST_CASE("a start removes a best checkpoint that was not finished") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  fs::create_directories(workdir.ckpt().best("") + ".tmp");
+  CHECK(workdir.ckpt().leftovers("") == std::vector<std::string>{workdir.ckpt().best("") + ".tmp"});
+  CHECK(workdir.ckpt().all_best().empty());
+}
+
+}  // namespace bv::test

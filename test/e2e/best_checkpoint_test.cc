@@ -1,0 +1,244 @@
+// The keys best, early_stop and max_checkpoints_to_keep, with the real binary: ckpt/best is that of
+// the best row, whatever kills the run.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A learning rate at which the loss of the test data goes up and down.
+constexpr const char* kConfig = R"(
+num_classes: 10
+total_steps: 20
+log_training_steps: 5
+ckpt_steps: 5
+input:
+  data: {name: digits, split: train}
+  batch_size: 64
+  pp: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+model: {widths: [4]}
+loss: softmax_xent
+optax_name: scale_by_adam
+lr: 0.05
+compute_threads: 1
+evals:
+  test:
+    type: classification
+    data: {name: digits, split: test}
+    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    log_steps: 2
+best: {metric: test/loss}
+)";
+
+struct BestRun {
+  TempFolder dir;
+  std::string config = dir / "best.yaml";
+  std::string workdir = dir / "out";
+  std::string best = workdir + "/ckpt/best";
+
+  explicit BestRun(const std::string& more = "") { write(config, kConfig + more); }
+  Finished train(const std::vector<std::string>& values = {}, const Environment& environment = {}) {
+    std::vector<std::string> args = {"--config", config, "--workdir", workdir};
+    for (const std::string& value : values) args.insert(args.end(), {"--set", value});
+    return run(args, environment);
+  }
+};
+
+nlohmann::json best_of(const std::string& folder) {
+  return nlohmann::json::parse(read_text(folder + "/manifest.json")).at("meta").at("best");
+}
+
+// Checks that ckpt/best is of the first row with the lowest test/loss, and returns its step.
+int64_t check_best(const std::string& workdir) {
+  int64_t step = -1;
+  double lowest = 0;
+  for (const TextRow& row : metric_rows(workdir)) {
+    if (!row.contains("test/loss")) continue;
+    const double value = std::stod(row.at("test/loss"));
+    if (!std::isfinite(value) || (step >= 0 && value >= lowest)) continue;
+    step = std::stoll(row.at("step"));
+    lowest = value;
+  }
+  const nlohmann::json best = best_of(workdir + "/ckpt/best");
+  CHECK(best.at("step") == step);
+  CHECK(best.at("value") == lowest);
+  return step;
+}
+
+std::string shard(const std::string& folder) {
+  return read_text(folder + "/state-00000-of-00001.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("the best checkpoint is that of the best row, also after kills") {
+  BestRun whole;
+  REQUIRE(whole.train({"keep_ckpt_steps=1"}).code == 0);
+  const int64_t step = check_best(whole.workdir);
+  REQUIRE(step % 5 != 0);  // no periodic checkpoint: it was saved because it is the best
+  CHECK(shard(whole.best) == shard(fmt::format("{}/ckpt/step-{}", whole.workdir, step)));
+
+  for (const char* point : {"ckpt.best_written", "ckpt.renamed", "ckpt.pruned", "eval.rank0"}) {
+    for (const int arrival : {1, 3}) {
+      INFO(point << ' ' << arrival);
+      BestRun f;
+      CHECK(f.train({}, {{"BVTRAIN_CRASH_AT", fmt::format("{}:{}", point, arrival)}}).code == 137);
+      const Finished finished = f.train();
+      INFO(finished.err);
+      REQUIRE(finished.code == 0);
+      CHECK(check_best(f.workdir) == step);
+      CHECK(shard(f.best) == shard(whole.best));
+      CHECK(repeatable_rows(f.workdir) == repeatable_rows(whole.workdir));
+    }
+  }
+}
+
+TEST_CASE("predict, export and model_init take the best checkpoint") {
+  BestRun f;
+  REQUIRE(f.train().code == 0);
+  const auto exported = [&](const std::string& from, const std::vector<std::string>& flags,
+                            const std::string& name) {
+    std::vector<std::string> args = {"export", "--workdir", from, "--output", f.dir / name};
+    args.insert(args.end(), flags.begin(), flags.end());
+    const Finished finished = run(args);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return read_text(f.dir / name);
+  };
+  const std::string best = exported(f.workdir, {"--best"}, "a.npz");
+  CHECK(best == exported(f.best, {}, "b.npz"));
+  CHECK(best == exported(f.workdir + ":best", {}, "c.npz"));
+  CHECK(best != exported(f.workdir, {}, "d.npz"));
+
+  const Finished predicted =
+      run({"predict", "--workdir", f.workdir, "--best", "--eval", "test", "--first", "2"});
+  INFO(predicted.err);
+  CHECK(predicted.code == 0);
+  CHECK(contains(predicted.err, f.best));
+
+  const Finished tuned = run({"--config", f.config, "--workdir", f.dir / "tuned", "--set",
+                              "model_init=" + f.workdir + ":best", "--set", "total_steps=0"});
+  INFO(tuned.err);
+  REQUIRE(tuned.code == 0);
+  CHECK(std::stod(metric_rows(f.dir / "tuned").front().at("test/loss")) ==
+        best_of(f.best).at("value").get<double>());
+
+  const Finished none = run({"predict", "--workdir", f.workdir + ":best-loss", "--eval", "test"});
+  CHECK(none.code == 2);
+  CHECK(contains(none.err, f.best + "-loss: error: no such checkpoint; there is best\n"));
+}
+
+TEST_CASE("several best checkpoints, on several processes with sharded state") {
+  BestRun f;
+  const Finished finished =
+      run({"--config", f.config, "--workdir", f.workdir, "--devices", "cpu:2", "--set",
+           "best=[{metric: test/loss}, {metric: test/prec@1, name: top}]", "--set",
+           "sharding_strategy=zero1"});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  check_best(f.workdir);
+  CHECK(best_of(f.best + "-top").at("metric") == "test/prec@1");
+  CHECK(fs::exists(f.best + "-top/state-00001-of-00002.safetensors"));
+  const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
+  CHECK(result.at("best_checkpoints").size() == 2);
+  CHECK(contains(finished.err, "Best checkpoint: "));
+  // Readers verify the checksums of all files.
+  const Finished exported =
+      run({"export", "--workdir", f.workdir + ":best-top", "--output", f.dir / "top.npz"});
+  INFO(exported.err);
+  CHECK(exported.code == 0);
+}
+
+TEST_CASE("a metric that the evaluator does not measure ends the run at its first evaluation") {
+  BestRun f;
+  const Finished finished = f.train({"best.metric=test/lost", "best.higher_is_better=false"});
+  CHECK(finished.code == 2);
+  CHECK(contains(finished.err,
+                 "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
+                 "you mean 'test/loss'?); the evaluator 'test' measures test/"));
+}
+
+TEST_CASE("the best checkpoint by another metric is not overwritten") {
+  BestRun f;
+  REQUIRE(f.train().code == 0);
+  const std::string manifest = read_text(f.best + "/manifest.json");
+  const Finished other = f.train({"best.metric=test/prec@1", "total_steps=24"});
+  CHECK(other.code == 2);
+  const Finished accepted =
+      run({"--config", f.config, "--workdir", f.workdir, "--set", "best.metric=test/prec@1",
+           "--set", "total_steps=24", "--accept-changes"});
+  CHECK(accepted.code == 2);
+  CHECK(contains(accepted.err,
+                 "best.metric: " + f.best +
+                     " is the checkpoint with the lowest test/loss; give the highest test/prec@1 a "
+                     "`name` of its own, or remove the folder"));
+  CHECK(read_text(f.best + "/manifest.json") == manifest);
+}
+
+TEST_CASE("max_checkpoints_to_keep says how many of the newest checkpoints stay") {
+  for (const int kept : {1, 3}) {
+    BestRun f;
+    REQUIRE(f.train({"best=null", fmt::format("max_checkpoints_to_keep={}", kept)}).code == 0);
+    int folders = 0;
+    for (const auto& entry : fs::directory_iterator(f.workdir + "/ckpt"))
+      folders += entry.path().filename().string().starts_with("step-") ? 1 : 0;
+    CHECK(folders == kept);
+  }
+}
+
+TEST_CASE("a run that no longer improves stops early, and goes on with more patience") {
+  const std::string late = R"(  late:
+    type: classification
+    data: {name: digits, split: test}
+    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    log_steps: 100
+)";
+  std::string text = kConfig;
+  text.insert(text.find("best:"), late);
+  BestRun f;
+  // With a learning rate of 0 no value is better than that of step 0.
+  write(f.config, text + "early_stop: {metric: test/loss, patience_steps: 5}\n");
+  const auto last_step = [&] { return std::stoi(metric_rows(f.workdir).back().at("step")); };
+  const auto stopped_at = [&](int step) {
+    CHECK(last_step() == step);
+    CHECK(metric_rows(f.workdir).back().contains("late/loss"));
+    CHECK(fs::exists(fmt::format("{}/ckpt/step-{}", f.workdir, step)));
+    CHECK(best_of(f.best).at("step") == 0);
+    const std::string done = read_text(f.workdir + "/DONE");
+    CHECK(contains(done, fmt::format("{}\nstopped early: test/loss has not improved on ", step)));
+    CHECK(contains(done, " of step 0\n"));
+  };
+  // Killed while the last evaluators run: the third arrival at step 6.
+  const Finished killed = f.train({"lr=0.0"}, {{"BVTRAIN_CRASH_AT", "eval.rank0:6"}});
+  CHECK(killed.code == 137);
+  const Finished stopped = f.train({"lr=0.0"});
+  INFO(stopped.err);
+  REQUIRE(stopped.code == 0);
+  stopped_at(6);
+  const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
+  CHECK(result.at("status") == "finished");
+  CHECK(contains(result.at("reason"), "stopped early: test/loss"));
+  CHECK(contains(run({"compare", f.workdir}).out, "finished"));
+
+  const std::string rows = read_text(f.workdir + "/metrics.jsonl");
+  const Finished again = f.train({"lr=0.0"});
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, "The run stopped early: test/loss has not improved on "));
+  CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
+
+  CHECK(f.train({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
+  stopped_at(10);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,93 @@
+// --max-time, the end of a slurm job, and --requeue, with the real binary.
+#include <catch2/catch.hpp>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "test/support/binary.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+// A run that takes longer than any test.
+std::vector<std::string> long_run(const std::string& workdir,
+                                  const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> args = {"--config",  source_file("configs/digits_cnn.yaml"),
+                                   "--workdir", workdir,
+                                   "--set",     "total_epochs=100000"};
+  args.insert(args.end(), flags.begin(), flags.end());
+  return args;
+}
+
+// A folder with a `scontrol` that writes its arguments into the file `called` there.
+void make_scontrol(const std::string& folder) {
+  write(folder + "/scontrol", "#!/bin/sh\necho \"$@\" >>" + folder + "/called\n");
+  std::filesystem::permissions(folder + "/scontrol", std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+
+TEST_CASE("a run saves and stops when --max-time has passed") {
+  for (const std::string devices : {"cpu", "cpu:2"}) {
+    INFO(devices);
+    TempFolder dir;
+    const Finished stopped = run(long_run(dir / "out", {"--max-time", "3s", "--devices", devices}));
+    INFO(stopped.err);
+    REQUIRE(stopped.code == 75);
+    CHECK(contains(stopped.err, "The run saves and stops at 20"));
+    CHECK(contains(stopped.err, "Stopped by the time limit at step "));
+    const auto result = nlohmann::json::parse(read_text(dir / "out/result.json"));
+    CHECK(result.at("exit_code") == 75);
+    CHECK(contains(result.at("reason"), "stopped by the time limit; the checkpoint of step "));
+    CHECK(exists(fmt::format("{}/out/ckpt/step-{}", dir.path(), result.at("step").get<int>())));
+  }
+}
+
+TEST_CASE("a run stops two minutes before its slurm job ends, and --requeue continues it") {
+  TempFolder dir;
+  make_scontrol(dir / "bin");
+  // The environment of a task of a job that ends in so many seconds.
+  const auto slurm = [&](const char* task, int64_t seconds) -> Environment {
+    return {{"SLURM_JOB_ID", "7"},
+            {"SLURM_PROCID", task},
+            {"SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) + seconds)},
+            {"PATH", dir / "bin" + std::string(":") + std::getenv("PATH")}};
+  };
+  const std::string out = dir / "out";
+  const Finished stopped =
+      run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", 120 + 3));
+  INFO(stopped.err);
+  CHECK(stopped.code == 75);
+  CHECK(contains(stopped.err, "Putting slurm job 7 back into the queue"));
+  CHECK(read_text(dir / "bin/called") == "requeue 7\n");
+
+  // Rank 0 alone does so, and a run that has finished does not.
+  CHECK(run(long_run(out, {"--requeue"}), slurm("1", 0)).code == 75);
+  const Finished finished =
+      run(long_run(dir / "other", {"--requeue", "--set", "total_epochs=1"}), slurm("0", 100000));
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK(read_text(dir / "bin/called") == "requeue 7\n");
+
+  write(dir / "bin/scontrol", "#!/bin/sh\nexit 1\n");
+  const Finished failed = run(long_run(out, {"--requeue"}), slurm("0", 0));
+  CHECK(failed.code == 75);
+  CHECK(contains(failed.err, "`scontrol requeue 7` failed: submit the job again to continue"));
+}
+
+TEST_CASE("a wrong time limit is refused") {
+  TempFolder dir;
+  for (const std::string text : {"5", "0s", "1m2h", "h", "-5s", "3x", "99999999999d"}) {
+    const Finished refused = run(long_run(dir / "out", {"--max-time=" + text}));
+    CHECK(refused.code == 2);
+    CHECK(contains(refused.err, "--max-time " + text +
+                                    ": error: expected a time such as 90s, 30m, 47h50m or 2d\n"));
+  }
+  const Finished outside = run(long_run(dir / "out", {"--requeue"}));
+  CHECK(outside.code == 2);
+  CHECK(contains(outside.err, "--requeue: error: this is not a slurm job"));
+  CHECK(!exists(dir / "out"));
+}
+
+}  // namespace bv::test

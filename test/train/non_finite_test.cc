@@ -1,0 +1,86 @@
+// The key nan: a step that is not finite is skipped, or ends the run.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "test/support/error.h"
+#include "test/support/tiny_model.h"
+
+namespace bv::test {
+namespace {
+
+const std::string kAdam =
+    "{optax_name: scale_by_adam, lr: 0.01, wd: 0.001, ema: {decay: 0.9}, nan: skip";
+
+Batch bad_batch(int64_t step, double value) {
+  Batch batch = tiny_batch(step);
+  batch.at("image")[3].fill_(value);
+  return batch;
+}
+
+// What differs between two states.
+std::vector<std::string> changed(const NamedTensors& a, const NamedTensors& b) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : a) {
+    if (!tensor.equal(b.at(name))) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("nan: skip leaves weights, averages, buffers and optimizer as they were") {
+  for (const double value : {std::nan(""), HUGE_VAL}) {
+    TinyRun run(kAdam + "}");
+    run.run(1, 4);
+    const NamedTensors before = run.step->state();
+    run.step->run(5, bad_batch(5, value), /*measure=*/true);
+    CHECK(run.step->skipped() ==
+          "the loss is nan; 4 of 4 gradients are not finite, such as that of 'head/kernel'");
+    CHECK(changed(run.step->state(), before) == std::vector<std::string>{"opt/count"});
+    CHECK(run.step->count() == 5);
+    CHECK(run.step->non_finite().empty());
+    std::map<std::string, double> values;
+    for (const auto& [name, measured] : run.step->measurements(5)) values[name] = measured;
+    CHECK(std::isnan(values.at("training_loss")));
+    CHECK(values.at("l2_updates") == 0);
+    double squares = 0;
+    for (const auto& [name, tensor] : before) {
+      if (name.starts_with("params/")) squares += tensor.square().sum().item<double>();
+    }
+    CHECK(values.at("l2_params") == Approx(std::sqrt(squares)).epsilon(1e-6));
+    // The next steps are as usual.
+    run.run(6, 7);
+    CHECK(run.step->skipped().empty());
+    CHECK(changed(run.step->state(), before).size() == before.size());
+  }
+}
+
+TEST_CASE("nan: skip changes no step that is finite") {
+  TinyRun skip(kAdam + "}"), stop(kAdam.substr(0, kAdam.find(", nan")) + "}");
+  skip.run(1, 10);
+  stop.run(1, 10);
+  CHECK(changed(skip.step->state(), stop.step->state()).empty());
+  CHECK(skip.step->measurements(10) == stop.step->measurements(10));
+}
+
+TEST_CASE("nan: stop says at which step, and where") {
+  TinyRun run("{optax_name: sgd, lr: 0.01}");
+  run.run(1, 2);
+  run.step->run(3, bad_batch(3, std::nan("")), /*measure=*/false);
+  run.run(4, 5);
+  CHECK(run.step->non_finite() == "training_loss");
+  CHECK(run.step->first_non_finite() ==
+        "first at step 3: 4 of 4 gradients are not finite, such as that of 'head/bias'");
+  CHECK(run.step->skipped().empty());
+}
+
+TEST_CASE("wrong values of nan and nan_limit") {
+  const auto fault = [](const std::string& keys) {
+    return error_of([&] { TinyRun run("{optax_name: sgd, lr: 1, " + keys + "}"); });
+  };
+  CHECK(fault("nan: jump").find("t.yaml:1:31: error: nan: ") == 0);
+  CHECK(fault("nan: skip, nan_limit: -1") ==
+        "t.yaml:1:48: error: nan_limit: must be at least 0, got -1");
+}
+
+}  // namespace bv::test
