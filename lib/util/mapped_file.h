@@ -1,9 +1,9 @@
 // A read-only memory mapping of a file.
 //
-// The kernel reads the file when the memory is read. If it cannot then, because the file was cut off
-// meanwhile or its disk has a fault, it sends SIGBUS. The process then ends with one line that names
-// the file and the offset, and with Exit::data: no code can go on without the bytes that it is about
-// to read.
+// The kernel reads the file when the memory is read. If it cannot, because the file was cut off
+// meanwhile or its disk has a fault, it sends SIGBUS. The process then ends with Exit::data and one
+// line that names the file and the offset: no code can go on without the bytes that it is about to
+// read.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 
 namespace bv::test {
 
-// Whether the tests and the program are built with a sanitizer, which needs memory and address space
-// of its own and keeps freed memory for a while.
+// Whether the tests and the program are built with a sanitizer, which needs memory and address
+// space of its own and keeps freed memory for a while.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
