@@ -94,7 +94,10 @@ void stop_at(int64_t time) {
   g_end = milliseconds() + std::max<int64_t>(left, 0);
 }
 
-bool stopped_by_time() { return g_by_time; }
+bool stopped_by_time() {
+  constexpr int64_t kRankApart = 2000;  // milliseconds: another rank's clock may be ahead
+  return g_by_time || (g_code == 0 && g_end != 0 && milliseconds() >= g_end - kRankApart);
+}
 
 void poll_signals() {
   if (const Exit code = stop_requested(); code != Exit::ok) throw Stopped{code};

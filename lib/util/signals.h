@@ -27,7 +27,8 @@ Exit stop_requested();
 // From `time` on, in seconds since 1970, stop_requested() returns 75 if no signal came before. The
 // clock of the system may be set meanwhile: what counts is the time that is left now.
 void stop_at(int64_t time);
-bool stopped_by_time();  // whether that is why
+// Whether that is why a run stops, here or in another rank, and not a signal.
+bool stopped_by_time();
 
 // Thrown where a loop cannot simply finish its step: by poll_signals(), for example inside an
 // evaluator, and when the reader of standard output has gone (app/standard_output.h).
