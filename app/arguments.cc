@@ -200,9 +200,10 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   if (options.dry->count() > 0) out.dry_run = read_dry_run(options.dry_run);
   const bool prints = !out.list.empty() || options.dry->count() > 0 ||
                       out.verb == Arguments::Verb::bench || out.verb == Arguments::Verb::ckpt ||
-                      out.verb == Arguments::Verb::init;
+                      out.verb == Arguments::Verb::eval || out.verb == Arguments::Verb::init;
   if (out.json && !prints)
-    throw Error(Exit::usage, "--json", "works with --list, --dry-run, bench, ckpt and init only");
+    throw Error(Exit::usage, "--json",
+                "works with --list, --dry-run, bench, ckpt, eval and init only");
 }
 
 }  // namespace

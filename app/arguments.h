@@ -18,6 +18,7 @@ struct Arguments {
     train,
     export_weights,
     predict,
+    eval,
     bench,
     compare,
     ckpt,
@@ -42,7 +43,7 @@ struct Arguments {
   std::string devices = "auto";
   bool synthetic = false;
   bool ema = false;    // export, predict, ckpt average: the averaged weights
-  bool best = false;   // export, predict: the best checkpoint
+  bool best = false;   // export, predict, eval: the best checkpoint, which `workdir` then names
   std::string output;  // export, predict, init, ckpt average
   std::string format;  // export, predict: empty if the suffix of the output tells it
 
@@ -76,6 +77,12 @@ struct Arguments {
     std::vector<std::string> metrics;  // further columns
     std::string format = "text", html;
   } compare;
+
+  // eval
+  struct Evaluate {
+    bool follow = false;
+    int64_t step = -1;  // -1: not given
+  } evaluate;
 
   // ckpt
   struct Ckpt {

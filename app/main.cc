@@ -34,6 +34,8 @@ Exit run(int argc, char** argv) {
       return export_command(arguments);
     case Arguments::Verb::predict:
       return predict_command(arguments);
+    case Arguments::Verb::eval:
+      return eval_command(arguments);
     case Arguments::Verb::bench:
       return bench_command(arguments);
     case Arguments::Verb::compare:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "lib/help/exit_codes.h"
 #include "lib/help/wrap.h"
 #include "lib/util/text.h"
@@ -138,6 +140,26 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
       ->add_option("--cores", given.cores,
                    "number of cores that the processes of a host share; default: a device each")
       ->check(CLI::Range(1, 65536));
+}
+
+CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* eval = app.add_subcommand(
+      "eval", "evaluate the checkpoints of a run, also beside it, as the run itself does");
+  eval->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
+  eval->add_flag("--follow", out.evaluate.follow,
+                 "wait for new checkpoints until the run has finished; default: evaluate those "
+                 "that have no row yet");
+  eval->add_option("--ckpt", out.evaluate.step,
+                   "evaluate the checkpoint of this step alone, and write no row")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+  eval->add_flag("--best", out.best, "the same for the best checkpoint (key `best`)");
+  eval->add_option("--config", out.config,
+                   "YAML file whose evaluators run, with the model of the run; default: its own");
+  add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
+  eval->add_option("--output", out.output,
+                   "folder of metrics.jsonl and report.html; default: eval/ in the workdir");
+  add_json(*eval, out);
+  return eval;
 }
 
 CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
@@ -346,6 +368,7 @@ Options::Options(Arguments& out) {
   verbs = {{Verb::bench, add_bench(app, out, sets)},
            {Verb::export_weights, add_export(app, out, sets)},
            {Verb::predict, add_predict(app, out, sets)},
+           {Verb::eval, add_eval(app, out, sets)},
            {Verb::compare, add_compare(app, out)},
            {Verb::ckpt, add_ckpt(app, out)},
            {Verb::init, add_init(app, out)},

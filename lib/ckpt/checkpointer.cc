@@ -170,11 +170,14 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   }
 }
 
-// Creates ckpt/ and deletes what killed saves have left there.
 void Checkpointer::Impl::start() {
   make_folders(ckpt.path());
   fsync_path(dir);
   for (const std::string& leftover : ckpt.leftovers(shared_id())) delete_folder(leftover);
+  if (const std::vector<int64_t> steps = ckpt.steps(); !steps.empty()) {
+    const std::string name = CkptFolder::step_name(steps.back()) + "\n";
+    if (read_file_if_any(ckpt.last()) != name) write_file_atomically(ckpt.last(), name);
+  }
   started = true;
 }
 
@@ -232,6 +235,8 @@ Checkpointer::~Checkpointer() {
     log::warn("{}", error.what());
   }
 }
+
+void Checkpointer::start() { impl_->start(); }
 
 void Checkpointer::save(Snapshot snapshot, bool keep) {
   check(snapshot.step >= 0, "a checkpoint of step {}", snapshot.step);

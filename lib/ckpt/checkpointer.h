@@ -65,6 +65,10 @@ class Checkpointer {
   explicit Checkpointer(const Workdir& workdir, Writers writers = {}, int newest_kept = 2);
   ~Checkpointer();  // waits for the last save; logs its failure
 
+  // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names another
+  // checkpoint than the newest. For rank 0, before the first save, which does so otherwise. Throws
+  // Error(Exit::storage).
+  void start();
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
   // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
   // calls snapshot.before_commit; if this throws, the save has failed. With several ranks, every

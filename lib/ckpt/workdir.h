@@ -19,6 +19,7 @@
 //     learning_curve.svg
 //     log/rank-<r>.log
 //     trace/rank-<r>.json       profiles
+//     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
 //     ckpt/
 //       LAST                    the name of the newest checkpoint, as a hint for people
 //       step-<n>/               a committed checkpoint

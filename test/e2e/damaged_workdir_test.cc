@@ -179,6 +179,20 @@ TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
   CHECK_FALSE(exists(f.workdir));
 }
 
+TEST_CASE("a run that was killed during its last save is tidied up at the next start") {
+  const Fixture f;
+  // The fourth save, after those of steps 1, 4 and 8, is that of the last step.
+  const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.renamed:4"}});
+  INFO(killed.err);
+  REQUIRE(killed.code == 137);
+  const std::string ckpt = f.workdir + "/ckpt/";
+  CHECK(read_text(ckpt + "LAST") == "step-8\n");
+  fs::create_directories(ckpt + ".trash-step-4");
+  f.finish();
+  CHECK(read_text(ckpt + "LAST") == "step-12\n");
+  CHECK_FALSE(exists(ckpt + ".trash-step-4"));
+}
+
 TEST_CASE("a sealed manifest with wrong types makes the run fall back to the checkpoint before") {
   const Fixture f;
   f.train_and_die();

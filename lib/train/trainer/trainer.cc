@@ -86,7 +86,7 @@ Exit Trainer::run() {
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
     workdir_->remove_end();
-    make_folders(workdir_->ckpt().path());  // before the first row: see require_checkpoints()
+    checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
     write_run_json(start_);
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));

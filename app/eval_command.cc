@@ -1,0 +1,50 @@
+// bvtrain eval: evaluates the checkpoints of a run in a process of its own.
+#include "app/commands.h"
+#include "app/json_output.h"
+#include "lib/ckpt/workdir.h"
+#include "lib/predict/evaluate_run.h"
+#include "lib/report/log.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Evaluates the checkpoint that --ckpt or --best names, and writes no row.
+Exit evaluate_one(const Arguments& arguments, const EvaluateRequest& request) {
+  const std::string checkpoint =
+      arguments.best ? arguments.workdir
+                     : Workdir(arguments.workdir).ckpt().step(arguments.evaluate.step);
+  const Evaluation evaluation = evaluate_checkpoint(request, checkpoint);
+  if (!arguments.json) return Exit::ok;  // the log has shown the metrics
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : evaluation.metrics)
+    metrics[name] = nlohmann::ordered_json::parse(json_number(value));
+  print_json({{"step", evaluation.step}, {"metrics", metrics}});
+  return Exit::ok;
+}
+
+}  // namespace
+
+Exit eval_command(const Arguments& arguments) {
+  const Arguments::Evaluate& given = arguments.evaluate;
+  const bool one = arguments.best || given.step >= 0;
+  if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain eval", "give --workdir");
+  if (arguments.best && given.step >= 0)
+    throw Error(Exit::usage, "bvtrain eval", "give either --ckpt or --best");
+  if (one && (given.follow || !arguments.output.empty()))
+    throw Error(Exit::usage, "bvtrain eval",
+                "--ckpt and --best write no rows; leave out --follow and --output");
+  if (arguments.json && !one)
+    throw Error(Exit::usage, "--json",
+                "works with --ckpt and --best; the rows are in metrics.jsonl");
+  const EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides};
+  if (one) return evaluate_one(arguments, request);
+  const std::string output =
+      arguments.output.empty() ? arguments.workdir + "/eval" : arguments.output;
+  const int64_t count = evaluate_new_checkpoints(request, output, given.follow);
+  log::info("Evaluated {} {}; the rows are in {}", count, count == 1 ? "checkpoint" : "checkpoints",
+            Workdir(output).metrics());
+  return Exit::ok;
+}
+
+}  // namespace bv

@@ -1,0 +1,43 @@
+// Evaluates the checkpoints of a run with its evaluators, in a process of its own: what `bvtrain
+// eval` does. It may run beside the run, on the same host or on another one that sees the workdir.
+// After JAXline's evaluation jobs (its train.py, `evaluate`).
+//
+// A checkpoint is evaluated as the run itself evaluates: in the same precision, with the same batch
+// size and number of threads. The metrics of a run of one process are then equal to the bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/config/load_config.h"
+#include "lib/report/row.h"
+
+namespace bv {
+
+struct EvaluateRequest {
+  std::string workdir;                   // of the run
+  std::string config = {};               // YAML file whose evaluators run; empty: those of the run
+  std::vector<Override> overrides = {};  // of that config
+};
+
+// Evaluates one checkpoint: a path as Checkpointer::load() takes it. Logs a line for each evaluator
+// and returns all metrics. Throws Error(Exit::usage), and Stopped after a signal.
+struct Evaluation {
+  int64_t step = 0;
+  Row metrics;
+};
+Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint);
+
+// Evaluates each checkpoint of the workdir that is newer than the last row in `output`, and writes
+// a row for it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all
+// evaluators of a checkpoint, so each checkpoint has one row even if this process is killed. A
+// checkpoint that the run deletes meanwhile, or that is damaged, is passed over with a warning.
+//
+// With `follow`, waits for new checkpoints until the run has finished and the last one is
+// evaluated. Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does, and
+// Error(Exit::storage).
+int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output,
+                                 bool follow);
+
+}  // namespace bv
