@@ -16,6 +16,7 @@
 #include "lib/config/duration.h"
 #include "lib/export/export.h"
 #include "lib/report/log.h"
+#include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -96,7 +97,10 @@ Exit verify(const Arguments& arguments) {
   }
   size_t damaged = 0;
   for (const std::string& folder : folders) {
-    const std::string fault = checkpoint_fault(folder, FaultSearch::checksums);
+    std::string fault = checkpoint_fault(folder, FaultSearch::checksums);
+    // The run may have deleted it meanwhile, or exchanged its best one.
+    if (!fault.empty()) fault = checkpoint_fault(folder, FaultSearch::checksums);
+    if (!fault.empty() && !file_exists(folder)) continue;
     const std::string name = arguments.ckpt.paths.size() > 1
                                  ? folder
                                  : std::filesystem::path(folder).filename().string();

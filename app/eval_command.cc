@@ -40,7 +40,7 @@ Exit eval_command(const Arguments& arguments) {
   const EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides};
   if (one) return evaluate_one(arguments, request);
   const std::string output =
-      arguments.output.empty() ? arguments.workdir + "/eval" : arguments.output;
+      arguments.output.empty() ? Workdir(arguments.workdir).evaluation() : arguments.output;
   const int64_t count = evaluate_new_checkpoints(request, output, given.follow);
   log::info("Evaluated {} {}; the rows are in {}", count, count == 1 ? "checkpoint" : "checkpoints",
             Workdir(output).metrics());

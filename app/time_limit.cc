@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <ctime>
 #include <string>
 
+#include "lib/ckpt/workdir.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/util/host.h"
@@ -38,6 +40,15 @@ std::string slurm_job() {
   return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
 }
 
+// Returns the step of the newest checkpoint; -1 if there is none.
+int64_t newest_step(const Arguments& arguments) {
+  if (arguments.workdir.empty()) return -1;
+  const std::vector<int64_t> steps = Workdir(arguments.workdir).ckpt().steps();
+  return steps.empty() ? -1 : steps.back();
+}
+
+int64_t g_first_step = -1;  // newest_step() before the run
+
 // Returns when the run has to stop, in seconds since 1970; nullopt: never.
 std::optional<int64_t> stop_time(const Arguments& arguments) {
   const int64_t now = std::time(nullptr);
@@ -47,9 +58,14 @@ std::optional<int64_t> stop_time(const Arguments& arguments) {
     stop = now + std::llround(parse_time_limit(arguments.max_time) - passed);
   }
   const auto end = parse_count(variable("SLURM_JOB_END_TIME"));
-  if (end && *end < now + kUnlimited && (!stop || *end - kSlurmMargin < *stop))
-    stop = *end - kSlurmMargin;
-  return stop;
+  if (!end || *end > now + kUnlimited) return stop;
+  if (*end <= now) {
+    log::warn("SLURM_JOB_END_TIME is in the past ({}), so it does not count", utc_text(*end));
+    return stop;
+  }
+  // A short job gets half of its time at least.
+  const int64_t before_end = std::max(*end - kSlurmMargin, now + (*end - now) / 2);
+  return stop ? std::min(*stop, before_end) : before_end;
 }
 
 }  // namespace
@@ -76,6 +92,7 @@ double parse_time_limit(std::string_view text) {
 void set_time_limit(const Arguments& arguments) {
   if (arguments.requeue && slurm_job().empty())
     throw Error(Exit::usage, "--requeue", "this is not a slurm job ($SLURM_JOB_ID is not set)");
+  g_first_step = newest_step(arguments);
   if (is_rank_of_launcher()) {
     if (const auto stop = parse_count(variable(kStopVariable))) stop_at(*stop);
     return;
@@ -91,6 +108,13 @@ void requeue_job(const Arguments& arguments) {
   const std::string task = variable("SLURM_PROCID");
   if (!arguments.requeue || is_rank_of_launcher() || (!task.empty() && task != "0")) return;
   std::string job = slurm_job();
+  if (newest_step(arguments) <= g_first_step) {
+    log::warn(
+        "slurm job {} is not put back into the queue: it has saved no step, so it would stop "
+        "in the same place again",
+        job);
+    return;
+  }
   log::info("Putting slurm job {} back into the queue", job);
   log::flush();
   std::string command = "scontrol", verb = "requeue";

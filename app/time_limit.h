@@ -12,13 +12,15 @@ namespace bv {
 double parse_time_limit(std::string_view text);
 
 // Lets the run stop as if by SIGUSR1 when --max-time has passed since the program started, or two
-// minutes before its slurm job ends ($SLURM_JOB_END_TIME), whichever is first. A launcher calls it
+// minutes before its slurm job ends ($SLURM_JOB_END_TIME; half-way in a shorter job), whichever is
+// first. A launcher calls it
 // before it starts its ranks: they then keep to the same time, also after a restart. Throws
 // Error(Exit::usage), also for --requeue outside of a slurm job.
 void set_time_limit(const Arguments& arguments);
 
 // After a run that stopped with 75 and --requeue: has slurm put the job back into its queue, where
-// it continues. Only in the process that the job has started first. Logs a warning if that fails.
+// it continues. Only in the process that the job has started first, and only if the run has saved a
+// later step than before. Otherwise, or if that fails, logs a warning.
 void requeue_job(const Arguments& arguments);
 
 }  // namespace bv

@@ -66,11 +66,19 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   if (group.rank() == 0) {
     trainer.load_start();
     workdir.claim();
-    const std::optional<int64_t> done = finished_at(workdir);
-    finished = done && *done >= recipe.length.total_steps;
+    const std::optional<Workdir::Done> done = finished_at(workdir);
+    const bool at_end = done && done->step >= recipe.length.total_steps;
+    // A run that stopped early goes on if that is what the config says now.
+    const bool early = done && !done->early.empty() &&
+                       !(checkpoint && changes_end(changes_since(*checkpoint, recipe)));
+    finished = at_end || early;
+    if (finished == 0) check_best(recipe.selection, workdir);
     if (finished == 0) require_checkpoints(workdir);
     if (!workdir.ckpt().steps().empty()) trainer.check_changes(checkpoint, finished != 0);
-    if (finished) log::info("The run in {} finished already, at step {}", workdir.dir(), *done);
+    if (finished) {
+      log::info("The run in {} finished already, at step {}{}", workdir.dir(), done->step,
+                early ? ": it " + done->early : "");
+    }
   }
   return group.all_max(std::array{finished}, "workdir").at(0) != 0;
 }
@@ -163,6 +171,7 @@ Exit train_command(const Arguments& arguments) {
         "no --config given; try --config configs/digits_cnn.yaml --workdir out/digits, or --help");
   }
   check_launch_flags(arguments);
+  if (!arguments.max_time.empty()) parse_time_limit(arguments.max_time);
   Workdir workdir(arguments.workdir);
   if (arguments.trains() && !arguments.workdir.empty()) workdir.check_writable();
 

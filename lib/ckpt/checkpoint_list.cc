@@ -106,8 +106,14 @@ std::vector<std::string> checkpoint_folders(const std::string& given) {
 
 CheckpointList list_checkpoints(const std::string& path) {
   CheckpointList list;
-  for (const std::string& folder : checkpoint_folders(path))
-    list.checkpoints.push_back(describe(folder));
+  for (const std::string& folder : checkpoint_folders(path)) {
+    ListedCheckpoint listed = describe(folder);
+    if (!listed.fault.empty())
+      listed = describe(folder);  // the run may have exchanged its best one
+    const bool gone = !listed.fault.empty() && !file_exists(folder);
+    if (!gone) list.checkpoints.push_back(std::move(listed));
+  }
+  if (list.checkpoints.empty()) throw Error(Exit::usage, path, "holds no checkpoint any more");
   mark_newest(list.checkpoints);
   // ckpt/ stands in the workdir, whether or not `path` names it.
   add_values(Workdir(list.checkpoints.front().folder + "/../..").metrics(), list);

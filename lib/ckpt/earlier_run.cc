@@ -46,24 +46,23 @@ std::string run_json_fault(const json& run) {
 
 }  // namespace
 
-std::optional<int64_t> finished_at(const Workdir& workdir) {
+std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
   if (!file_exists(workdir.done())) return std::nullopt;
-  const std::optional<Workdir::Done> end = workdir.finished();
-  const std::optional<int64_t> done = end ? std::optional(end->step) : std::nullopt;
+  const std::optional<Workdir::Done> done = workdir.finished();
   if (!done) {
     log::warn("{}: does not hold a number of steps, so it does not count", workdir.done());
     return std::nullopt;
   }
   const std::vector<int64_t> saved = workdir.ckpt().steps();
-  if (std::binary_search(saved.begin(), saved.end(), *done)) return done;
+  if (std::binary_search(saved.begin(), saved.end(), done->step)) return done;
   // Somebody may have deleted the checkpoints of a finished run. Its rows go up to the last step,
   // unless log_training_steps is 0. A run may also have saved none, with keep_ckpt_steps: 0.
   const std::optional<int64_t> row = last_row_step(workdir.metrics());
-  if (row && (saved.empty() || *row >= *done)) return done;
+  if (row && (saved.empty() || *row >= done->step)) return done;
   log::warn(
       "{}: says that the run finished at step {}, but there is neither a checkpoint nor a row of "
       "metrics of that step, so it does not count",
-      workdir.done(), *done);
+      workdir.done(), done->step);
   return std::nullopt;
 }
 

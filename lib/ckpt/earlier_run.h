@@ -11,11 +11,11 @@
 
 namespace bv {
 
-// Returns the total steps that DONE tells if the run in the workdir has really finished. It must
+// Returns what DONE tells if the run in the workdir has really finished. It must
 // have a checkpoint of that step or a row of metrics of that step, or, if there is no checkpoint at
 // all, any row of metrics. Otherwise returns nullopt, with a warning if there is a DONE that is
 // false.
-std::optional<int64_t> finished_at(const Workdir& workdir);
+std::optional<Workdir::Done> finished_at(const Workdir& workdir);
 // Throws Error(Exit::usage) if the workdir has no checkpoint, although the run there has had one or
 // its folder ckpt/ is gone. To start from the beginning would drop the run's rows of metrics.
 void require_checkpoints(const Workdir& workdir);

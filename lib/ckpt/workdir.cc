@@ -274,8 +274,9 @@ void Workdir::write_done(int64_t step, const std::string& early) const {
 }
 
 std::vector<std::string> Workdir::own_files() const {
-  return {done(),    ckpt().path(), config(),     run_json(),     result(), metrics(),
-          skipped(), tensorboard(), log_folder(), trace_folder(), report(), learning_curve()};
+  return {done(),    ckpt().path(),    config(),      run_json(),   result(),
+          metrics(), skipped(),        tensorboard(), log_folder(), trace_folder(),
+          report(),  learning_curve(), evaluation()};
 }
 
 std::vector<std::string> Workdir::kept_files() const {

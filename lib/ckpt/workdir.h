@@ -127,6 +127,7 @@ class Workdir {
   std::string skipped() const { return dir_ + "/skipped.jsonl"; }
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string report() const { return dir_ + "/report.html"; }
+  std::string evaluation() const { return dir_ + "/eval"; }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
   std::string log(int rank) const {
     return log_folder() + "/rank-" + std::to_string(rank) + ".log";

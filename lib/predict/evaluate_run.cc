@@ -3,9 +3,13 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <filesystem>
 #include <limits>
+#include <set>
+#include <system_error>
 #include <thread>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/device/compute_threads.h"
@@ -13,7 +17,6 @@
 #include "lib/input/loader/check_examples.h"
 #include "lib/model/init.h"
 #include "lib/params/state_part.h"
-#include "lib/predict/predict_model.h"
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
@@ -22,6 +25,7 @@
 #include "lib/tasks/task.h"
 #include "lib/train/eval_job.h"
 #include "lib/train/keys.h"
+#include "lib/train/recipe.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/signals.h"
@@ -47,6 +51,29 @@ void finish_config(const Config& config) {
   throw_problems(config);
 }
 
+// Returns the text of a config in which no text reads the environment.
+std::string with_dollars(std::string text) {
+  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 3)
+    text.insert(at, "$");
+  return text;
+}
+
+// Computes with as many threads as the run did, unless the config says otherwise.
+int compute_threads_of(const Config& config, const Restored& from) {
+  const int threads = from.meta.value("compute_threads", at::get_num_threads());
+  const auto given = config.get<int64_t>("compute_threads", int64_t{threads});
+  start_compute_threads(static_cast<int>(given));
+  return static_cast<int>(given);
+}
+
+// `auto` means what it meant for the run.
+Precision precision_of(const Config& config, const Restored& from) {
+  const Precision here = read_precision(config);
+  const auto trained = from.meta.value("precision", std::string());
+  if (trained.empty() || config.get("precision", "auto") != "auto") return here;
+  return trained == "bf16" ? Precision::bf16 : Precision::float32;
+}
+
 // The length of the run, from which the evaluators' keys are read.
 RunLength length_of(const Config& config, const nlohmann::json& meta) {
   RunLength length;
@@ -58,18 +85,37 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
   return length;
 }
 
+// Returns the config of the checkpoint's run, with the evaluators of request.config in place of its
+// own if there is one.
+Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
+  const std::string name = checkpoint.folder + "/" + kManifestName;
+  if (!checkpoint.meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
+  auto keys = nlohmann::json::parse(checkpoint.meta.at("config").get<std::string>());
+  if (!request.config.empty()) {
+    const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
+    for (const char* key : {"evals", "batch_size_eval"}) {
+      keys.erase(key);
+      if (other.contains(key)) keys[key] = other.at(key);
+    }
+  }
+  return parse_config(with_dollars(keys.dump()), name, request.overrides);
+}
+
 // The model and the evaluators of a run.
 class RunEvaluators {
  public:
-  explicit RunEvaluators(const PredictModel& from)
-      : precision_(from.compute_precision()), config_(from.config) {
-    const nlohmann::json& meta = from.checkpoint->meta;
-    if (from.image.size() != 3)
-      throw Error(Exit::usage, from.origin, "does not tell the size of the model's images");
+  RunEvaluators(const EvaluateRequest& request, const Restored& from)
+      : config_(config_of(request, from)),
+        threads_(compute_threads_of(config_, from)),
+        precision_(precision_of(config_, from)) {
+    const nlohmann::json& meta = from.meta;
+    if (!meta.contains("image"))
+      throw Error(Exit::usage, from.folder, "does not tell the size of the model's images");
+    const auto image = meta.at("image").get<std::vector<int64_t>>();
     const auto num_classes = config_.get<int64_t>("num_classes");
     const auto name = config_.get<std::string>("model_name");
     model_ = Model::Registry::make(name, config_.section("model"), config_.place("model_name"),
-                                   {num_classes, from.image[0], from.image[1], from.image[2]});
+                                   {num_classes, image[0], image[1], image[2]});
     TaskEnv task;
     task.loss_name = config_.get("loss", "sigmoid_xent");
     task.loss_place = config_.place("loss");
@@ -77,9 +123,15 @@ class RunEvaluators {
                                  task);
     throw_problems(config_);
     init_parameters(*model_, 0, std::nullopt);
-    read_jobs(meta, {from.class_names, "the checkpoint " + from.origin}, num_classes);
+    read_jobs(
+        meta,
+        {meta.value("class_names", std::vector<std::string>()), "the checkpoint " + from.folder},
+        num_classes);
     finish_config(config_);
   }
+
+  // Returns the evaluators as text, which tells whether others wrote the rows of a folder.
+  std::string evals() const { return config_.section("evals").json() + "\n"; }
 
   // Calls `emit` with each metric of the checkpoint.
   void run(const Restored& checkpoint, MetricWriter& metrics, const std::string& folder) {
@@ -139,32 +191,29 @@ class RunEvaluators {
   // Copies the weights of the checkpoint, or their averages, into the model.
   void load_weights_of(const Restored& checkpoint, bool ema) {
     std::vector<std::pair<std::string, at::Tensor>> views;
+    bool averaged = false;
     const auto name_of = [&](const char* kind, const std::string& path) {
-      return (ema && checkpoint.tensors.contains("ema/" + path) ? "ema/" : kind) + path;
+      const bool average = ema && checkpoint.tensors.contains("ema/" + path);
+      averaged |= average;
+      return (average ? "ema/" : kind) + path;
     };
     for (auto& [path, parameter] : named_parameters(*model_))
       views.emplace_back(name_of("params/", path), parameter.detach());
     for (auto& [path, buffer] : named_buffers(*model_))
       views.emplace_back(name_of("buffers/", path), buffer);
+    if (ema && !averaged)
+      throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (ema: true)");
     copy_in(views, checkpoint.tensors, {}, checkpoint.folder);
   }
 
-  const Precision precision_;
   const Config config_;
-  const SpinThrottle throttle_{at::get_num_threads()};
+  const int threads_;
+  const Precision precision_;
+  const SpinThrottle throttle_{threads_};
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::vector<EvalJob> jobs_;
 };
-
-// Opens a checkpoint. Computes with as many threads as the run did.
-PredictModel open(const EvaluateRequest& request, const std::string& checkpoint) {
-  PredictModel model = open_predict_model({checkpoint, "", request.config, request.overrides});
-  const int threads = model.checkpoint->meta.value("compute_threads", at::get_num_threads());
-  start_compute_threads(
-      static_cast<int>(model.config.get<int64_t>("compute_threads", int64_t{threads})));
-  return model;
-}
 
 MetricWriter open_rows(const Workdir& output, const std::string& run) {
   MetricWriter::Options options;
@@ -177,73 +226,122 @@ MetricWriter open_rows(const Workdir& output, const std::string& run) {
   return MetricWriter(std::move(options));
 }
 
-// Waits until the workdir has a checkpoint after `step`, and returns those that it has. Returns
-// none if the run has finished, or at once unless `follow`.
-std::vector<int64_t> newer_steps(const Workdir& workdir, int64_t step, bool follow) {
+// Whether the run has ended with an error after which nobody continues it by itself.
+bool has_failed(const Workdir& workdir) {
+  const auto text = read_file_if_any(workdir.result(), 1 << 20);
+  const auto result = nlohmann::json::parse(text.value_or(""), nullptr, false);
+  const std::string status = result.is_object() ? result.value("status", "") : "";
+  return status == "diverged" || status == "failed";
+}
+
+// Waits until the workdir has checkpoints that are not in `seen`, and returns them. Returns none if
+// the run has ended, or at once unless `follow`.
+std::vector<int64_t> new_steps(const Workdir& workdir, const std::set<int64_t>& seen, bool follow) {
   while (true) {
-    const bool finished = workdir.finished().has_value();  // before the steps: none comes later
+    // Before the steps are listed: none comes later.
+    const bool finished = workdir.finished().has_value(), failed = has_failed(workdir);
     std::vector<int64_t> steps = workdir.ckpt().steps();
-    std::erase_if(steps, [step](int64_t each) { return each <= step; });
+    const bool gone = steps.empty() && !seen.empty();
+    std::erase_if(steps, [&](int64_t each) { return !seen.empty() && each <= *seen.rbegin(); });
     if (!steps.empty() || finished || !follow) return steps;
+    if (failed || gone) {
+      log::warn("{}: {}, so no checkpoint is waited for", workdir.dir(),
+                failed ? "the run has failed" : "its checkpoints are gone");
+      return {};
+    }
     poll_signals();
     std::this_thread::sleep_for(kWait);
   }
 }
 
+// Reads the weights of a checkpoint. nullopt, with a warning, if it cannot be used.
+std::optional<Restored> read_weights_of(const std::string& folder) {
+  try {
+    return Checkpointer::load(folder, {.wanted = weights_only});
+  } catch (const Error& error) {
+    if (file_exists(folder))
+      log::warn("passed over: {}", error.what());
+    else
+      log::warn("passed over: the run has deleted {}", folder);
+    return std::nullopt;
+  }
+}
+
+// Throws if the folder has rows of other evaluators.
+void check_evaluators(const Workdir& rows, const std::string& evals) {
+  const auto before = read_file_if_any(rows.config());
+  if (before && *before != evals) {
+    throw Error(Exit::usage, rows.dir(),
+                "has rows of other evaluators; choose another folder with --output, or move this "
+                "one away");
+  }
+  if (!before) write_file_atomically(rows.config(), evals);
+}
+
+void check_folders(const EvaluateRequest& request, const std::string& output, bool follow) {
+  refuse_remote_path(request.workdir);
+  if (!follow && !file_exists(request.workdir))
+    throw Error(Exit::usage, request.workdir, "no such folder");
+  std::error_code none;
+  if (std::filesystem::equivalent(output, request.workdir, none))
+    throw Error(Exit::usage, "--output " + output, "is the folder of the run itself");
+  if (!request.config.empty()) load_config(request.config, {});  // before anything is waited for
+}
+
 }  // namespace
 
 Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint) {
-  const PredictModel model = open(request, checkpoint);
+  const Restored restored = Checkpointer::load(checkpoint, {.wanted = weights_only});
   MetricWriter metrics({});
-  metrics.begin_row(model.checkpoint->step);
-  RunEvaluators(model).run(*model.checkpoint, metrics, "");
-  return {model.checkpoint->step, metrics.row()};
+  metrics.begin_row(restored.step);
+  RunEvaluators(request, restored).run(restored, metrics, "");
+  return {restored.step, metrics.row()};
 }
 
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output,
                                  bool follow) {
+  check_folders(request, output, follow);
   const Workdir run(request.workdir);
-  refuse_remote_path(request.workdir);
-  if (!follow && !file_exists(request.workdir))
-    throw Error(Exit::usage, request.workdir, "no such folder");
   if (follow && run.ckpt().steps().empty())
     log::info("Waiting for the first checkpoint in {}", run.ckpt().path());
   Workdir rows(output);
   rows.claim();
-  int64_t last = last_row_step(rows.metrics()).value_or(-1), count = 0;
+  std::set<int64_t> seen;
+  for_each_row(rows.metrics(), [&](int64_t step, const Row&) { seen.insert(step); });
   MetricWriter metrics = open_rows(rows, request.workdir);
-  std::string config;  // of the last checkpoint
+  int64_t evaluated = 0, passed = 0;
+  std::string built_from;
   std::unique_ptr<RunEvaluators> evaluators;
   while (true) {
-    const std::vector<int64_t> steps = newer_steps(run, last, follow);
+    const std::vector<int64_t> steps = new_steps(run, seen, follow);
     if (steps.empty()) break;
     for (const int64_t step : steps) {
-      last = step;
-      const std::string folder = run.ckpt().step(step);
-      PredictModel model;
-      try {
-        model = open(request, folder);
-      } catch (const Error& error) {
-        if (file_exists(folder))
-          log::warn("step {} is passed over: {}", step, error.what());
-        else
-          log::warn("step {} is passed over: the run has deleted its checkpoint", step);
+      seen.insert(step);
+      const std::optional<Restored> checkpoint = read_weights_of(run.ckpt().step(step));
+      if (!checkpoint) {
+        ++passed;
         continue;
       }
-      const auto text = model.checkpoint->meta.value("config", std::string());
-      if (!evaluators || text != config) evaluators = std::make_unique<RunEvaluators>(model);
-      config = text;
+      // A restart may have changed the config, or moved to another machine.
+      const std::string text = checkpoint->meta.value("config", std::string()) +
+                               checkpoint->meta.value("precision", std::string());
+      if (!evaluators || text != built_from)
+        evaluators = std::make_unique<RunEvaluators>(request, *checkpoint);
+      built_from = text;
+      check_evaluators(rows, evaluators->evals());
       metrics.begin_row(step);
-      evaluators->run(*model.checkpoint, metrics, rows.dir());
+      evaluators->run(*checkpoint, metrics, rows.dir());
       crash_point("evaluate.row");
       metrics.write_report();
       metrics.end_row();
       metrics.flush();
-      ++count;
+      ++evaluated;
     }
   }
   metrics.close();
-  return count;
+  if (passed > 0 && evaluated == 0)
+    throw Error(Exit::usage, run.ckpt().path(), "no checkpoint here could be evaluated");
+  return evaluated;
 }
 
 }  // namespace bv

@@ -16,9 +16,10 @@
 namespace bv {
 
 struct EvaluateRequest {
-  std::string workdir;                   // of the run
-  std::string config = {};               // YAML file whose evaluators run; empty: those of the run
-  std::vector<Override> overrides = {};  // of that config
+  std::string workdir;  // of the run
+  // YAML file of which only `evals` and `batch_size_eval` are taken; empty: those of the run.
+  std::string config = {};
+  std::vector<Override> overrides = {};  // of the config that results
 };
 
 // Evaluates one checkpoint: a path as Checkpointer::load() takes it. Logs a line for each evaluator
@@ -33,10 +34,11 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // a row for it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all
 // evaluators of a checkpoint, so each checkpoint has one row even if this process is killed. A
 // checkpoint that the run deletes meanwhile, or that is damaged, is passed over with a warning.
+// `output` must not have rows of other evaluators.
 //
-// With `follow`, waits for new checkpoints until the run has finished and the last one is
-// evaluated. Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does, and
-// Error(Exit::storage).
+// With `follow`, waits for new checkpoints until the run has finished, or failed, and the last one
+// is evaluated. Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
+// Error(Exit::usage) also if all were passed over, and Error(Exit::storage).
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output,
                                  bool follow);
 

@@ -46,21 +46,24 @@ const KeyTable early_stop_keys(
       "By how much a value must be better than the best one to count as an improvement."}},
     kWatchedKeys);
 
-// Returns the evaluator whose metrics have names like `metric`; null if there is none.
-const EvalJob* find_job(const std::vector<EvalJob>& jobs, const std::string& metric) {
-  const EvalJob* found = nullptr;
+// Returns the evaluators whose metrics have names like `metric`: those with the longest prefix.
+std::vector<const EvalJob*> find_jobs(const std::vector<EvalJob>& jobs, const std::string& metric) {
+  std::vector<const EvalJob*> found;
   for (const EvalJob& job : jobs) {
-    const bool fits = metric.starts_with(job.prefix) && metric.size() > job.prefix.size();
-    if (fits && (found == nullptr || job.prefix.size() > found->prefix.size())) found = &job;
+    if (!metric.starts_with(job.prefix) || metric.size() == job.prefix.size()) continue;
+    if (!found.empty() && job.prefix.size() < found[0]->prefix.size()) continue;
+    if (!found.empty() && job.prefix.size() > found[0]->prefix.size()) found.clear();
+    found.push_back(&job);
   }
   return found;
 }
 
-// Returns the evaluator that measures `metric`; null, with a problem, if there is none.
-const EvalJob* check_metric(const Config& config, const std::vector<EvalJob>& jobs,
-                            const std::string& metric) {
-  const EvalJob* job = find_job(jobs, metric);
-  if (job == nullptr) {
+// Records a problem if no evaluator in `found` measures `metric` during the training.
+void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
+                const std::vector<const EvalJob*>& found, const std::string& metric) {
+  const bool due = std::any_of(found.begin(), found.end(),
+                               [](const EvalJob* job) { return job->due.has_value(); });
+  if (found.empty()) {
     std::string prefixes;
     for (const EvalJob& each : jobs)
       prefixes += fmt::format("{}'{}...'", prefixes.empty() ? "" : ", ", each.prefix);
@@ -68,13 +71,12 @@ const EvalJob* check_metric(const Config& config, const std::vector<EvalJob>& jo
                                  ? fmt::format("no evaluator measures '{}': there are none", metric)
                                  : fmt::format("no evaluator measures '{}'; their metrics are {}",
                                                metric, prefixes));
-  } else if (!job->due) {
+  } else if (!due) {
     config.problem("metric",
                    fmt::format("the evaluator '{}' only runs before the training; give it an "
                                "interval, such as 'log_epochs: 1'",
-                               job->name));
+                               found[0]->name));
   }
-  return job;
 }
 
 WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& jobs) {
@@ -82,8 +84,10 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
   watched.metric = config.get<std::string>("metric");
   watched.key = config.path() + ".metric";
   watched.place = config.place("metric");
-  if (const EvalJob* job = check_metric(config, jobs, watched.metric)) {
-    watched.evaluator = job->name;
+  const std::vector<const EvalJob*> found = find_jobs(jobs, watched.metric);
+  check_jobs(config, jobs, found, watched.metric);
+  for (const EvalJob* job : found) {
+    watched.evaluators.insert(job->name);
     watched.prefix = job->prefix;
   }
   const Direction known = metric_direction(watched.metric);
@@ -104,7 +108,7 @@ BestSeries read_series(const Config& config, const std::vector<EvalJob>& jobs, b
                        std::set<std::string>& names) {
   BestSeries series;
   series.name = config.get("name", "");
-  if (!series.name.empty() && !is_file_name(series.name))
+  if (!series.name.empty() && (!is_file_name(series.name) || series.name.ends_with(".tmp")))
     config.problem("name", fmt::format("'{}' cannot be part of a file name: {}",
                                        printable(series.name), kFileNameRule));
   if (!names.insert(series.name).second) {
@@ -136,13 +140,9 @@ EarlyStop read_early_stop(const Config& config, const std::vector<EvalJob>& jobs
 
 }  // namespace
 
-void BestValue::restore(Point best, int64_t last_step) {
-  best_ = best;
-  last_step_ = last_step;
-}
-
 bool BestValue::add(int64_t step, double value) {
   last_step_ = step;
+  if (first_step_ < 0) first_step_ = step;
   if (!std::isfinite(value)) return false;
   const double gain = !best_                      ? 0
                       : watched_.higher_is_better ? value - best_->value

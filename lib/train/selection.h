@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,11 @@ namespace bv {
 struct WatchedMetric {
   std::string metric;  // "val/prec@1"
   bool higher_is_better = true;
-  std::string evaluator = {}, prefix = {};  // the name of the evaluator that measures it
-  std::string key = {};                     // in the config: "best.metric"
-  Place place = {};                         // of its value
+  // The evaluators that may measure it: those whose metrics have this prefix.
+  std::set<std::string> evaluators = {};
+  std::string prefix = {};
+  std::string key = {};  // in the config: "best.metric"
+  Place place = {};      // of its value
 };
 
 // The best value of a metric so far, where a value must be better by more than `min_delta` to take
@@ -37,17 +40,18 @@ class BestValue {
   // Takes the value of a later step than before. Returns whether it is the best so far. A value
   // that is not finite never is.
   bool add(int64_t step, double value);
-  // Takes over what another process has found.
-  void restore(Point best, int64_t last_step);
+  // Takes over a best value of which there is no other trace.
+  void restore(Point best) { best_ = best; }
   const std::optional<Point>& best() const { return best_; }  // nullopt: none yet
-  int64_t last_step() const { return last_step_; }  // of the last value; -1: there is none
+  int64_t first_step() const { return first_step_; }  // of the first value; -1: there is none
+  int64_t last_step() const { return last_step_; }    // of the last value; -1: there is none
   const WatchedMetric& watched() const { return watched_; }
 
  private:
   WatchedMetric watched_;
   double min_delta_;
   std::optional<Point> best_;
-  int64_t last_step_ = -1;
+  int64_t first_step_ = -1, last_step_ = -1;
 };
 
 // An entry of `best`.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
+#include "lib/util/file.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
@@ -38,6 +40,32 @@ void check_step(const Restored& from, int64_t total_steps) {
   throw Error(Exit::usage, from.folder,
               fmt::format("this checkpoint is at step {}, after the {} steps of this run",
                           from.step, total_steps));
+}
+
+void check_best(const Selection& selection, const Workdir& workdir) {
+  const CkptFolder ckpt = workdir.ckpt();
+  for (const BestSeries& series : selection.best) {
+    const WatchedMetric& watched = series.watched;
+    const std::string folder = ckpt.best(series.name);
+    const auto found = read_best(folder);
+    if (found &&
+        (found->metric != watched.metric || found->higher_is_better != watched.higher_is_better)) {
+      const auto text = [](const auto& each) {
+        return fmt::format("{} {}", each.higher_is_better ? "highest" : "lowest", each.metric);
+      };
+      throw Error(Exit::usage, watched.place,
+                  fmt::format("{}: {} is the checkpoint with the {}; give the {} a `name` of its "
+                              "own, or move the folder away",
+                              watched.key, folder, text(*found), text(watched)));
+    }
+    if (file_exists(folder) && ckpt.steps().empty()) {
+      throw Error(Exit::usage, folder,
+                  fmt::format("is the best checkpoint of a run, but no other is left, so the run "
+                              "would start from the beginning and replace it; continue from it in "
+                              "another workdir with 'resume: {}:best', or move it away",
+                              workdir.dir()));
+    }
+  }
 }
 
 std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir) {
@@ -125,6 +153,15 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   return changes;
 }
 
+bool changes_end(const ConfigChanges& changes) {
+  for (const auto* list : {&changes.harmless, &changes.changing}) {
+    for (const ConfigChange& change : *list) {
+      if (change.key.starts_with("early_stop") || change.key.starts_with("total_")) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<std::string> ConfigChanges::lines() const {
   std::vector<std::string> all;
   for (const auto* list : {&harmless, &changing}) {
@@ -156,6 +193,7 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
 
 std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes) {
   if (workdir) {
+    check_best(shapes.selection, *workdir);
     if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
       const ConfigChanges changes = changes_since(*found, shapes);
       changes.report();

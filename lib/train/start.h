@@ -37,10 +37,16 @@ struct ConfigChanges {
   // run has nothing left to do.
   void require(bool accept, const std::string& workdir, bool finished) const;
 };
+// Whether the changes may move the end of a run that stopped early.
+bool changes_end(const ConfigChanges& changes);
 // Compares the recipe's config and data with the metadata of its checkpoint.
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);
 // Returns what changes_since() must know of the recipe's data: goes into a checkpoint's metadata.
 nlohmann::json data_summary(const Recipe& recipe);
+
+// Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is
+// the best by another metric, or the run would start from the beginning.
+void check_best(const Selection& selection, const Workdir& workdir);
 
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);

@@ -31,9 +31,10 @@ const KeyTable step_keys(
       "{decay: 0.9999}", "-"},
      {"nan", "'stop' | 'skip'", "stop",
       "What to do when the loss or the gradients of a step are not finite numbers. `stop` ends the "
-      "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights and the "
-      "optimizer's state as they were, says so, and goes on with the next step; the schedule goes "
-      "on as well. On a GPU it waits for each step.",
+      "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights, their "
+      "averages and the optimizer's moments as they were, says so, and goes on with the next step. "
+      "The step counts as done, for the schedule and for Adam's bias correction. On a GPU it waits "
+      "for each step.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
       "With `nan: skip`, how many steps the run may skip in all, restarts included. One more ends "

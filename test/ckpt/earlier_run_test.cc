@@ -14,23 +14,23 @@ namespace bv::test {
 TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step, or no checkpoint") {
   const TempFolder dir;
   const Workdir workdir(dir.path());
-  CHECK(finished_at(workdir) == std::nullopt);
+  CHECK(!finished_at(workdir));
   dir.write("DONE", "20\n");
-  CHECK(finished_at(workdir) == std::nullopt);
+  CHECK(!finished_at(workdir));
   dir.make("ckpt/step-10");
   dir.write("metrics.jsonl", "{\"step\": 10}\n{\"step\": 20");
-  CHECK(finished_at(workdir) == std::nullopt);
+  CHECK(!finished_at(workdir));
   dir.make("ckpt/step-20");
-  CHECK(finished_at(workdir) == 20);
+  CHECK(finished_at(workdir)->step == 20);
   std::filesystem::remove_all(dir / "ckpt");
   dir.write("metrics.jsonl", "{\"step\": 10}\n{\"step\": 20}\n");
-  CHECK(finished_at(workdir) == 20);
+  CHECK(finished_at(workdir)->step == 20);
   dir.write("metrics.jsonl", "{\"step\": 0}\n{\"step\": 2}\n");  // log_training_steps: 0
-  CHECK(finished_at(workdir) == 20);  // and keep_ckpt_steps: 0, so there are no checkpoints
+  CHECK(finished_at(workdir)->step == 20);  // and keep_ckpt_steps: 0, so there are no checkpoints
   dir.make("ckpt/step-10");
-  CHECK(finished_at(workdir) == std::nullopt);
+  CHECK(!finished_at(workdir));
   dir.write("DONE", "2O\n");
-  CHECK(finished_at(workdir) == std::nullopt);
+  CHECK(!finished_at(workdir));
 }
 
 TEST_CASE("earlier run: lost checkpoints are told from a run that has had none") {

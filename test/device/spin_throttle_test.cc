@@ -5,25 +5,17 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "test/support/clock.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-
-// Threads of this process.
-size_t thread_count() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
-    ++count;
-  return count;
-}
 
 }  // namespace
 

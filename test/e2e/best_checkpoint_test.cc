@@ -1,9 +1,13 @@
 // The keys best, early_stop and max_checkpoints_to_keep, with the real binary: ckpt/best is that of
 // the best row, whatever kills the run.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "test/support/binary.h"
 #include "test/support/text.h"
@@ -164,7 +168,7 @@ TEST_CASE("a metric that the evaluator does not measure ends the run at its firs
   CHECK(finished.code == 2);
   CHECK(contains(finished.err,
                  "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
-                 "you mean 'test/loss'?); the evaluator 'test' measures test/"));
+                 "you mean 'test/loss'?); test measures test/"));
 }
 
 TEST_CASE("the best checkpoint by another metric is not overwritten") {
@@ -180,8 +184,98 @@ TEST_CASE("the best checkpoint by another metric is not overwritten") {
   CHECK(contains(accepted.err,
                  "best.metric: " + f.best +
                      " is the checkpoint with the lowest test/loss; give the highest test/prec@1 a "
-                     "`name` of its own, or remove the folder"));
+                     "`name` of its own, or move the folder away"));
+  CHECK(exists(f.workdir + "/DONE"));
   CHECK(read_text(f.best + "/manifest.json") == manifest);
+}
+
+TEST_CASE("a best checkpoint outlives what was deleted around it") {
+  BestRun f;
+  REQUIRE(f.train().code == 0);
+  const int64_t step = best_of(f.best).at("step");
+  const std::string state = shard(f.best);
+
+  // The rows are gone: the folder alone tells what was the best.
+  fs::remove(f.workdir + "/metrics.jsonl");
+  const Finished rowless = run({"--config", f.config, "--workdir", f.workdir, "--accept-changes",
+                                "--set", "total_steps=22", "--set", "lr=1.0"});
+  INFO(rowless.err);
+  CHECK(rowless.code == 0);
+  CHECK(
+      contains(rowless.err, "of which metrics.jsonl has no row; it stays until a later step is "));
+  CHECK(best_of(f.best).at("step") == step);
+  CHECK(shard(f.best) == state);
+
+  // All other checkpoints are gone: the run does not start over.
+  for (const auto& entry : fs::directory_iterator(f.workdir + "/ckpt")) {
+    if (entry.path().filename().string().starts_with("step-")) fs::remove_all(entry.path());
+  }
+  fs::remove(f.workdir + "/ckpt/LAST");
+  fs::remove(f.workdir + "/DONE");
+  const Finished alone = f.train();
+  CHECK(alone.code == 2);
+  CHECK(contains(alone.err, f.best + ": error: is the best checkpoint of a run, but no other is "));
+  CHECK(shard(f.best) == state);
+  const Finished resumed =
+      run({"--config", f.config, "--workdir", f.dir / "next", "--set",
+           "resume=" + f.workdir + ":best", "--set", fmt::format("total_steps={}", step + 2)});
+  INFO(resumed.err);
+  CHECK(resumed.code == 0);
+}
+
+TEST_CASE("a damaged checkpoint never becomes the best one") {
+  BestRun f;
+  REQUIRE(f.train({"best=null", "keep_ckpt_steps=1"}).code == 0);
+  int64_t step = -1;
+  double lowest = 0;
+  for (const TextRow& row : metric_rows(f.workdir)) {
+    if (!row.contains("test/loss") || row.at("step") == "0") continue;
+    const double value = std::stod(row.at("test/loss"));
+    if (step < 0 || value < lowest) step = std::stoll(row.at("step")), lowest = value;
+  }
+  const std::string file =
+      fmt::format("{}/ckpt/step-{}/state-00000-of-00001.safetensors", f.workdir, step);
+  std::string bytes = read_text(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write(file, bytes);
+  const Finished added = run({"--config", f.config, "--workdir", f.workdir, "--accept-changes",
+                              "--set", "total_steps=22", "--set", "lr=0.0"});
+  INFO(added.err);
+  CHECK(added.code == 0);
+  CHECK(contains(added.err,
+                 fmt::format("no whole checkpoint is left of step {}, the best so far", step)));
+  CHECK(!exists(f.best));
+}
+
+TEST_CASE("ranks that were stopped during an evaluation agree on what is the best") {
+  BestRun f;
+  std::string text = kConfig;
+  text.insert(text.find("best:"), R"(  zlate:
+    type: classification
+    data: {name: digits, split: test}
+    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    log_steps: 2
+)");
+  write(f.config, text + "early_stop: {metric: test/loss, patience_steps: 4}\n");
+  const std::vector<std::string> args = {
+      "--config", f.config, "--workdir", f.workdir, "--devices",
+      "cpu:2",    "--set",  "lr=0.0",    "--set",   "sharding_strategy=zero1"};
+  {
+    // Stopped in the second evaluator of step 4, when early_stop is due.
+    Child child(args, {{"BVTRAIN_SLEEP_AT", "eval.rank0:6:6"}});
+    REQUIRE(wait_for_file(f.workdir + "/ckpt/step-1"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    child.kill(SIGUSR1);
+    const Finished stopped = child.wait();
+    INFO(stopped.err);
+    CHECK(stopped.code == 75);
+  }
+  const Finished again = run(args);
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK(metric_rows(f.workdir).back().at("step") == "4");
+  CHECK(contains(read_text(f.workdir + "/DONE"), "stopped early"));
 }
 
 TEST_CASE("max_checkpoints_to_keep says how many of the newest checkpoints stay") {
@@ -234,7 +328,7 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   const Finished again = f.train({"lr=0.0"});
   INFO(again.err);
   CHECK(again.code == 0);
-  CHECK(contains(again.err, "The run stopped early: test/loss has not improved on "));
+  CHECK(contains(again.err, " finished already, at step 6: it stopped early: test/loss has not "));
   CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
 
   CHECK(f.train({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);

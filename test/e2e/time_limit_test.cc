@@ -44,7 +44,8 @@ TEST_CASE("a run saves and stops when --max-time has passed") {
   }
 }
 
-TEST_CASE("a run stops two minutes before its slurm job ends, and --requeue continues it") {
+// A job of six seconds: the run stops half-way.
+TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
   TempFolder dir;
   make_scontrol(dir / "bin");
   // The environment of a task of a job that ends in so many seconds.
@@ -55,15 +56,14 @@ TEST_CASE("a run stops two minutes before its slurm job ends, and --requeue cont
             {"PATH", dir / "bin" + std::string(":") + std::getenv("PATH")}};
   };
   const std::string out = dir / "out";
-  const Finished stopped =
-      run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", 120 + 3));
+  const Finished stopped = run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", 6));
   INFO(stopped.err);
   CHECK(stopped.code == 75);
   CHECK(contains(stopped.err, "Putting slurm job 7 back into the queue"));
   CHECK(read_text(dir / "bin/called") == "requeue 7\n");
 
   // Rank 0 alone does so, and a run that has finished does not.
-  CHECK(run(long_run(out, {"--requeue"}), slurm("1", 0)).code == 75);
+  CHECK(run(long_run(out, {"--requeue"}), slurm("1", 5)).code == 75);
   const Finished finished =
       run(long_run(dir / "other", {"--requeue", "--set", "total_epochs=1"}), slurm("0", 100000));
   INFO(finished.err);
@@ -71,9 +71,25 @@ TEST_CASE("a run stops two minutes before its slurm job ends, and --requeue cont
   CHECK(read_text(dir / "bin/called") == "requeue 7\n");
 
   write(dir / "bin/scontrol", "#!/bin/sh\nexit 1\n");
-  const Finished failed = run(long_run(out, {"--requeue"}), slurm("0", 0));
+  const Finished failed = run(long_run(out, {"--requeue"}), slurm("0", 5));
   CHECK(failed.code == 75);
   CHECK(contains(failed.err, "`scontrol requeue 7` failed: submit the job again to continue"));
+}
+
+TEST_CASE("a job that has saved nothing is not put back into the queue") {
+  TempFolder dir;
+  make_scontrol(dir / "bin");
+  const Environment slurm = {
+      {"SLURM_JOB_ID", "7"},
+      {"SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) - 1)},  // of an older job
+      {"BVTRAIN_SLEEP_AT", "eval.rank0:1:2"},
+      {"PATH", dir / "bin" + std::string(":") + std::getenv("PATH")}};
+  const Finished stopped = run(long_run(dir / "out", {"--requeue", "--max-time", "1s"}), slurm);
+  INFO(stopped.err);
+  CHECK(stopped.code == 75);
+  CHECK(contains(stopped.err, "SLURM_JOB_END_TIME is in the past ("));
+  CHECK(contains(stopped.err, "slurm job 7 is not put back into the queue: it has saved no step"));
+  CHECK(!exists(dir / "bin/called"));
 }
 
 TEST_CASE("a wrong time limit is refused") {
@@ -84,6 +100,7 @@ TEST_CASE("a wrong time limit is refused") {
     CHECK(contains(refused.err, "--max-time " + text +
                                     ": error: expected a time such as 90s, 30m, 47h50m or 2d\n"));
   }
+  CHECK(run(long_run(dir / "out", {"--max-time", "x", "--dry-run"})).code == 2);
   const Finished outside = run(long_run(dir / "out", {"--requeue"}));
   CHECK(outside.code == 2);
   CHECK(contains(outside.err, "--requeue: error: this is not a slurm job"));

@@ -55,6 +55,10 @@ VARIANTS = {
     "four_ranks": (["total_steps=60"], 4),
     "zero1": (["sharding_strategy=zero1", "ema={decay: 0.9}"], 2),
     "fsdp": (["sharding_strategy=fsdp", *VIT], 2),
+    # The run ends by early_stop; a second evaluator runs after that of the metric.
+    "early": (["lr=0.0", "early_stop={metric: test/loss, patience_steps: 80}",
+               "evals.zlate={type: classification, data: {name: digits, split: 'test[:50%]'}, "
+               f"pp_fn: '{PP}', loss_name: softmax_xent, log_steps: 4}}"], 2),
 }
 
 
@@ -119,7 +123,7 @@ def wait_all(process, seconds=120):
 
 
 REPEATABLE = ("step", "training_loss", "l2_grads", "l2_params", "l2_updates", "num_params", "test/",
-              "global_schedule", "epoch", "examples_seen")
+              "zlate/", "global_schedule", "epoch", "examples_seen")
 
 
 def rows(workdir):
@@ -199,6 +203,8 @@ def trial(binary, folder, variant, length, rng, most):
                 time.sleep(0.005)
             if process.poll() is not None:
                 wait_all(process)
+                if process.returncode != 0:
+                    return kills, f"a start that nobody has killed ends with code {process.returncode}"
                 break
             what = kill_some(process, rng)
             kills[what] = kills.get(what, 0) + 1

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace bv::test {
@@ -37,6 +38,14 @@ inline rlim_t address_space() {
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// The threads of this process.
+inline size_t thread_count() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
 }
 
 // Not enough for the stacks of this many threads, even if they are small.

@@ -110,7 +110,7 @@ Exit Trainer::run() {
       finish_interrupted_row();
     else if (first_step_ == 0 || first_step_ == total_steps_)
       initial_row();
-    if (stops_early())
+    if (select(first_step_, {}))  // it had stopped early before
       log::info("The run {}", stopped_early_);
     else if (const Exit code = loop(); code != Exit::ok)
       return code;
@@ -161,7 +161,7 @@ void Trainer::initial_row() {
   }
   const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
-  update_best(first_step_, ran);
+  select(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -181,8 +181,7 @@ void Trainer::finish_interrupted_row() {
   }
   const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
-  update_best(first_step_, ran);
-  if (stops_early()) finish_early(first_step_, ran);
+  if (select(first_step_, ran)) finish_early(first_step_, ran);
   metrics_->end_row();
 }
 
@@ -209,8 +208,7 @@ Exit Trainer::loop() {
     due_evals_ = plan.evals;
     if (plan.save) save(step, plan.keep);
     run_due_evals(step);
-    if (!plan.evals.empty()) update_best(step, plan.evals);
-    const bool ends = !plan.evals.empty() && stops_early();
+    const bool ends = !plan.evals.empty() && select(step, plan.evals);
     if (ends) finish_early(step, plan.evals);
     metrics_->end_row();
     group_.note_step(step);

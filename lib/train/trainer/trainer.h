@@ -76,6 +76,14 @@ class Trainer {
     std::set<std::string> evals;  // by name
   };
 
+  // What rank 0 makes of a row: the entries of `best` for which it is the best one, why the run
+  // ends (empty: it does not), or what is wrong with the metric of the entry `fault_in`.
+  struct Choice {
+    std::vector<int64_t> better;
+    std::string ends, fault;
+    int64_t fault_in = 0;
+  };
+
   bool is_rank0() const { return group_.rank() == 0; }
   // Every rank writes checkpoints if the state is sharded, otherwise only rank 0 does.
   bool writes_checkpoints() const { return workdir_ && (is_rank0() || recipe_.step->sharded()); }
@@ -117,9 +125,10 @@ class Trainer {
 
   // The best step and the early end (trainer_selection.cc).
   void open_selection();
-  void mend_best(const BestSeries& series, const BestValue& best);
-  void update_best(int64_t step, const std::set<std::string>& ran);
-  bool stops_early();
+  void mend_best(const BestSeries& series, BestValue& best);
+  Choice choose(int64_t step, const std::set<std::string>& ran);
+  std::string reason_to_end() const;
+  bool select(int64_t step, const std::set<std::string>& ran);
   void finish_early(int64_t step, const std::set<std::string>& ran);
 
   // What the ranks agree on in every step (trainer.cc).
@@ -182,8 +191,10 @@ class Trainer {
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_;
-  // The metrics of `best` in their order, then that of `early_stop`. The same on all ranks.
+  // The metrics of `best` in their order, then that of `early_stop`; and for each of them the
+  // evaluators that have run in this start (rank 0 only).
   std::vector<BestValue> watched_;
+  std::vector<std::set<std::string>> ran_;
   std::string stopped_early_;  // why the run ends before its last step; empty: it does not
   Pace pace_;
   bool begun_ = false;                  // run.json describes this start

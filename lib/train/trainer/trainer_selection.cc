@@ -2,10 +2,12 @@
 // stopped improving (the keys `best` and `early_stop`).
 //
 // The best value so far follows from the rows of metrics.jsonl alone, which a restart reads again.
-// So it is the same with and without restarts, and after a kill at any point.
+// So it is the same with and without restarts, and after a kill at any point. Rank 0 decides for
+// all: only it has the rows of earlier starts.
 #include <algorithm>
 
 #include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
 #include "lib/train/trainer/trainer.h"
@@ -21,130 +23,152 @@ std::optional<double> value_in(const Row& row, const std::string& metric) {
   return found == row.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::string better_side_text(const WatchedMetric& watched) {
-  return fmt::format("{} {}", watched.higher_is_better ? "highest" : "lowest", watched.metric);
+bool is_better(double a, double b, bool higher_is_better) {
+  return higher_is_better ? a > b : a < b;
 }
 
-// Throws unless `metric` is in the row, now that its evaluator has run.
-void require_metric(const WatchedMetric& watched, const Row& row) {
-  if (value_in(row, watched.metric)) return;
+// Returns what to say of a metric that is not in the row although all its evaluators have run.
+std::string unknown_metric(const WatchedMetric& watched, const Row& row) {
   std::vector<std::string> names;
   for (const auto& [name, value] : row) {
-    if (name.starts_with(watched.prefix)) names.push_back(name);
+    if (name.starts_with(watched.prefix) && is_result(name)) names.push_back(name);
   }
   const std::string near = nearest(watched.metric, names);
-  throw Error(
-      Exit::usage, watched.place,
-      fmt::format("{}: no such metric '{}'{}; the evaluator '{}' measures {}", watched.key,
-                  watched.metric, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                  watched.evaluator, join(names, ", ")));
-}
-
-nlohmann::json to_json(const BestValue& value) {
-  if (!value.best()) return nullptr;
-  return {value.best()->step, value.best()->value, value.last_step()};
+  return fmt::format("{}: no such metric '{}'{}; {} measures {}", watched.key, watched.metric,
+                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
+                     join({watched.evaluators.begin(), watched.evaluators.end()}, ", "),
+                     join(names, ", "));
 }
 
 }  // namespace
 
-// Takes over what the rows of earlier starts tell. Only rank 0 can read them.
+// Takes over what the rows of earlier starts tell. For rank 0, which alone can read them.
 void Trainer::open_selection() {
   const Selection& selection = recipe_.selection;
+  if (!is_rank0()) return;
   for (const BestSeries& series : selection.best) watched_.emplace_back(series.watched);
   if (selection.early_stop)
     watched_.emplace_back(selection.early_stop->watched, selection.early_stop->min_delta);
-  if (watched_.empty()) return;
-  if (resumed_here_ && workdir_ && is_rank0()) {
+  ran_.resize(watched_.size());
+  if (!workdir_) return;
+  if (resumed_here_) {
     for_each_row(workdir_->metrics(), [this](int64_t step, const Row& row) {
       for (BestValue& each : watched_) {
         if (const auto value = value_in(row, each.watched().metric)) each.add(step, *value);
       }
     });
   }
-  nlohmann::json mine = nlohmann::json::array();
-  for (const BestValue& each : watched_) mine.push_back(to_json(each));
-  const auto all = nlohmann::json::parse(group_.gather_text(mine.dump(), "best values").at(0));
-  for (size_t i = 0; i < watched_.size() && !is_rank0(); ++i) {
-    if (all[i].is_array()) watched_[i].restore({all[i][0], all[i][1]}, all[i][2]);
-  }
-  if (!workdir_ || !is_rank0()) return;
   for (size_t i = 0; i < selection.best.size(); ++i) mend_best(selection.best[i], watched_[i]);
 }
 
 // Makes ckpt/best agree with the rows: a run may have been killed before it came to write it, or
 // have gone back to an older checkpoint.
-void Trainer::mend_best(const BestSeries& series, const BestValue& best) {
+void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   const WatchedMetric& watched = series.watched;
-  const std::string folder = workdir_->ckpt().best(series.name);
-  const std::optional<BestPoint> found = read_best(folder);
-  if (found &&
-      (found->metric != watched.metric || found->higher_is_better != watched.higher_is_better)) {
-    throw Error(
-        Exit::usage, watched.place,
-        fmt::format("{}: {} is the checkpoint with the {}; give the {} a `name` of its "
-                    "own, or remove the folder",
-                    watched.key, folder, better_side_text({found->metric, found->higher_is_better}),
-                    better_side_text(watched)));
-  }
-  log::info("{} will be the checkpoint with the {}", folder, better_side_text(watched));
-  std::optional<BestPoint> expected;
-  if (best.best()) {
-    expected = {watched.metric, watched.higher_is_better, best.best()->step, best.best()->value};
-  }
-  if (found == expected) return;
+  const CkptFolder ckpt = workdir_->ckpt();
+  const std::string folder = ckpt.best(series.name);
+  log::info("{} will be the checkpoint with the {} {}", folder,
+            watched.higher_is_better ? "highest" : "lowest", watched.metric);
+  std::optional<BestPoint> found = read_best(folder);
   if (found && found->step > first_step_) {
-    log::warn("{} is of step {}, but the run continues from step {}; it is removed", folder,
-              found->step, first_step_);
-    delete_folder(folder);
+    const std::string aside = fmt::format("{}/old-best-step-{}", ckpt.path(), found->step);
+    log::warn("{} is of step {}, but the run continues from step {}; it is {} now", folder,
+              found->step, first_step_, aside);
+    move_folder(folder, aside, aside + ".old");
+    found.reset();
   }
-  if (!expected) return;
-  if (file_exists(workdir_->ckpt().step(expected->step))) {
-    checkpointer_->mark_best(series.name, *expected);
-  } else {
+  const auto& rows = best.best();
+  if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
     log::warn(
-        "the checkpoint of step {}, which has the {} ({:g}), is gone; {} is written when a "
+        "{} is of step {} with {} {:g}, of which metrics.jsonl has no row; it stays until a "
         "later step is better",
-        expected->step, better_side_text(watched), expected->value, folder);
+        folder, found->step, watched.metric, found->value);
+    best.restore({found->step, found->value});
+    return;
+  }
+  if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
+  try {
+    verify_checkpoint(ckpt.step(rows->step));
+    checkpointer_->mark_best(series.name,
+                             {watched.metric, watched.higher_is_better, rows->step, rows->value});
+  } catch (const Error& error) {
+    log::warn("no whole checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
+              rows->step, watched.metric, rows->value, folder,
+              found ? fmt::format("stays that of step {} until a later step is better", found->step)
+                    : "is written when a later step is better");
   }
 }
 
-// Keeps the checkpoint of this step as the best one if it is. `ran` are the evaluators that have
-// run since the step's checkpoint was saved, if it was.
-void Trainer::update_best(int64_t step, const std::set<std::string>& ran) {
-  const std::vector<BestSeries>& series = recipe_.selection.best;
-  std::vector<size_t> better;
+// Rank 0's part of select().
+Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) {
+  Choice choice;
   for (size_t i = 0; i < watched_.size(); ++i) {
-    const WatchedMetric& watched = watched_[i].watched();
-    if (ran.contains(watched.evaluator)) require_metric(watched, metrics_->row());
+    BestValue& each = watched_[i];
+    const WatchedMetric& watched = each.watched();
+    ran_[i].insert(ran.begin(), ran.end());
     const auto value = value_in(metrics_->row(), watched.metric);
-    if (!value || step <= watched_[i].last_step()) continue;
-    if (watched_[i].add(step, *value) && i < series.size()) better.push_back(i);
-  }
-  if (better.empty() || !workdir_) return;
-  if (saved_step_ != step) save(step, /*keep=*/false);
-  for (const size_t i : better) {
-    const WatchedMetric& watched = series[i].watched;
-    if (is_rank0()) {
-      checkpointer_->mark_best(series[i].name, {watched.metric, watched.higher_is_better, step,
-                                                watched_[i].best()->value});
+    const bool all_ran = std::includes(ran_[i].begin(), ran_[i].end(), watched.evaluators.begin(),
+                                       watched.evaluators.end());
+    if (!value && all_ran && each.last_step() < 0) {
+      choice.fault = unknown_metric(watched, metrics_->row());
+      choice.fault_in = static_cast<int64_t>(i);
+      return choice;
     }
+    if (!value || step <= each.last_step()) continue;
+    if (each.add(step, *value) && i < recipe_.selection.best.size())
+      choice.better.push_back(static_cast<int64_t>(i));
   }
+  choice.ends = reason_to_end();
+  return choice;
 }
 
-// Returns whether the metric of early_stop has not improved for too long, and says so.
-bool Trainer::stops_early() {
+// Returns why early_stop ends the run now; an empty text if it does not.
+std::string Trainer::reason_to_end() const {
   const auto& rule = recipe_.selection.early_stop;
-  if (!rule) return false;
+  if (!rule) return "";
   const BestValue& watched = watched_.back();
-  const int64_t best = watched.best() ? watched.best()->step : 0;
   const int64_t last = watched.last_step();
-  if (last < best + rule->patience || last >= total_steps_) return false;
-  stopped_early_ =
-      watched.best()
-          ? fmt::format("stopped early: {} has not improved on {:g} of step {}",
-                        rule->watched.metric, watched.best()->value, human_count(best))
-          : fmt::format("stopped early: {} was never a finite number", rule->watched.metric);
-  return true;
+  const int64_t since = watched.best() ? watched.best()->step : watched.first_step();
+  if (last < 0 || last < since + rule->patience || last >= total_steps_) return "";
+  return watched.best()
+             ? fmt::format("stopped early: {} has not improved on {:g} of step {}",
+                           rule->watched.metric, watched.best()->value, human_count(since))
+             : fmt::format("stopped early: {} was never a finite number", rule->watched.metric);
+}
+
+// Looks at the row of this step, after the evaluators `ran`. Keeps the step's checkpoint as the
+// best one if it is, and saves it first if it was not. Returns whether the run ends here, and why
+// in stopped_early_. All ranks call it together and do as rank 0 says.
+bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
+  const Selection& selection = recipe_.selection;
+  if (selection.best.empty() && !selection.early_stop) return false;
+  nlohmann::json agreed;
+  if (is_rank0()) {
+    const Choice mine = choose(step, ran);
+    agreed = {{"better", mine.better}, {"ends", mine.ends}, {"fault", mine.fault}};
+    if (!mine.fault.empty()) agreed["place"] = mine.fault_in;
+  }
+  agreed = nlohmann::json::parse(group_.gather_text(agreed.dump(), "selection").at(0));
+  const std::vector<int64_t> better = agreed.at("better");
+  const std::string fault = agreed.at("fault");
+  if (workdir_ && (!better.empty() || !fault.empty()) && saved_step_ != step)
+    save(step, /*keep=*/false);
+  if (!fault.empty()) {
+    if (checkpointer_) checkpointer_->wait();  // no step is lost
+    const auto i = agreed.at("place").get<size_t>();
+    throw Error(Exit::usage,
+                i < selection.best.size() ? selection.best[i].watched.place
+                                          : selection.early_stop->watched.place,
+                fault);
+  }
+  for (const int64_t i : better) {
+    if (!workdir_ || !is_rank0()) continue;
+    const WatchedMetric& watched = selection.best[i].watched;
+    checkpointer_->mark_best(selection.best[i].name, {watched.metric, watched.higher_is_better,
+                                                      step, watched_[i].best()->value});
+  }
+  stopped_early_ = agreed.at("ends");
+  return !stopped_early_.empty();
 }
 
 // Runs the evaluators that would also run after the last step, but saves the state first.
@@ -155,7 +179,7 @@ void Trainer::finish_early(int64_t step, const std::set<std::string>& ran) {
   const std::set<std::string> rest = due_evals_;
   if (saved_step_ != step && workdir_) save(step, /*keep=*/true);
   run_due_evals(step);
-  update_best(step, rest);
+  select(step, rest);
 }
 
 }  // namespace bv

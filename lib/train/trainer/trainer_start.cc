@@ -208,7 +208,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
     interrupted_row_.emplace_back(
         entry.at(0), value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   }
-  skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
+  if (why == "workdir") skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
   adopt_threads(from.meta.at("compute_threads"), ranks);
