@@ -1,14 +1,12 @@
 // Too little memory, for tensors and for threads.
 #include "lib/device/out_of_memory.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <catch2/catch.hpp>
 #include <new>
 
 #include "lib/device/compute_threads.h"
-#include "test/support/clock.h"
 #include "test/support/error.h"
 #include "test/support/limits.h"
 
@@ -40,21 +38,6 @@ TEST_CASE("compute threads that the system does not allow are an error of the co
   CHECK(line ==
         "can't start 200 threads: Resource temporarily unavailable; lower the number, or raise the "
         "limits on processes and memory (ulimit -u, ulimit -v)");
-}
-
-TEST_CASE("compute threads that run already are not tried again") {
-  const int before = at::get_num_threads();
-  constexpr int kThreads = 64;
-  start_compute_threads(kThreads);
-  std::string line;
-  {
-    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
-    line = error_of([] { start_compute_threads(kThreads); });
-  }
-  start_compute_threads(before);
-  CHECK(line == "");
-  // The others end a little later. Tests after this one count threads.
-  CHECK(wait_until([&] { return thread_count() < 16; }));
 }
 
 }  // namespace bv::test

@@ -126,7 +126,8 @@ TEST_CASE("--json without anything to print is refused") {
   const Finished train = run({"--config", source_file("configs/digits_cnn.yaml"), "--json"});
   CHECK(train.code == 2);
   CHECK(train.out.empty());
-  CHECK(train.err == "--json: error: works with --list, --dry-run, bench, ckpt, eval and init only\n");
+  CHECK(train.err ==
+        "--json: error: works with --list, --dry-run, bench, ckpt, eval and init only\n");
   const Finished unknown = run({"--list", "modles", "--json"});
   CHECK(unknown.code == 2);
   CHECK(unknown.out.empty());
