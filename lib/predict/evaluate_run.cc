@@ -14,9 +14,8 @@
 #include "lib/ckpt/workdir.h"
 #include "lib/device/compute_threads.h"
 #include "lib/device/spin_throttle.h"
-#include "lib/input/loader/check_examples.h"
 #include "lib/model/init.h"
-#include "lib/params/state_part.h"
+#include "lib/predict/predict_model.h"
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
@@ -27,7 +26,6 @@
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
 #include "lib/util/file.h"
-#include "lib/util/host.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
 
@@ -166,7 +164,7 @@ class RunEvaluators {
 
   void run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,
                MetricWriter& metrics) {
-    load_weights_of(checkpoint, job.ema);
+    copy_weights(checkpoint, job.ema, *model_);
     context.predict = bind_prediction(*task_, job.pred, *model_, precision_);
     std::optional<int64_t> left_out;
     context.left_out = [&](const std::string& data, int64_t count,
@@ -186,24 +184,6 @@ class RunEvaluators {
     const double seconds = monotonic_seconds() - began;
     metrics.measure("z/secs/eval/" + job.name, seconds);
     log::info("{}", evaluation_line(checkpoint.step, job.name, values, seconds, metrics.summary()));
-  }
-
-  // Copies the weights of the checkpoint, or their averages, into the model.
-  void load_weights_of(const Restored& checkpoint, bool ema) {
-    std::vector<std::pair<std::string, at::Tensor>> views;
-    bool averaged = false;
-    const auto name_of = [&](const char* kind, const std::string& path) {
-      const bool average = ema && checkpoint.tensors.contains("ema/" + path);
-      averaged |= average;
-      return (average ? "ema/" : kind) + path;
-    };
-    for (auto& [path, parameter] : named_parameters(*model_))
-      views.emplace_back(name_of("params/", path), parameter.detach());
-    for (auto& [path, buffer] : named_buffers(*model_))
-      views.emplace_back(name_of("buffers/", path), buffer);
-    if (ema && !averaged)
-      throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (ema: true)");
-    copy_in(views, checkpoint.tensors, {}, checkpoint.folder);
   }
 
   const Config config_;

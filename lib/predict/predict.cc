@@ -10,7 +10,6 @@
 #include "lib/device/spin_throttle.h"
 #include "lib/export/trained_model.h"
 #include "lib/input/data_notes.h"
-#include "lib/params/state_part.h"
 #include "lib/predict/predict_data.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
@@ -52,7 +51,7 @@ class Predictor {
     throw_problems(config);
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
-      load_checkpoint(*from.checkpoint, request.ema);
+      copy_weights(*from.checkpoint, request.ema, *model_);
       warn_of_other_weights(config, request.ema);
     } else {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
@@ -72,26 +71,6 @@ class Predictor {
   }
 
  private:
-  void load_checkpoint(const Restored& checkpoint, bool ema) {
-    std::vector<std::pair<std::string, at::Tensor>> views;
-    bool averaged = false;
-    const auto name_of = [&](const char* kind, const std::string& path) {
-      const bool average = ema && checkpoint.tensors.contains("ema/" + path);
-      averaged |= average;
-      return (average ? "ema/" : kind) + path;
-    };
-    for (auto& [path, parameter] : named_parameters(*model_))
-      views.emplace_back(name_of("params/", path), parameter.detach());
-    for (auto& [path, buffer] : named_buffers(*model_))
-      views.emplace_back(name_of("buffers/", path), buffer);
-    if (ema && !averaged)
-      throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
-    // With averaged weights some of params/ stay unused, which is no error.
-    const std::vector<std::string> prefixes =
-        ema ? std::vector<std::string>{} : std::vector<std::string>{"params/", "buffers/"};
-    copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);
-  }
-
   static void check_image(const PredictModel& from, const at::Tensor& image) {
     if (image.dim() != 3)
       throw Error(Exit::usage, "--pp", "gives an 'image' that is not (height, width, channels)");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/params/state_part.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
 
@@ -85,6 +86,26 @@ Precision PredictModel::compute_precision() const {
   const Precision here = read_precision(config);
   if (precision.empty() || config.get("precision", "auto") != "auto") return here;
   return precision == "bf16" ? Precision::bf16 : Precision::float32;
+}
+
+void copy_weights(const Restored& checkpoint, bool ema, Model& model) {
+  std::vector<std::pair<std::string, at::Tensor>> views;
+  bool averaged = false;
+  const auto name_of = [&](const char* kind, const std::string& path) {
+    const bool average = ema && checkpoint.tensors.contains("ema/" + path);
+    averaged |= average;
+    return (average ? "ema/" : kind) + path;
+  };
+  for (auto& [path, parameter] : named_parameters(model))
+    views.emplace_back(name_of("params/", path), parameter.detach());
+  for (auto& [path, buffer] : named_buffers(model))
+    views.emplace_back(name_of("buffers/", path), buffer);
+  if (ema && !averaged)
+    throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
+  // With averaged weights some of params/ stay unused, which is no error.
+  const std::vector<std::string> prefixes =
+      ema ? std::vector<std::string>{} : std::vector<std::string>{"params/", "buffers/"};
+  copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);
 }
 
 PredictModel open_predict_model(const PredictFrom& from) {

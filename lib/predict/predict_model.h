@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/config/load_config.h"
+#include "lib/model/model.h"
 #include "lib/model/pass.h"
 
 namespace bv {
@@ -41,5 +42,10 @@ struct PredictModel {
 // Reads the config and the checkpoint or the card of the weights file. Throws Error(Exit::usage),
 // also if a weights file has no card (lib/ckpt/model_card.h) and there is no config.
 PredictModel open_predict_model(const PredictFrom& from);
+
+// Copies the weights of a checkpoint into the model; with `ema` their averages, where it has them.
+// Throws Error(Exit::usage), without changing the model, if they do not fit, or with `ema` if there
+// are none.
+void copy_weights(const Restored& checkpoint, bool ema, Model& model);
 
 }  // namespace bv
