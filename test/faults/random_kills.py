@@ -231,7 +231,8 @@ def test(binary, variant, kills, rng):
     length = time.monotonic() - began
     total, runs = {}, 0
     while sum(total.values()) < kills:
-        some, found = trial(binary, folder, variant, length, rng, rng.randint(1, 60))
+        most = min(rng.randint(1, 60), kills - sum(total.values()))
+        some, found = trial(binary, folder, variant, length, rng, most)
         runs += 1
         for what, count in some.items():
             total[what] = total.get(what, 0) + count
