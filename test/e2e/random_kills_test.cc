@@ -14,8 +14,9 @@ TEST_CASE("runs that are killed at random moments end like undisturbed ones") {
   const char* binary = std::getenv("BVTRAIN");
   REQUIRE(binary != nullptr);
   const Finished finished =
-      Process(python, {python, source_file("test/faults/random_kills.py"), "--binary", binary,
-                       "--kills", "6", "--seed", "3", "plain", "zero1", "early"},
+      Process(python,
+              {python, source_file("test/faults/random_kills.py"), "--binary", binary, "--kills",
+               "6", "--seed", "3", "plain", "zero1", "early"},
               {})
           .wait();
   INFO(finished.out << finished.err);
