@@ -1,6 +1,9 @@
 #include "app/arguments.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
 #include <set>
 
 #include "app/options.h"
@@ -8,6 +11,7 @@
 #include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -80,23 +84,47 @@ Error does_not_apply(const std::string& option, const Commands& commands) {
   return {Exit::usage, option, "does not apply to " + full_name(commands)};
 }
 
+// Returns what to write for a flag that is a key here, or a word of other trainers; "" if it is
+// neither.
+std::string advice_for(const std::string& flag, const std::string& value) {
+  const FamiliarWord familiar = familiar_flag(flag);
+  if (familiar.ours.empty()) return familiar.advice;
+  const std::vector<KeyTable>& tables = key_tables();
+  const auto mapping = std::find_if(tables.begin(), tables.end(), [&](const KeyTable& table) {
+    return table.place == familiar.ours;
+  });
+  if (mapping == tables.end()) return fmt::format("write --set {}={}", familiar.ours, value);
+  const std::string_view example = mapping->text.example;
+  return example.starts_with('{') ? fmt::format("write --set '{}={}'", familiar.ours, example)
+                                  : fmt::format("see `bvtrain help {}`", familiar.ours);
+}
+
 std::string unknown_option_message(const CLI::App& command, const std::string& name,
                                    const std::string& value) {
   std::string dashes = name;
   std::replace(dashes.begin(), dashes.end(), '_', '-');
   if (has_option(command, dashes))
     return fmt::format("unknown option '{}' (did you mean '{}'?)", name, dashes);
-  // Words of other trainers are mostly keys here.
-  const FamiliarWord familiar = has_option(command, "--set") ? familiar_flag(name) : FamiliarWord{};
-  if (!familiar.ours.empty())
-    return fmt::format("unknown option '{}': write --set {}={}", name, familiar.ours, value);
-  if (!familiar.advice.empty())
-    return fmt::format("unknown option '{}': {}", name, familiar.advice);
+  const bool trains = has_option(command, "--synthetic");  // the others ignore keys of training
+  if (const std::string advice = trains ? advice_for(name, value) : ""; !advice.empty())
+    return fmt::format("unknown option '{}': {}", name, advice);
+  if (has_option(command, "--best") && (name == "--ckpt" || name == "--checkpoint")) {
+    return fmt::format(
+        "unknown option '{}': give the folder of the checkpoint as --workdir, such "
+        "as out/ckpt/step-100, or --best",
+        name);
+  }
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) known.push_back(option->get_name());
   const std::string near = nearest(name, known);
   return fmt::format("unknown option '{}'{}; see --help", name,
                      near.empty() ? "" : " (did you mean '" + near + "'?)");
+}
+
+// Returns whether the word is "--name" or "-x", not a number or the "-" of standard input.
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word[1] != '.' &&
+         std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
 // Returns the error for a command line that CLI11 refuses. It names what the command does not know,
@@ -113,7 +141,7 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
   for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     const size_t equals = args[i].find('=');
     const std::string name = args[i].substr(0, equals);
-    if (!name.starts_with("--") || has_option(command, name)) continue;
+    if (!is_option(name) || has_option(command, name)) continue;
     if (std::any_of(commands.begin(), commands.end(),
                     [&](const CLI::App* outer) { return has_option(*outer, name); }))
       return does_not_apply(name, commands);
@@ -126,14 +154,48 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
   return {Exit::usage, "bvtrain", error.what()};
 }
 
-// Assigns the values of the options. CLI11 has done so already, but with the environment for every
-// verb, one after the other: the variable of one verb replaced the option that was typed for
-// another. Here only the variables of the given command count, and what was typed replaces them.
-// Options before a verb must be the verb's own, too.
-void assign_values(const Commands& commands) {
+// The environment variable of each option. CLI11 must not see them while it parses: it reads those
+// of all commands, so that the variable of one could spoil another.
+using Variables = std::map<CLI::Option*, std::string>;
+
+void take_variables(CLI::App& app, Variables& variables) {
+  for (CLI::Option* option : app.get_options()) {
+    if (!option->get_envname().empty()) variables[option] = option->get_envname();
+    option->envname("");
+  }
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    take_variables(*verb, variables);
+}
+
+// Assigns the value of an environment variable, if it is set and not empty.
+void assign_variable(CLI::Option& option, const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  if (value == nullptr || *value == '\0') return;
+  try {
+    option.add_result(value);
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    throw Error(Exit::usage, fmt::format("${}={}", variable, value), error.what());
+  }
+}
+
+// Assigns the values of the options: first those of the environment, then what was typed. CLI11 has
+// assigned the latter already, but also those of outer commands. Options before a verb must be the
+// verb's own, too.
+void assign_values(const Commands& commands, const Variables& variables) {
   CLI::App& command = *commands.back();
+  // Each of these names the model. One that was typed replaces the others of the environment.
+  const std::set<std::string> models = {"--config", "--workdir", "--weights"};
+  const std::string& verb = command.get_name();
+  const bool names_model = (verb == "predict" || verb == "export") &&
+                           std::any_of(models.begin(), models.end(), [&](const std::string& name) {
+                             return is_typed(commands, name);
+                           });
   for (CLI::Option* option : command.get_options()) {
-    if (option->count() > 0 && !is_typed(command, option)) option->run_callback();
+    const auto variable = variables.find(option);
+    if (variable == variables.end() || is_typed(commands, option->get_name())) continue;
+    if (names_model && models.contains(option->get_name())) continue;
+    assign_variable(*option, variable->second);
   }
   std::set<std::string> seen;
   for (CLI::App* app : commands) {
@@ -184,10 +246,6 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   }
   if (commands.size() > 2) out.part = command.get_name();
   if (out.verb == Arguments::Verb::help) read_help(options.app, out.help);
-  if (!out.weights.empty()) {  // a flag wins over the environment
-    if (!is_typed(commands, "--workdir")) out.workdir.clear();
-    if (!is_typed(commands, "--config")) out.config.clear();
-  }
   if (out.best) {
     if (out.workdir.empty()) throw Error(Exit::usage, "--best", "needs a --workdir");
     out.workdir += std::string(":") + kBestName;
@@ -198,12 +256,9 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   if (!spelled.empty() && !has_option(command, "--set"))
     throw does_not_apply(spelled[0].origin, commands);
   if (options.dry->count() > 0) out.dry_run = read_dry_run(options.dry_run);
-  const bool prints = !out.list.empty() || options.dry->count() > 0 ||
-                      out.verb == Arguments::Verb::bench || out.verb == Arguments::Verb::ckpt ||
-                      out.verb == Arguments::Verb::eval || out.verb == Arguments::Verb::init;
-  if (out.json && !prints)
-    throw Error(Exit::usage, "--json",
-                "works with --list, --dry-run, bench, ckpt, eval and init only");
+  const bool trains = out.verb == Arguments::Verb::train;
+  if (out.json && trains && out.list.empty() && options.dry->count() == 0)
+    throw Error(Exit::usage, "--json", "needs --list or --dry-run here");
 }
 
 }  // namespace
@@ -213,10 +268,13 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   std::vector<std::string> args(all.begin() + 1, all.end());
   const std::vector<Override> spelled = take_config_overrides(args);
   Options options(out);
+  Variables variables;
+  take_variables(options.app, variables);
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 pops from the back
     options.app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
+    for (const auto& [option, variable] : variables) option->envname(variable);
     print(options.app.help());
     return false;
   } catch (const CLI::ParseError& error) {
@@ -226,7 +284,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   out.argv = all;
   options.sets.clear();
   const Commands commands = commands_given(options.app);
-  assign_values(commands);
+  assign_values(commands, variables);
   check_one_action(options.app);
   read_values(options, commands, spelled, out);
   return true;

@@ -34,7 +34,7 @@ struct Arguments {
     return verb == Verb::train && !version && list.empty() && dry_run == DryRun::no && !explain;
   }
   std::string list;   // --list KIND
-  bool json = false;  // --list, --dry-run, bench, ckpt, init: print JSON
+  bool json = false;  // print JSON; training itself has no such output
   std::string part;   // the second word of the verb: "scaling" of bench scaling, "ls" of ckpt ls
 
   // Of several verbs.

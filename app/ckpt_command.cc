@@ -8,11 +8,11 @@
 #include "app/json_output.h"
 #include "app/output_format.h"
 #include "app/standard_output.h"
-#include "lib/ckpt/checkpoint_average.h"
-#include "lib/ckpt/checkpoint_diff.h"
-#include "lib/ckpt/checkpoint_list.h"
-#include "lib/ckpt/checkpoint_removal.h"
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/command/checkpoint_average.h"
+#include "lib/ckpt/command/checkpoint_diff.h"
+#include "lib/ckpt/command/checkpoint_list.h"
+#include "lib/ckpt/command/checkpoint_removal.h"
 #include "lib/config/duration.h"
 #include "lib/export/export.h"
 #include "lib/report/log.h"
@@ -97,10 +97,8 @@ Exit verify(const Arguments& arguments) {
   }
   size_t damaged = 0;
   for (const std::string& folder : folders) {
-    std::string fault = checkpoint_fault(folder, FaultSearch::checksums);
-    // The run may have deleted it meanwhile, or exchanged its best one.
-    if (!fault.empty()) fault = checkpoint_fault(folder, FaultSearch::checksums);
-    if (!fault.empty() && !file_exists(folder)) continue;
+    const std::string fault = checkpoint_fault(folder, FaultSearch::checksums);
+    if (!fault.empty() && !file_exists(folder)) continue;  // the run has deleted it meanwhile
     const std::string name = arguments.ckpt.paths.size() > 1
                                  ? folder
                                  : std::filesystem::path(folder).filename().string();
@@ -212,9 +210,10 @@ Exit rm(const Arguments& arguments) {
   if (!std::filesystem::is_directory(ckpt.path(), error))
     throw Error(Exit::usage, given.path, "is not a workdir: it has no folder ckpt/");
   const bool dry = given.dry_run || arguments.dry_run != DryRun::no;
-  if (!dry) workdir.claim();
+  // Before the workdir is claimed, because reading the checksums may take long.
   const std::vector<int64_t> steps =
       given.all_but_newest ? all_but_newest(ckpt) : removable_steps(ckpt, given.steps);
+  if (!dry) workdir.claim();
   uint64_t freed = 0;
   const std::vector<RemovedCheckpoint> removed = remove_checkpoints(ckpt, steps, dry);
   for (const RemovedCheckpoint& each : removed) {

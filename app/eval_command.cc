@@ -37,11 +37,12 @@ Exit eval_command(const Arguments& arguments) {
   if (arguments.json && !one)
     throw Error(Exit::usage, "--json",
                 "works with --ckpt and --best; the rows are in metrics.jsonl");
-  const EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides};
+  const EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides,
+                                   given.follow};
   if (one) return evaluate_one(arguments, request);
   const std::string output =
       arguments.output.empty() ? Workdir(arguments.workdir).evaluation() : arguments.output;
-  const int64_t count = evaluate_new_checkpoints(request, output, given.follow);
+  const int64_t count = evaluate_new_checkpoints(request, output);
   log::info("Evaluated {} {}; the rows are in {}", count, count == 1 ? "checkpoint" : "checkpoints",
             Workdir(output).metrics());
   return Exit::ok;

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "lib/help/exit_codes.h"
 #include "lib/help/wrap.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -20,6 +19,16 @@ std::string footer() {
                          "continue a stopped run. Options marked (Env:...) can also be set by that "
                          "environment variable.",
                      "", "");
+}
+
+// Checks that a value is an integer of at least `least`.
+CLI::Validator integer_from(int64_t least) {
+  return {[least](std::string& text) -> std::string {
+            const auto number = parse_count(text);
+            if (number && *number >= least) return "";
+            return fmt::format("'{}' is not an integer of at least {}", text, least);
+          },
+          ""};
 }
 
 // Adds --set, whose values are joined to those of a --set before the verb.
@@ -87,7 +96,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
                    "jsonl, csv or npz; default: what the suffix of --output says, jsonl for -")
       ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
   predict->add_option("--top", out.top, "classes per image; default: 5, in the table 1")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_from(1));
   predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
@@ -151,7 +160,7 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
                  "that have no row yet");
   eval->add_option("--ckpt", out.evaluate.step,
                    "evaluate the checkpoint of this step alone, and write no row")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+      ->check(integer_from(0));
   eval->add_flag("--best", out.best, "the same for the best checkpoint (key `best`)");
   eval->add_option("--config", out.config,
                    "YAML file whose evaluators run, with the model of the run; default: its own");
@@ -214,7 +223,7 @@ CLI::Option* add_steps(CLI::App& app, Arguments& out) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_from(0));
 }
 
 void add_average(CLI::App& ckpt, Arguments& out) {
@@ -223,7 +232,7 @@ void add_average(CLI::App& ckpt, Arguments& out) {
   average->add_option("workdir", out.ckpt.path, "workdir or ckpt/ folder")->required();
   CLI::Option* steps = add_steps(*average, out);
   average->add_option("--last", out.ckpt.last, "instead of --steps: the newest N checkpoints")
-      ->check(CLI::PositiveNumber)
+      ->check(integer_from(1))
       ->excludes(steps);
   average->add_flag("--ema", out.ema, "average the averaged weights of the checkpoints");
   average
@@ -261,7 +270,7 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
   diff->add_option("a", out.ckpt.path, "checkpoint, or workdir for its newest one")->required();
   diff->add_option("b", out.ckpt.other, "checkpoint, or workdir for its newest one")->required();
   diff->add_option("--top", out.ckpt.top, "tensors to show, those that differ most first")
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_from(0));
   add_json(*diff, out);
   add_average(*ckpt, out);
   add_rm(*ckpt, out);

@@ -5,7 +5,7 @@
 #include "app/output_format.h"
 #include "app/standard_output.h"
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/predict/predict.h"
 #include "lib/predict/prediction_text.h"
 #include "lib/report/log.h"

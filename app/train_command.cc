@@ -6,12 +6,14 @@
 #include "app/time_limit.h"
 #include "app/version.h"
 #include "lib/ckpt/earlier_run.h"
+#include "lib/compare/run_status.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
 #include "lib/report/log.h"
+#include "lib/report/run_result.h"
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/trainer.h"
@@ -20,6 +22,8 @@
 
 namespace bv {
 namespace {
+
+constexpr double kLockPatience = 60;  // seconds
 
 // Returns the number of ranks of the run that --dry-run describes. This host may have fewer
 // devices: cuda:64 counts as 64 ranks.
@@ -57,20 +61,28 @@ ClassNames agreed_classes(Group& group, const ClassNames& mine) {
   return {agreed.at("names"), agreed.at("owner")};
 }
 
+// Returns whether a run that stopped early may continue, because its config has changed. Its last
+// start may have ended without saving anything, so the config of the checkpoint may be older.
+bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
+               const Recipe& recipe) {
+  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
+  return checkpoint && changes_end(changes_since(*checkpoint, recipe));
+}
+
 // Lets rank 0 claim the workdir. Returns on every rank whether the run there is finished already.
 // Rank 0 reads the weights that the run starts from first, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
-           const Recipe& recipe, Group& group) {
+           const Recipe& recipe, Group& group, bool restarted) {
   const Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
     trainer.load_start();
-    workdir.claim();
+    // Between two generations of ranks another command may have taken the lock for a moment.
+    workdir.claim(restarted ? kLockPatience : 0);
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early goes on if that is what the config says now.
-    const bool early = done && !done->early.empty() &&
-                       !(checkpoint && changes_end(changes_since(*checkpoint, recipe)));
+    const bool early = done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe);
     finished = at_end || early;
     if (finished == 0) check_best(recipe.selection, workdir);
     if (finished == 0) require_checkpoints(workdir);
@@ -96,7 +108,7 @@ void log_grad_accumulation(const Recipe& recipe) {
 }
 
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
-           c10::Device device, int first_ranks) {
+           c10::Device device, int first_ranks, bool restarted) {
   const bool writes = !arguments.workdir.empty();
   std::optional<Restored> checkpoint;  // rank 0 only
   if (group.rank() == 0) checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
@@ -107,12 +119,12 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
-  Trainer trainer(
-      recipe, writes ? &workdir : nullptr,
-      {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup, arguments.accept_changes},
-      group);
+  Trainer trainer(recipe, writes ? &workdir : nullptr,
+                  {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup,
+                   arguments.accept_changes, arguments.synthetic},
+                  group);
   try {
-    if (writes && claim(workdir, trainer, checkpoint, recipe, group)) return Exit::ok;
+    if (writes && claim(workdir, trainer, checkpoint, recipe, group, restarted)) return Exit::ok;
     if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
     return trainer.run();
   } catch (const Stopped&) {
@@ -152,12 +164,14 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   const c10::Device device = own_device(devices, layout.local_rank);
   if (!device.is_cpu()) use_cuda(device.index());
   if (layout.size == 1) {
-    return train(arguments, config, workdir, Group::single(), device, layout.first_size);
+    return train(arguments, config, workdir, Group::single(), device, layout.first_size,
+                 layout.restarts > 0);
   }
   log::set_rank(layout.rank);
   const auto group = join_group(layout, device);
   if (layout.rank == 0) log::info("{}", describe(layout));
-  const Exit code = train(arguments, config, workdir, *group, device, layout.first_size);
+  const Exit code =
+      train(arguments, config, workdir, *group, device, layout.first_size, layout.restarts > 0);
   group->finish();
   return code;
 }

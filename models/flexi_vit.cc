@@ -16,13 +16,13 @@
 #include <tuple>
 
 #include "lib/config/key_table.h"
-#include "lib/model/encoder.h"
 #include "lib/model/layers.h"
-#include "lib/model/map_head.h"
 #include "lib/model/parameter_resizer.h"
-#include "lib/model/patches.h"
-#include "lib/model/position_embedding.h"
-#include "lib/model/resample.h"
+#include "lib/model/transformer/encoder.h"
+#include "lib/model/transformer/map_head.h"
+#include "lib/model/transformer/patches.h"
+#include "lib/model/transformer/position_embedding.h"
+#include "lib/model/transformer/resample.h"
 #include "lib/util/rng.h"
 
 namespace bv {

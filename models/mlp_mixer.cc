@@ -10,8 +10,8 @@
 
 #include "lib/config/key_table.h"
 #include "lib/model/layers.h"
-#include "lib/model/patches.h"
 #include "lib/model/stochastic_depth.h"
+#include "lib/model/transformer/patches.h"
 #include "lib/model/variants.h"
 
 namespace bv {

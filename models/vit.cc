@@ -11,11 +11,11 @@
 
 #include "lib/config/key_table.h"
 #include "lib/model/dropout.h"
-#include "lib/model/encoder.h"
 #include "lib/model/layers.h"
-#include "lib/model/map_head.h"
-#include "lib/model/patches.h"
-#include "lib/model/position_embedding.h"
+#include "lib/model/transformer/encoder.h"
+#include "lib/model/transformer/map_head.h"
+#include "lib/model/transformer/patches.h"
+#include "lib/model/transformer/position_embedding.h"
 
 namespace bv {
 namespace {

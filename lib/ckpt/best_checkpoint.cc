@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // Makes `to` the same file as `from`, or a copy where there are no hard links: on FAT, on some
 // network file systems, between two mounts.
 void link_or_copy(const std::string& from, const std::string& to) {
-  if (::link(from.c_str(), to.c_str()) == 0) return;
+  if (!is_missing("link") && ::link(from.c_str(), to.c_str()) == 0) return;
   std::error_code error;
   fs::copy_file(from, to, error);
   if (error) throw Error(Exit::storage, to, "cannot write: " + error.message());

@@ -1,8 +1,8 @@
 // ckpt/best: the checkpoint of the step at which a metric was best.
 //
-// It is a whole checkpoint of its own, so that the step's own folder may be deleted: the files are
-// hard links to those of ckpt/step-<n>, which takes no room, or copies where the file system has no
-// links. Its manifest also says why it is the best: meta.best holds a BestPoint.
+// It is a complete checkpoint, so it remains when ckpt/step-<n> is deleted. Its files are hard
+// links to those of ckpt/step-<n>, or copies where the file system has no hard links. In its
+// manifest, meta.best is the BestPoint.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "lib/ckpt/checkpoint_folder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +16,34 @@ namespace bv {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Returns `trash`, or a name like it that is free: a folder on NFS cannot be deleted while one of its
+// files is open.
+std::string free_name(const std::string& trash) {
+  std::string name = trash;
+  for (int n = 2; file_exists(name); ++n) {
+    delete_folder(name);
+    if (!file_exists(name)) break;
+    name = trash + "-" + std::to_string(n);
+  }
+  return name;
+}
+
+// Exchanges two folders. Returns false where the file system cannot.
+bool exchange(const std::string& a, const std::string& b) {
+  if (is_missing("exchange")) return false;
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+}  // namespace
+
+std::array<int64_t, 3> manifest_identity(const std::string& folder) {
+  struct stat status = {};
+  if (::stat((folder + "/" + kManifestName).c_str(), &status) != 0) return {};
+  return {static_cast<int64_t>(status.st_ino), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
 void delete_folder(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -23,19 +52,20 @@ void delete_folder(const std::string& path) {
 
 void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
   if (!file_exists(to)) return rename_durably(from, to);
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+  if (exchange(from, to)) {
     fsync_path(fs::path(to).parent_path().string());
     delete_folder(from);
     return;
   }
-  rename_durably(to, trash);
+  const std::string old = free_name(trash);
+  rename_durably(to, old);
   try {
     rename_durably(from, to);
   } catch (...) {
-    ::rename(trash.c_str(), to.c_str());
+    ::rename(old.c_str(), to.c_str());
     throw;
   }
-  delete_folder(trash);
+  delete_folder(old);
 }
 
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step) {

@@ -36,6 +36,7 @@ constexpr Member kMembers[] = {
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},
     {"/data/evals", JsonKind::object},
+    {"/synthetic", JsonKind::flag},
     {"/class_names", JsonKind::texts},
     {"/image", JsonKind::list},
     {"/row", JsonKind::list, true},

@@ -66,8 +66,8 @@ class Checkpointer {
   ~Checkpointer();  // waits for the last save; logs its failure
 
   // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names another
-  // checkpoint than the newest. For rank 0, before the first save, which does so otherwise. Throws
-  // Error(Exit::storage).
+  // checkpoint than the newest. Only rank 0 may call it, before its first save. Without this call,
+  // the first save does the same. Throws Error(Exit::storage).
   void start();
   // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
   // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread

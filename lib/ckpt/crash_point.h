@@ -1,7 +1,9 @@
-// Named points at which a test can make the process die as by kill -9, or sleep. Environment:
+// Named points at which a test can make the process die as by kill -9, or sleep, and system calls that
+// it can take away. Environment:
 //   BVTRAIN_CRASH_AT=<point>:<n>             die at the n-th arrival at <point>
 //   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
+//   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange"
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 
@@ -44,6 +46,12 @@ inline void crash_point(std::string_view point) {
     if (*rest == ':' && (arrival == first || (again && arrival > first)))
       std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(rest + 1)));
   }
+}
+
+// Returns whether the test has taken the call away.
+inline bool is_missing(std::string_view call) {
+  const char* text = std::getenv("BVTRAIN_WITHOUT");
+  return text != nullptr && std::string_view(text).find(call) != std::string_view::npos;
 }
 
 }  // namespace bv

@@ -35,8 +35,9 @@ std::string run_json_fault(const json& run) {
   for (const json& restart : run.value("config_changes", json::array())) {
     if (!restart.is_object() || !restart.contains("step") || !restart.contains("changes"))
       return "'config_changes' holds an entry without 'step' and 'changes'";
-    for (const auto& [name, kind] :
-         {std::pair{"step", JsonKind::count}, {"changes", JsonKind::texts}}) {
+    for (const auto& [name, kind] : {std::pair{"step", JsonKind::count},
+                                     {"changes", JsonKind::texts},
+                                     {"evaluators", JsonKind::texts}}) {
       if (const std::string fault = member_fault(restart, name, kind); !fault.empty())
         return "'config_changes': " + fault;
     }

@@ -1,5 +1,5 @@
-// What the files of a workdir tell of the run that was started there before, besides its
-// checkpoints.
+// Reads what the files of a workdir, other than its checkpoints, say about earlier starts of the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace bv {
 
-// Returns what DONE tells if the run in the workdir has really finished. It must
-// have a checkpoint of that step or a row of metrics of that step, or, if there is no checkpoint at
-// all, any row of metrics. Otherwise returns nullopt, with a warning if there is a DONE that is
-// false.
+// Returns what DONE holds if other files confirm that the run has finished. One of these must
+// exist: a checkpoint of that step; a row of metrics of that step or a later one; or, if there is
+// no checkpoint at all, any row of metrics. Otherwise returns nullopt, and logs a warning if there
+// is a DONE.
 std::optional<Workdir::Done> finished_at(const Workdir& workdir);
 // Throws Error(Exit::usage) if the workdir has no checkpoint, although the run there has had one or
 // its folder ckpt/ is gone. To start from the beginning would drop the run's rows of metrics.

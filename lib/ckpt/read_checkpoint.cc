@@ -7,9 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/chunk_reader.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -167,17 +168,21 @@ class CheckpointReader {
 };
 
 Restored read_folder(const std::string& folder, const ReadOptions& options, Chunks chunks) {
-  Manifest manifest = read_manifest(folder);
-  if (options.resumes) check_resumable(manifest.meta);
-  return CheckpointReader(folder, std::move(manifest), options).read(chunks);
+  return read_whole(folder, [&] {
+    Manifest manifest = read_manifest(folder);
+    if (options.resumes) check_resumable(manifest.meta);
+    return CheckpointReader(folder, std::move(manifest), options).read(chunks);
+  });
 }
 
 }  // namespace
 
 Manifest verify_checkpoint(const std::string& folder) {
-  Manifest manifest = read_manifest(folder);
-  for (const Manifest::File& file : manifest.files) verify_file(folder, file);
-  return manifest;
+  return read_whole(folder, [&] {
+    Manifest manifest = read_manifest(folder);
+    for (const Manifest::File& file : manifest.files) verify_file(folder, file);
+    return manifest;
+  });
 }
 
 Restored read_checkpoint(const std::string& folder, const ReadOptions& options) {

@@ -47,7 +47,8 @@ struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.
   Wanted wanted = nullptr;
-  // Whether a run continues from the checkpoint: one that lacks what this takes is refused.
+  // Whether a run will continue from the checkpoint. Then a checkpoint without the metadata that
+  // this needs is refused.
   bool resumes = false;
 };
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/mapped_file.h"

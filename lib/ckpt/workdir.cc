@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -66,12 +68,17 @@ bool same_file(int fd, const std::string& path) {
 }
 
 // Returns the open and locked file; -1 if it was removed meanwhile.
-int try_lock(const std::string& dir, const std::string& lock) {
+int try_lock(const std::string& dir, const std::string& lock, double patience) {
   const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0 && errno == ENOENT) return -1;
   if (fd < 0) throw Error(code_of(errno), lock, "cannot open: " + reason(errno));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
+    if (error == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      continue;
+    }
     const std::string by = holder(fd);
     ::close(fd);
     if (error != EWOULDBLOCK) throw Error(code_of(error), lock, "cannot lock: " + reason(error));
@@ -169,7 +176,7 @@ void Workdir::check_writable() const {
   }
 }
 
-void Workdir::claim() {
+void Workdir::claim(double patience) {
   check(lock_fd_ < 0, "{} is claimed twice", dir_);
   check_writable();
   // A second try is needed only if the --cleanup of another run removes .lock between open and
@@ -180,7 +187,7 @@ void Workdir::claim() {
     if (error) {
       throw Error(code_of(error.value()), dir_, "cannot make the folder: " + error.message());
     }
-    lock_fd_ = try_lock(dir_, lock());
+    lock_fd_ = try_lock(dir_, lock(), patience);
   }
   if (lock_fd_ < 0) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   const std::string note = fmt::format("{} {}\n", ::getpid(), host_name());
@@ -241,7 +248,9 @@ std::vector<std::string> CkptFolder::all_best() const {
 
 std::string checkpoint_path(const std::string& path) {
   const size_t colon = path.rfind(':');
-  if (file_exists(path) || colon == std::string::npos || !file_exists(path.substr(0, colon)))
+  std::error_code none;
+  if (file_exists(path) || colon == std::string::npos ||
+      !fs::is_directory(path.substr(0, colon), none))
     return path;
   const std::string name = path.substr(colon + 1);
   if (name != kBestName && !name.starts_with(std::string(kBestName) + "-")) return path;

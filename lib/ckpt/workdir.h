@@ -20,6 +20,7 @@
 //     log/rank-<r>.log
 //     trace/rank-<r>.json       profiles
 //     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
+//       evaluated.json          which checkpoint each row of metrics.jsonl describes
 //     ckpt/
 //       LAST                    the name of the newest checkpoint, as a hint for people
 //       step-<n>/               a committed checkpoint
@@ -106,9 +107,9 @@ class Workdir {
   void check_writable() const;
   // Creates the folder, takes its lock and keeps it until the object is destroyed. Then deletes the
   // temporary files that killed processes have left in the folder (lib/util/temporary_file.h). If
-  // another process holds the lock, throws Error(Exit::usage) at once, without waiting for it: "D:
-  // error: the workdir is in use by process P on host H; ...".
-  void claim();
+  // another process holds the lock, waits for it up to `patience` seconds. Then throws
+  // Error(Exit::usage): "D: error: the workdir is in use by process P on host H; ...".
+  void claim(double patience = 0);
   ~Workdir();
   Workdir(const Workdir&) = delete;
   Workdir& operator=(const Workdir&) = delete;
@@ -128,6 +129,7 @@ class Workdir {
   std::string tensorboard() const { return dir_ + "/tb"; }
   std::string report() const { return dir_ + "/report.html"; }
   std::string evaluation() const { return dir_ + "/eval"; }
+  std::string evaluated() const { return dir_ + "/evaluated.json"; }  // in evaluation()
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
   std::string log(int rank) const {
     return log_folder() + "/rank-" + std::to_string(rank) + ".log";

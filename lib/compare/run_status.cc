@@ -1,12 +1,12 @@
 #include "lib/compare/run_status.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lib/config/duration.h"
 #include "lib/util/file.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -46,34 +46,41 @@ std::optional<int64_t> total_steps(const Config& config, const MetricScan& metri
 // Returns the number in a file of one line; nullopt if there is none.
 std::optional<int> number_in(const std::string& file) {
   try {
-    const std::string text = trim(read_file(file, kMaxNoteBytes));
-    int number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc() && end == text.data() + text.size()) return number;
+    return parse_count<int>(trim(read_file(file, kMaxNoteBytes)));
   } catch (const Error&) {
     // There is no such file, or it tells nothing.
   }
   return std::nullopt;
 }
 
-// Returns the exit code of the last start of the run, which result.json holds from its end on;
-// nullopt if the run still goes or was killed.
-std::optional<int> ended_with(const Workdir& workdir) {
-  const std::string file = workdir.dir() + "/result.json";
-  if (!file_exists(file)) return std::nullopt;
+// Returns what result.json holds, which a run writes when it ends; null if there is none, or if it
+// tells nothing.
+nlohmann::json result_of(const Workdir& workdir) {
   try {
-    const auto result = nlohmann::json::parse(read_file(file, kMaxResultBytes), nullptr, false);
-    if (result.is_object() && result.contains("exit_code") &&
-        result.at("exit_code").is_number_integer())
-      return result.at("exit_code").get<int>();
+    const auto text = read_file_if_any(workdir.result(), kMaxResultBytes);
+    auto result = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+    if (result.is_object()) return result;
   } catch (const Error&) {
-    // Damaged or unreadable: it tells nothing.
+    // It cannot be read.
   }
-  return std::nullopt;
+  return {};
 }
 
-// Returns the exit code with which the run failed; 0 if it has not. A run that was stopped by a
-// signal has not failed: it continues.
+// Returns the exit code of the last start of the run; nullopt if it still goes or was killed.
+std::optional<int> ended_with(const Workdir& workdir) {
+  const nlohmann::json result = result_of(workdir);
+  const bool known = result.contains("exit_code") && result.at("exit_code").is_number_integer();
+  return known ? std::optional(result.at("exit_code").get<int>()) : std::nullopt;
+}
+
+}  // namespace
+
+std::string last_config_hash(const Workdir& workdir) {
+  const nlohmann::json result = result_of(workdir);
+  const bool known = result.contains("config_hash") && result.at("config_hash").is_string();
+  return known ? result.at("config_hash").get<std::string>() : "";
+}
+
 int failure_code(const Workdir& workdir) {
   std::optional<int> code = ended_with(workdir);
   if (!code) code = number_in(workdir.failed());  // as cron.sh, sweep.sh and slurm.sbatch note it
@@ -88,8 +95,6 @@ int failure_code(const Workdir& workdir) {
       return *code;
   }
 }
-
-}  // namespace
 
 const char* kind_name(RunStatus::Kind kind) {
   constexpr const char* kNames[] = {"finished", "unfinished", "diverged", "failed"};

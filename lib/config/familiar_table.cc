@@ -190,7 +190,7 @@ top | save_initial_train_checkpoint | - | step 0 is not saved; with 'ckpt_steps'
     step 1; leave it out
 top | eval_initial_weights | - | evaluators run before training, unless they have 'skip_first: true'; leave it
     out
-top | one_off_evaluate | - | 'total_steps: 0' and 'model_init: WORKDIR' run the evaluators once
+top | one_off_evaluate | - | 'bvtrain eval --workdir DIR' evaluates the checkpoints of a run
 top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has random
     numbers of its own, which follow from 'seed' and its position; leave it out
 top | legacy_random_seed_behavior | - | all random numbers follow from 'seed', in one way only; leave it out
@@ -211,11 +211,12 @@ flag | num_nodes nodes | - | the number of hosts is '--nnodes'
 flag | master_addr master_port dist_url rdzv_endpoint coordinator_address | - | the hosts meet at '--rendezvous
     HOST:PORT'
 flag | override overrides opts | - | one value of the config is replaced by '--set KEY=VALUE'
-flag | eval evaluate eval_only test test_only validate | - | 'bvtrain predict --workdir DIR' applies the newest
-    checkpoint to data
+flag | eval evaluate eval_only test test_only validate | - | 'bvtrain eval --workdir DIR' evaluates the
+    checkpoints of a run, and 'bvtrain predict --workdir DIR' applies the newest one to data
 flag | model arch | model_name | -
 flag | debug check validate_only | - | '--dry-run' checks everything and writes nothing
-flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain predict' applies a checkpoint to data
+flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates beside it,
+    and 'bvtrain predict' applies a checkpoint to data
 flag | jaxline_post_mortem jaxline_disable_pmap_jit jaxline_tpu_driver jaxline_ensure_tpu | - | nothing takes
     its place here; leave it out
 
@@ -226,7 +227,15 @@ flag | initial_checkpoint | model_init | -
 flag | img_size input_size mean std crop_pct interpolation train_interpolation | - | this belongs to the ops of
     'input.pp' and 'evals.NAME.pp_fn': "...|inception_crop(224)|vgg_value_range|..."
 flag | validation_batch_size | batch_size_eval | -
-flag | gp | model.pool_type | -
+flag | gp | - | write --set model.pool_type=gap, map or tok, for vit
+flag | drop_path | - | write --set model.stoch_depth=..., for mlp_mixer; other models do not have it
+flag | cooldown_epochs | - | the run has no epochs after its length; 'schedule: {cooldown_epochs: ...}' lowers the rate
+    to 0 in its last epochs
+flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true
+flag | start_epoch epoch_repeats class_map tta | - | nothing takes its place; leave it out
+flag | b | input.batch_size | -
+flag | vb | batch_size_eval | -
+flag | j | input.threads | -
 flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable, for models that have it
 flag | opt_eps | optax.eps | -
 flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not multiply 'wd'
@@ -250,10 +259,10 @@ flag | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | -
     'mixup: {p: ...}' has no other arguments
 flag | bce_loss | - | write --set loss=sigmoid_xent
 flag | sync_bn dist_bn split_bn | - | batch norm takes the statistics of the whole batch; leave it out
-flag | model_ema | - | write --set ema.decay=0.9999
+flag | model_ema | - | write --set ema.decay=0.9998
 flag | checkpoint_hist | max_checkpoints_to_keep | -
 flag | recovery_interval | ckpt_steps | -
-flag | eval_metric | best.metric | -
+flag | eval_metric | - | write --set 'best={metric: val/prec@1}', with the name of an evaluator before the '/'
 flag | experiment | - | the folder of a run is '--workdir DIR'
 flag | amp amp_dtype | - | write --set precision=bf16; by default it is taken where the device computes it
     natively

@@ -31,9 +31,12 @@ struct Override {
 // set, and overrides whose path does not fit.
 Config load_config(const std::string& file, const std::vector<Override>& overrides);
 
-// Reads a text in the same way (a config stored in a checkpoint; tests). `name` stands in messages,
-// and includes are relative to its folder.
+// Reads a text in the same way. `name` stands in messages, and includes are relative to its folder.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<Override>& overrides = {});
+// Reads a text that Config::json() returned, such as the config in a checkpoint. "${" in it stands for
+// itself; `overrides` may name environment variables.
+Config parse_config_json(std::string text, const std::string& name,
+                         const std::vector<Override>& overrides = {});
 
 }  // namespace bv

@@ -224,6 +224,13 @@ Config parse_config(std::string_view text, const std::string& name,
   return Config(document->root, document, "");
 }
 
+Config parse_config_json(std::string text, const std::string& name,
+                         const std::vector<Override>& overrides) {
+  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 3)
+    text.insert(at, "$");
+  return parse_config(text, name, overrides);
+}
+
 Config load_config(const std::string& file, const std::vector<Override>& overrides) {
   return parse_config(read_file_or_pipe(file, kLargestFile), file, overrides);
 }

@@ -60,6 +60,10 @@ class Calibration : public Evaluator {
   }
   int64_t examples() const override { return input_.examples(); }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    return {{"ece", "mce", "confidence", "prec@1"}};
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<EvalDetails::Bin> bins(bins_);  // hold sums until finish() divides them
     input_.for_each(context, [&](const Batch& batch) {

@@ -170,6 +170,12 @@ class Classification : public Evaluator {
   }
   int64_t examples() const override { return input_.examples(); }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names = {"prec@1", "loss"};
+    if (num_classes_ == 0 || num_classes_ > 5) names.emplace_back("prec@5");
+    return names;
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     std::optional<ClassificationSums> sums;
     WrongExamples wrong;

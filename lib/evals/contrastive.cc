@@ -90,6 +90,10 @@ class Contrastive : public Evaluator {
   }
   int64_t examples() const override { return zimg_.defined() ? zimg_.size(0) : 0; }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    return {{"ncorrect_minibatch", "loss"}};
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     load();
     ContrastiveSums sums;

@@ -205,6 +205,15 @@ class DistanceEvaluator : public Evaluator {
     return arrays_ ? std::vector<std::string>() : std::vector<std::string>{what_[0]};
   }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names;
+    for (const Distance& distance : distances_) {
+      for (const char* what : {"all", "avg", "min", "max"})
+        names.push_back(distance.name + "/" + what);
+    }
+    return names;
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<std::vector<at::Tensor>> values(distances_.size());
     std::vector<at::Tensor> ids;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ class Evaluator {
   virtual int64_t examples() const = 0;
   // Returns the names of the activations that run() will ask context.predict() for.
   virtual std::vector<std::string> activations() const { return {}; }
+  // Returns the names of the metrics that run() may emit; nullopt if only run() can tell. Keys that
+  // name a metric (`best`, `early_stop`) are checked with them before the training.
+  virtual std::optional<std::vector<std::string>> metrics() const { return std::nullopt; }
   // Evaluates the model and passes each metric to `emit`. All ranks call it and emit the same
   // values; every example counts once.
   virtual void run(const EvalContext& context, const Measure& emit) = 0;

@@ -132,6 +132,18 @@ class FewshotLsr : public Evaluator {
 
   std::vector<std::string> activations() const override { return keys_.activations(); }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names;
+    for (const TrainAndTest& pair : pairs_) {
+      for (int64_t seed = 0; seed < num_seeds_; ++seed) {
+        for (const int64_t shots : shots_) {
+          for (const double l2 : l2_) names.push_back(metric_name(pair.name, shots, seed, l2));
+        }
+      }
+    }
+    return names;
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<Sets> all;
     for (TrainAndTest& pair : pairs_) all.push_back(represent(pair, context));
@@ -176,7 +188,7 @@ class FewshotLsr : public Evaluator {
         fmt::format("{{name: {}, split: {}", json_string(source), json_string(split));
     if (!data_dir_.empty()) text += ", data_dir: " + json_string(data_dir_);
     try {
-      const Config data = parse_config(text + "}", "datasets");
+      const Config data = parse_config_json(text + "}", "datasets");
       EvalInput input(data, pp, options_, data_env_, name + "." + part);
       throw_problems(data);
       return input;
@@ -214,17 +226,21 @@ class FewshotLsr : public Evaluator {
       const at::Tensor rows = take_shots(members, shots);
       const LeastSquares fit(sets.train.features.index_select(0, rows),
                              sets.train.labels.index_select(0, rows), sets.classes);
-      const std::pair<std::string, double> shown(name, static_cast<double>(shots));
-      const bool first =
-          std::find(display_first_.begin(), display_first_.end(), shown) != display_first_.end();
       for (const double l2 : l2_) {
         const at::Tensor guess = fit.predict(sets.test.features, fit.weights(l2)).argmax(1);
         const at::Tensor right = guess.eq(sets.test.labels).to(at::kDouble);
-        emit(fmt::format("{}{}_{}shot-seed-{}{}", first ? "a/" : "z/", name, shots, seed,
-                         l2_.size() > 1 ? fmt::format("-l2-{}", l2) : ""),
-             right.mean().item<double>());
+        emit(metric_name(name, shots, seed, l2), right.mean().item<double>());
       }
     }
+  }
+
+  std::string metric_name(const std::string& dataset, int64_t shots, int64_t seed,
+                          double l2) const {
+    const std::pair<std::string, double> shown(dataset, static_cast<double>(shots));
+    const bool first =
+        std::find(display_first_.begin(), display_first_.end(), shown) != display_first_.end();
+    return fmt::format("{}{}_{}shot-seed-{}{}", first ? "a/" : "z/", dataset, shots, seed,
+                       l2_.size() > 1 ? fmt::format("-l2-{}", l2) : "");
   }
 
   const std::string name_, data_dir_;

@@ -97,6 +97,12 @@ class Knn : public Evaluator {
   int64_t examples() const override { return train_.examples() + test_.examples(); }
   std::vector<std::string> activations() const override { return keys_.activations(); }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names;
+    for (const int64_t k : ks_) names.push_back(metric_name(k));
+    return names;
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     const LabelledFeatures train = keys_.represent(train_, context);
     const LabelledFeatures test = keys_.represent(test_, context);
@@ -116,12 +122,13 @@ class Knn : public Evaluator {
       for (size_t i = 0; i < ks_.size(); ++i) right[i] += hits[i].item<int64_t>();
     }
     for (size_t i = 0; i < ks_.size(); ++i) {
-      emit(fmt::format("prec@1_k={}", ks_[i]),
-           static_cast<double>(right[i]) / static_cast<double>(n));
+      emit(metric_name(ks_[i]), static_cast<double>(right[i]) / static_cast<double>(n));
     }
   }
 
  private:
+  static std::string metric_name(int64_t k) { return fmt::format("prec@1_k={}", k); }
+
   // The data sets need not have the classes of the model.
   static DataEnv unlabelled(DataEnv env) {
     env.source.num_classes = 0;

@@ -71,6 +71,14 @@ class Retrieval : public Evaluator {
     return distances_.defined() ? distances_.size(0) + distances_.size(1) : 0;
   }
 
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names;
+    for (const char* direction : {"img2txt", "txt2img"}) {
+      for (const int64_t k : kRecallAt) names.push_back(metric_name(direction, k));
+    }
+    return names;
+  }
+
   void run(const EvalContext& context, const Measure& emit) override {
     load();
     if (context.poll) context.poll();
@@ -150,12 +158,16 @@ class Retrieval : public Evaluator {
     return ranks;
   }
 
+  static std::string metric_name(const char* direction, int64_t k) {
+    return fmt::format("{}_recall@{}", direction, k);
+  }
+
   static void recall(const char* direction, const std::vector<int64_t>& ranks,
                      const Measure& emit) {
     for (const int64_t k : kRecallAt) {
       const auto found =
           std::count_if(ranks.begin(), ranks.end(), [&](int64_t r) { return r < k; });
-      emit(fmt::format("{}_recall@{}", direction, k),
+      emit(metric_name(direction, k),
            static_cast<double>(found) / static_cast<double>(ranks.size()));
     }
   }

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
@@ -124,6 +124,10 @@ class Save : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
   std::vector<std::string> activations() const override {
     return outputs_.value_or(std::vector<std::string>());
+  }
+
+  std::optional<std::vector<std::string>> metrics() const override {
+    return std::vector<std::string>();
   }
 
   void run(const EvalContext& context, const Measure&) override {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/export/weights_writer.h"
 #include "lib/util/text.h"
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/safetensors.h"
 
 namespace bv {
 

@@ -126,8 +126,8 @@ void warn_of_other_weights(const Config& config, bool ema) {
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
   TrainedModel trained;
   trained.origin = checkpoint.folder;
-  trained.config = parse_config(checkpoint.meta.value("config", std::string("{}")),
-                                checkpoint.folder + "/" + kManifestName);
+  trained.config = parse_config_json(checkpoint.meta.value("config", std::string("{}")),
+                                     checkpoint.folder + "/" + kManifestName);
   trained.card = card_of(trained.config);
   trained.card.ema = ema;
   warn_of_other_weights(trained.config, ema);

@@ -4,8 +4,8 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/export/weights_writer.h"
-#include "lib/model/position_embedding.h"
-#include "lib/model/resample.h"
+#include "lib/model/transformer/position_embedding.h"
+#include "lib/model/transformer/resample.h"
 
 namespace bv {
 namespace {

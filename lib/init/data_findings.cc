@@ -108,7 +108,8 @@ std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKe
   return source;
 }
 
-// Returns the split of the source that has the first of `names`, or "" if none has one.
+// Tries `names` in order and returns the first split of the source that is called so; "" if there is
+// none.
 std::string first_split(const Source& source, SplitNames names) {
   const std::vector<std::string> known = source.splits();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -128,10 +129,10 @@ std::string training_split(const Source& source, const std::string& folder) {
   const std::vector<std::string> known = source.splits();
   const std::string named = first_split(source, kTrainingNames);
   if (!named.empty()) return named;
-  if (known.size() == 1) return known[0];
-  throw Error(Exit::usage, folder,
-              fmt::format("has no split 'train': there are {}; rename the one for training",
-                          join(known, ", ")));
+  if (known.size() == 1 && !is_split_name(known[0])) return known[0];
+  throw Error(
+      Exit::usage, folder,
+      fmt::format("has no split 'train', only {}; rename the one for training", join(known, ", ")));
 }
 
 // Divides a split in two. The fewer examples, the larger the part for validation has to be.
@@ -289,6 +290,10 @@ DataFindings inspect_checked(const std::string& folder) {
   found.images = sample_images(*source, index_of(*source, split), kSample);
   add_warnings(found, train, validation, found.warnings);
   found.notes = found.data.notes;
+  for (const std::string& name : source->splits()) {
+    if (name != split && name != validation_split && name != found.test)
+      found.notes.push_back(fmt::format("not used: the split '{}'", name));
+  }
   add_notes(train, found);
   if (!found.sliced) add_notes(validation, found);
   return found;

@@ -10,7 +10,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/export/trained_model.h"
-#include "lib/model/transformer_shape.h"
+#include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
 #include "lib/util/text.h"
 
@@ -235,6 +235,7 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
     throw Error(Exit::usage, path,
                 "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
                 "(big_vision, timm, Hugging Face), a file of `bvtrain export` or a workdir");
+  found.pil = is_timm(tree) || is_timm_mixer(tree) || is_timm_bit(tree) || is_hugging_face(tree);
   return found;
 }
 

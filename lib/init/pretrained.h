@@ -20,6 +20,7 @@ struct PretrainedModel {
   ImageSides image;                // of its training; 0 if not known
   bool other_sizes = true;         // it also works on images of other sizes
   ValueScaling scaling;            // of the values in its training
+  bool pil = false;                // it was trained on JPEGs that PIL decoded
   std::vector<std::string> fresh;  // patterns of parameters that start fresh: the head
 };
 

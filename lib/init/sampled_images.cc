@@ -172,6 +172,11 @@ SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
                                    : fmt::format("none of {} images can be decoded: {}", all.tried,
                                                  all.broken[0]));
   }
+  if (!all.encoded && all.least == all.most) {
+    throw Error(Exit::usage, "",
+                fmt::format("each value of the {} images that were looked at is {}", sides.size(),
+                            all.least));
+  }
   if (grey && all.encoded) all.channels = 1;
   measure(sides, all);
   return all;

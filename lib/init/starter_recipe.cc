@@ -31,15 +31,23 @@ void add_op(std::string& pp, const std::string& op) {
   if (!op.empty()) pp += (pp.empty() ? "" : "|") + op;
 }
 
-// Returns the range that the values of the data probably have, as a sample of them lies in it.
+// Returns the range that the values of the data probably have, given those of a sample.
 ValueBounds range_of_data(const SampledImages& images) {
   if (images.encoded) return {};
   if (images.least < 0) {
     return std::max(-images.least, images.most) <= 1 ? ValueBounds{-1, 1}
                                                      : ValueBounds{images.least, images.most};
   }
-  for (const double top : {1, 16, 255, 65535}) {
+  // Masks, scikit-learn's digits, 8 bits.
+  for (const double top : {1, 16, 255}) {
     if (images.most <= top) return {0, top};
+  }
+  if (!at::isIntegralType(images.type, /*includeBool=*/true)) {
+    // Resizing with a cubic filter goes a little beyond 255.
+    return {0, images.most < 1.05 * 255 ? 255 : images.most};
+  }
+  for (const int bits : {10, 12, 14, 16}) {
+    if (images.most < 1 << bits) return {0, static_cast<double>((1 << bits) - 1)};
   }
   return {0, images.most};
 }
@@ -61,24 +69,27 @@ void add_scaling(const SampledImages& images, const ValueScaling& scaling, Commo
   const bool at_once = !images.encoded && images.type != at::kByte;
   std::string& place = at_once ? ops.first : ops.last;
   if (scaling.target) {
-    add_op(place, value_range_call(*scaling.target, source));
-    if (at_once) ops.black = scaling.target->least;
-  } else if (!scaling.normalize.empty()) {
-    const ValueBounds levels;
-    if (at_once || source != levels) add_op(place, value_range_call(levels, source));
+    // Values from 0 to 255 need no scaling before an op that takes them as they are.
+    const bool scaled = !at_once && !scaling.normalize.empty() && source == *scaling.target;
+    if (!scaled) add_op(place, value_range_call(*scaling.target, source));
     add_op(ops.last, scaling.normalize);
+    if (at_once) ops.black = scaling.target->least;
   } else {
     ops.black = source.least;
   }
 }
 
-CommonOps common_ops(const DataFindings& found, int64_t channels, const ValueScaling& scaling) {
+// `precise`: decodes JPEGs exactly as PIL does, which takes a little longer.
+CommonOps common_ops(const DataFindings& found, int64_t channels, const ValueScaling& scaling,
+                     bool precise) {
   const SampledImages& images = found.images;
   CommonOps ops;
   if (images.encoded) {
-    std::string arguments = channels == 1 ? "1" : "";
-    if (found.turned) arguments += (arguments.empty() ? "" : ", ") + std::string("exif=True");
-    ops.first = arguments.empty() ? "decode" : "decode(" + arguments + ")";
+    std::vector<std::string> arguments;
+    if (channels == 1) arguments.emplace_back("1");
+    if (precise) arguments.emplace_back("precise=True");
+    if (found.turned) arguments.emplace_back("exif=True");
+    ops.first = arguments.empty() ? "decode" : "decode(" + join(arguments, ", ") + ")";
   } else {
     if (images.rank2)
       ops.first = fmt::format("reshape([{}, {}, 1])", images.typical.height, images.typical.width);
@@ -280,7 +291,8 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
   const int64_t channels = pretrained ? pretrained_channels(images, *pretrained) : images.channels;
   if (pretrained) require_scaling(images, *pretrained);
   const CommonOps ops =
-      common_ops(found, channels, pretrained ? pretrained->scaling : ValueScaling{});
+      common_ops(found, channels, pretrained ? pretrained->scaling : ValueScaling{},
+                 pretrained && pretrained->pil);
   StarterRecipe recipe;
   recipe.train_pp = recipe.eval_pp = ops.first;
   const bool small = std::max(images.typical.height, images.typical.width) <= kSmall;

@@ -2,30 +2,58 @@
 
 #include "lib/config/call.h"
 #include "lib/input/ops/common/example_keys.h"
+#include "lib/util/error.h"
 #include "lib/util/text.h"
 
 namespace bv {
+namespace {
+
+[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
+  throw Error(
+      Exit::usage, origin,
+      fmt::format("was trained on images that {}; write pp, pp_fn and model_init yourself", why));
+}
+
+// One number for all channels, which an argument of value_range may be.
+double bound(const Config& args, const char* name, double fallback, const std::string& origin) {
+  if (args.is_list(name))
+    refuse(origin, fmt::format("value_range scaled by channel ({} is a list)", name));
+  return args.get<double>(name, fallback);
+}
+
+// Returns what value_range makes of the values in `before`, or of in_min and in_max if no op has
+// scaled the values before.
+ValueBounds scaled(const Config& args, const std::optional<ValueBounds>& before,
+                   const std::string& origin) {
+  const ValueBounds target{args.get<double>("vmin", -1), args.get<double>("vmax", 1)};
+  const ValueBounds from{bound(args, "in_min", 0, origin), bound(args, "in_max", 255, origin)};
+  if (!before || from.least == from.most) return target;
+  const auto map = [&](double value) {
+    return target.least +
+           (target.most - target.least) * ((value - from.least) / (from.most - from.least));
+  };
+  return {map(before->least), map(before->most)};
+}
+
+}  // namespace
 
 ValueScaling scaling_in(const std::string& pp, const std::string& origin) {
-  ValueScaling last{.target = std::nullopt, .normalize = ""};
+  ValueScaling scaling{.target = std::nullopt, .normalize = ""};
   for (const std::string& part : split(pp, '|')) {
     const std::string op = trim(part), name = trim(op.substr(0, op.find('(')));
     const bool range = name == "value_range";
     if (!range && name != "vgg_value_range" && name != "clip_value_range") continue;
+    // Their arguments are explained in lib/input/ops.
     const Config args = parse_calls(op, Place{origin}).at(0).args;
-    // Arguments of value_range.cc, which explains them.
-    const auto number = [&](const char* argument, double fallback) {
-      return args.get<double>(argument, fallback);
-    };
-    ValueBounds target{-1, 1};
-    if (range) target = {number("vmin", target.least), number("vmax", target.most)};
+    ValueBounds target = scaling.target.value_or(ValueBounds{});
+    if (range) target = scaled(args, scaling.target, origin);
     if (InOutKeys(args).out != "image") continue;
-    if (range)
-      last = {.target = target, .normalize = ""};
-    else
-      last = {.target = std::nullopt, .normalize = op};
+    if (!scaling.normalize.empty())
+      refuse(origin, fmt::format("{} scaled after {}", name,
+                                 scaling.normalize.substr(0, scaling.normalize.find('('))));
+    scaling = {.target = target, .normalize = range ? "" : op};
   }
-  return last;
+  return scaling;
 }
 
 std::string value_range_call(const ValueBounds& target, const ValueBounds& source) {

@@ -12,16 +12,17 @@ struct ValueBounds {
   bool operator==(const ValueBounds&) const = default;
 };
 
-// At most one of the two is set. If neither is, the model takes values as they are.
 struct ValueScaling {
-  // The range to which the op value_range scales.
+  // The range to which value_range scales the darkest and the brightest value; nullopt if the model
+  // takes values as they are.
   std::optional<ValueBounds> target = ValueBounds{-1, 1};
-  // A call of vgg_value_range or clip_value_range, which take values from 0 to 255; or "".
+  // A call of vgg_value_range or clip_value_range, which comes after that; or "".
   std::string normalize;
 };
 
-// Returns the scaling by the last op of the pp string that scales 'image', whatever the values of
-// its input. `origin` is for messages. Throws Error(Exit::usage) if the op is malformed.
+// Returns what the ops of a pp string that scale 'image' do together. The range of the values before
+// the first op does not matter. `origin` is for messages. Throws Error(Exit::usage) if an op is
+// malformed, or if no ValueScaling describes the ops.
 ValueScaling scaling_in(const std::string& pp, const std::string& origin);
 
 // Returns the call that scales `source` to `target`: "value_range(-1, 1)" for values from 0 to 255,

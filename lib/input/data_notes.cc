@@ -54,6 +54,13 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
     add(fmt::format("{} beside the class folders {} ignored", counted(notes.loose_images, "image"),
                     was(notes.loose_images)));
   }
+  if (!notes.unused_folders.empty()) {
+    add(
+        fmt::format("the images in {} were ignored, because {} a folder of a split with class "
+                    "folders in it",
+                    join(notes.unused_folders, ", "),
+                    notes.unused_folders.size() == 1 ? "it is not" : "they are not"));
+  }
   return lines;
 }
 

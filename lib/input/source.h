@@ -42,6 +42,8 @@ struct FileNotes {
   std::map<std::string, int64_t> other_types;
   int64_t inner_folders = 0;  // folders inside class folders, which were ignored
   int64_t loose_images = 0;   // images beside the class folders, which were ignored
+  // Folders beside those of the splits, whose images were ignored.
+  std::vector<std::string> unused_folders;
 };
 
 // The members are thread-safe. Files are opened at the first call of a member, never in the

@@ -8,19 +8,11 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "lib/config/load_config.h"
+#include "lib/predict/run_evaluators.h"
 #include "lib/report/row.h"
 
 namespace bv {
-
-struct EvaluateRequest {
-  std::string workdir;  // of the run
-  // YAML file of which only `evals` and `batch_size_eval` are taken; empty: those of the run.
-  std::string config = {};
-  std::vector<Override> overrides = {};  // of the config that results
-};
 
 // Evaluates one checkpoint: a path as Checkpointer::load() takes it. Logs a line for each evaluator
 // and returns all metrics. Throws Error(Exit::usage), and Stopped after a signal.
@@ -30,16 +22,16 @@ struct Evaluation {
 };
 Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint);
 
-// Evaluates each checkpoint of the workdir that is newer than the last row in `output`, and writes
-// a row for it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all
-// evaluators of a checkpoint, so each checkpoint has one row even if this process is killed. A
-// checkpoint that the run deletes meanwhile, or that is damaged, is passed over with a warning.
+// Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for it:
+// output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
+// checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
+// run deletes meanwhile, or that is damaged, is passed over with a warning. If a step that has a row
+// was saved again, because the run went back or started over, the rows from that step on are replaced.
 // `output` must not have rows of other evaluators.
 //
-// With `follow`, waits for new checkpoints until the run has finished, or failed, and the last one
-// is evaluated. Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
-// Error(Exit::usage) also if all were passed over, and Error(Exit::storage).
-int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output,
-                                 bool follow);
+// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does, Error(Exit::usage)
+// also if all were passed over, Error(Exit::storage), and with request.follow Error(Exit::peer) if the
+// run failed: at once with code 2 or 4, otherwise after request.patience.
+int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

@@ -19,17 +19,10 @@
 namespace bv {
 namespace {
 
-// Prediction does not need most keys of training, so they count as read. Any other key that nobody
-// has read is misspelt and is reported.
+// Reports the keys that are neither read here nor known to training: they are misspelt.
 void finish_config(const Config& config) {
-  for (const auto& keys : {kRunKeys, kInputKeys, kInitKeys, kTaskKeys, kStepKeys, kEvalKeys}) {
-    for (const std::string_view key : keys) config.mark_read(key);
-  }
-  for (const auto& [key, instead] : kSupersededKeys) config.mark_read(key);
-  for (const std::string_view duration : kLengthKeys) {
-    for (const std::string_view unit : kLengthUnits)
-      config.mark_read(fmt::format("{}{}", duration, unit));
-  }
+  ignore_training_keys(config);
+  for (const std::string_view key : kEvalKeys) config.mark_read(key);
   config.done();
   throw_problems(config);
 }
@@ -39,7 +32,7 @@ class Predictor {
  public:
   // `image` is a preprocessed image.
   Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image)
-      : precision_(from.compute_precision()) {
+      : precision_(precision_as_trained(from.config, from.precision)) {
     const Config& config = from.config;
     check_image(from, image);
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(0), image.size(1),

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
 #include "lib/predict/file_list.h"

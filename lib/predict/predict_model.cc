@@ -19,11 +19,7 @@ Config config_of(const ModelCard& card, const std::string& file,
                                  {"loss", card.loss}};
   if (!card.precision.empty()) keys["precision"] = card.precision;
   if (card.pp) keys["evals"]["exported"]["pp_fn"] = *card.pp;
-  // A file must not read the environment.
-  std::string text = keys.dump();
-  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 3)
-    text.insert(at, "$");
-  return parse_config(text, file, overrides);
+  return parse_config_json(keys.dump(), file, overrides);
 }
 
 void open_checkpoint(const PredictFrom& from, PredictModel& model) {
@@ -33,8 +29,8 @@ void open_checkpoint(const PredictFrom& from, PredictModel& model) {
   const std::string name = model.origin + "/" + kManifestName;
   if (!meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
   const auto config = meta.at("config").get<std::string>();
-  model.trained = parse_config(config, name);
-  if (from.config.empty()) model.config = parse_config(config, name, from.overrides);
+  model.trained = parse_config_json(config, name);
+  if (from.config.empty()) model.config = parse_config_json(config, name, from.overrides);
   if (meta.contains("class_names"))
     model.class_names = meta.at("class_names").get<std::vector<std::string>>();
   // Older checkpoints lack these.
@@ -82,10 +78,10 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
 
 }  // namespace
 
-Precision PredictModel::compute_precision() const {
+Precision precision_as_trained(const Config& config, const std::string& trained) {
   const Precision here = read_precision(config);
-  if (precision.empty() || config.get("precision", "auto") != "auto") return here;
-  return precision == "bf16" ? Precision::bf16 : Precision::float32;
+  if (trained.empty() || config.get("precision", "auto") != "auto") return here;
+  return trained == "bf16" ? Precision::bf16 : Precision::float32;
 }
 
 void copy_weights(const Restored& checkpoint, bool ema, Model& model) {

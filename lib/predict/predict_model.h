@@ -33,11 +33,12 @@ struct PredictModel {
   std::vector<std::string> class_names;  // one for each class
   std::vector<int64_t> image;            // height, width, channels
   std::string precision;                 // float32 or bf16
-
-  // Returns the precision to compute in. `auto` means that of the training or, if that is not
-  // known, what `auto` means on this machine.
-  Precision compute_precision() const;
 };
+
+// Returns the precision to compute in. `auto` in the config means `trained`, the precision of the
+// training ("float32" or "bf16"). If that is empty, because it is not known, `auto` means what it
+// means on this machine.
+Precision precision_as_trained(const Config& config, const std::string& trained);
 
 // Reads the config and the checkpoint or the card of the weights file. Throws Error(Exit::usage),
 // also if a weights file has no card (lib/ckpt/model_card.h) and there is no config.

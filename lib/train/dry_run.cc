@@ -119,6 +119,7 @@ DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRun
   summary.macs = macs / static_cast<double>(n);
   summary.checked_examples = n;
   summary.shapes_only = !quick;
+  summary.synthetic = options.synthetic;
   return summary;
 }
 
@@ -147,8 +148,8 @@ std::string DryRunSummary::text() const {
   text += fmt::format("memory      {} for parameters, gradients, optimizer state and averages{}\n",
                       human_bytes(state_bytes), processes > 1 ? ", each process" : "");
   text += fmt::format(
-      "checked     one training step and one step of each evaluator on {} real example{}{}\n",
-      checked_examples, checked_examples == 1 ? "" : "s",
+      "checked     one training step and one step of each evaluator on {} {} example{}{}\n",
+      checked_examples, synthetic ? "generated" : "real", checked_examples == 1 ? "" : "s",
       shapes_only ? ", shapes only (meta device: too large to run within a second)" : "");
   return text;
 }

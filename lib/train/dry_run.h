@@ -1,6 +1,6 @@
-// --dry-run: builds everything that a run needs and reads one example of each split. It then runs
-// one training step and one evaluation step, or only their shapes on the meta device if the model
-// is too large to run within a second. It writes nothing.
+// --dry-run: builds everything that a run needs and reads a few examples of each data set. It then
+// runs one training step and one evaluation step, or only their shapes on the meta device if the
+// model is too large to run within a second. It writes nothing.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -43,6 +43,7 @@ struct DryRunSummary {
   std::vector<std::pair<std::string, int64_t>> evaluators;  // with their numbers of examples
   int64_t checked_examples = 0;
   bool shapes_only = false;  // the model was too large to run
+  bool synthetic = false;    // the examples are generated
 
   std::string text() const;
   nlohmann::ordered_json json() const;

@@ -1,12 +1,16 @@
 // The top-level keys of a training config, grouped by the function of Recipe that reads them. What
 // they mean is in recipe_keys.cc and in the files that read the others.
-// Recipe marks a group as read if the reader fails half-way. predict, which reads only a few of the
-// keys, ignores the others by these lists. A key that is missing here is reported as unknown there.
+// If a key of kStepKeys is wrong, its reader may not reach the others, so Recipe marks the whole
+// group as read. predict and eval read only a few of the keys and use these lists to ignore the
+// others. They report a key that is missing here as unknown.
 #pragma once
 
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <utility>
+
+#include "lib/config/config.h"
 
 namespace bv {
 
@@ -47,6 +51,11 @@ inline const Keys kStepKeys = {"optax_name",
                                "mesh_allow_split_physical_axes"};
 inline const Keys kEvalKeys = {"evals", "batch_size_eval", "best", "early_stop"};
 
+// Marks the keys as read that predict and eval do not need, so that Config::done() only reports what
+// is misspelt. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys, the
+// superseded ones and the durations.
+void ignore_training_keys(const Config& config);
+
 // Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and
 // saved, how fast the run computes, and how an evaluator does its work. A resumed run takes over a
 // change of any other key only with --accept-changes.
@@ -59,6 +68,8 @@ inline const Keys kHarmlessKeys = {
     "batch_size_eval",
     "evals\\.[^.]*\\.(log_(steps|examples|epochs|percent|seconds)|skip_first|batch_size|threads|"
     "prefetch|skip_errors|cache.*|warmup)"};
+// Returns whether the path is one of them.
+bool is_harmless(const std::string& key);
 // Keys of data sets that say where the files are. Moving the same files changes nothing.
 inline const std::string_view kDataPaths = ".*\\.(data_dir|fname|images|labels)";
 

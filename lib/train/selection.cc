@@ -8,6 +8,7 @@
 #include "lib/report/metric_direction.h"
 #include "lib/util/file_name.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -58,9 +59,22 @@ std::vector<const EvalJob*> find_jobs(const std::vector<EvalJob>& jobs, const st
   return found;
 }
 
-// Records a problem if no evaluator in `found` measures `metric` during the training.
+// Returns the names of all metrics of the evaluators; nullopt if one of them does not know its own.
+std::optional<std::vector<std::string>> known_metrics(const std::vector<const EvalJob*>& jobs) {
+  std::vector<std::string> names;
+  for (const EvalJob* job : jobs) {
+    const auto known = job->evaluator->metrics();
+    if (!known) return std::nullopt;
+    for (const std::string& name : *known) names.push_back(job->prefix + name);
+  }
+  return names;
+}
+
+// Records a problem if no evaluator in `found`, which are those of `watched`, measures the metric
+// during the training.
 void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
-                const std::vector<const EvalJob*>& found, const std::string& metric) {
+                const std::vector<const EvalJob*>& found, const WatchedMetric& watched) {
+  const std::string& metric = watched.metric;
   const bool due = std::any_of(found.begin(), found.end(),
                                [](const EvalJob* job) { return job->due.has_value(); });
   if (found.empty()) {
@@ -76,6 +90,9 @@ void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
                    fmt::format("the evaluator '{}' only runs before the training; give it an "
                                "interval, such as 'log_epochs: 1'",
                                found[0]->name));
+  } else if (const auto known = known_metrics(found);
+             known && std::find(known->begin(), known->end(), metric) == known->end()) {
+    config.problem("metric", unknown_metric(watched, *known));
   }
 }
 
@@ -85,14 +102,16 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
   watched.key = config.path() + ".metric";
   watched.place = config.place("metric");
   const std::vector<const EvalJob*> found = find_jobs(jobs, watched.metric);
-  check_jobs(config, jobs, found, watched.metric);
   for (const EvalJob* job : found) {
     watched.evaluators.insert(job->name);
     watched.prefix = job->prefix;
   }
+  const size_t problems = problem_count(config);
+  check_jobs(config, jobs, found, watched);
   const Direction known = metric_direction(watched.metric);
   const auto given = config.maybe<bool>("higher_is_better");
   watched.higher_is_better = given.value_or(known == Direction::up);
+  if (problem_count(config) != problems) return watched;
   if (!given && known == Direction::none) {
     config.problem("", fmt::format("add 'higher_is_better: true' or 'false': the name '{}' does "
                                    "not tell which values are better",
@@ -150,6 +169,14 @@ bool BestValue::add(int64_t step, double value) {
   if (best_ && !(gain > min_delta_)) return false;
   best_ = {step, value};
   return true;
+}
+
+std::string unknown_metric(const WatchedMetric& watched, const std::vector<std::string>& measured) {
+  const std::string near = nearest(watched.metric, measured);
+  return fmt::format("no such metric '{}'{}; {} measures {}", watched.metric,
+                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
+                     join({watched.evaluators.begin(), watched.evaluators.end()}, ", "),
+                     measured.empty() ? "nothing" : join(measured, ", "));
 }
 
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,

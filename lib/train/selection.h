@@ -40,7 +40,7 @@ class BestValue {
   // Takes the value of a later step than before. Returns whether it is the best so far. A value
   // that is not finite never is.
   bool add(int64_t step, double value);
-  // Takes over a best value of which there is no other trace.
+  // Sets the best value to one that is in no row of metrics.
   void restore(Point best) { best_ = best; }
   const std::optional<Point>& best() const { return best_; }  // nullopt: none yet
   int64_t first_step() const { return first_step_; }  // of the first value; -1: there is none
@@ -71,8 +71,14 @@ struct Selection {
   std::optional<EarlyStop> early_stop;
 };
 
-// Reads both keys. Records problems with the config: also a metric that none of the evaluators in
-// `jobs` measures during the training.
+// Returns the error message for a metric that none of the evaluators of `watched` measures.
+// `measured` are the metrics that they do measure. Example: "no such metric 'val/lost' (did you
+// mean 'val/loss'?); val measures val/loss, val/prec@1".
+std::string unknown_metric(const WatchedMetric& watched, const std::vector<std::string>& measured);
+
+// Reads both keys. Records problems with the config, such as a metric that none of the evaluators in
+// `jobs` measures during the training. Metrics of evaluators whose Evaluator::metrics() are not
+// known can only be checked after their first run.
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
                          const RunLength& length);
 

@@ -119,14 +119,13 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   ConfigChanges changes;
   const auto text = checkpoint.meta.value("config", std::string("{}"));
-  const Config before = parse_config(text, checkpoint.folder);
+  const Config before = parse_config_json(text, checkpoint.folder);
   if (before.keys().empty()) return changes;  // a checkpoint of another program
   std::vector<ConfigChange> data;
   const bool knows_data = checkpoint.meta.contains("data");  // not in older checkpoints
   if (knows_data) data = data_changes(checkpoint.meta.at("data"), data_summary(recipe));
   const bool same_data = knows_data && data.empty();
   std::vector<Pattern> harmless;
-  for (const std::string_view pattern : kHarmlessKeys) harmless.emplace_back(std::string(pattern));
   if (same_data) harmless.emplace_back(std::string(kDataPaths));
   // An evaluator that is added or removed as a whole changes nothing either.
   for (const bool added : {true, false}) {
@@ -145,10 +144,11 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
     all.push_back({"precision", precision, recipe.precision_choice.name()});
   all.insert(all.end(), data.begin(), data.end());
   for (ConfigChange& change : all) {
-    const bool is_harmless =
+    const bool leaves_training =
+        is_harmless(change.key) ||
         std::any_of(harmless.begin(), harmless.end(),
                     [&](const Pattern& pattern) { return pattern.matches(change.key); });
-    (is_harmless ? changes.harmless : changes.changing).push_back(std::move(change));
+    (leaves_training ? changes.harmless : changes.changing).push_back(std::move(change));
   }
   return changes;
 }
@@ -168,6 +168,17 @@ std::vector<std::string> ConfigChanges::lines() const {
     for (const ConfigChange& change : *list) all.push_back(change.text());
   }
   return all;
+}
+
+std::vector<std::string> ConfigChanges::changed_evaluators(const Recipe& recipe) const {
+  std::vector<std::string> names;
+  for (const EvalJob& job : recipe.evals) {
+    const std::string prefix = "evals." + job.name + ".";
+    if (std::any_of(changing.begin(), changing.end(),
+                    [&](const ConfigChange& change) { return change.key.starts_with(prefix); }))
+      names.push_back(job.name);
+  }
+  return names;
 }
 
 void ConfigChanges::report() const {
@@ -213,7 +224,8 @@ std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accep
   if (from.model_init.empty()) return "from scratch";
   load_weights(from.model_init, *shapes.model, from.dont_load.patterns,
                from.dont_load.place.text());
-  return fmt::format("model_init {}: all arrays fit", from.model_init);
+  return fmt::format("model_init {}: all arrays fit{}", from.model_init,
+                     from.dont_load.patterns.empty() ? "" : ", but for those of dont_load");
 }
 
 }  // namespace bv

@@ -33,11 +33,14 @@ struct ConfigChanges {
   // Returns one line for each change: "lr: 0.001 -> 0.01".
   std::vector<std::string> lines() const;
   void report() const;  // logs them
+  // Returns the evaluators that measure something else now, such as other data.
+  std::vector<std::string> changed_evaluators(const Recipe& recipe) const;
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the
   // run has nothing left to do.
   void require(bool accept, const std::string& workdir, bool finished) const;
 };
-// Whether the changes may move the end of a run that stopped early.
+// Returns whether `early_stop` or the length of the run has changed, so that a run that stopped
+// early may continue.
 bool changes_end(const ConfigChanges& changes);
 // Compares the recipe's config and data with the metadata of its checkpoint.
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);

@@ -64,7 +64,7 @@ class TrainStep {
   // nan; 14 of 14 gradients are not finite, ...". Otherwise an empty string.
   const std::string& skipped() const { return skipped_; }
 
-  int64_t count() const;  // the number of updates done
+  int64_t count() const;  // the number of steps done, including skipped ones
   const FlatParams& params() const { return params_; }
 
   // Returns whether each rank holds only a part of some of the state. All ranks must then call

@@ -26,8 +26,9 @@ struct StepConfig {
   std::optional<double> ema_decay;       // ema.decay
   int64_t bucket_bytes = 0;              // bucket_mb: size of an all-reduce of gradients
   int64_t grad_accum_steps = 1;          // micro-batches; the caller of read_step() sets it
-  // nan_limit, with nan: skip. A step whose loss or gradients are not finite then changes nothing;
-  // TrainStep counts none of them. Absent with nan: stop.
+  // The key nan_limit if `nan` is `skip`; absent if `nan` is `stop`. If it is set, a step whose
+  // loss or gradients are not finite leaves the weights, their averages and the optimizer's moments
+  // unchanged. Trainer compares the number of such steps with the limit; TrainStep does not.
   std::optional<int64_t> nan_limit;
   // mesh, sharding_strategy, sharding_rules: one for each of named_parameters().
   std::vector<ShardLevel> levels;

@@ -11,6 +11,7 @@
 
 #include "lib/util/printable.h"
 #include "lib/util/regular_file.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {
@@ -50,7 +51,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
     write_number(static_cast<size_t>(address - begin));
     write_text(
         ": error: cannot be read: the file was cut off meanwhile, or its disk has a fault\n");
-    _exit(static_cast<int>(Exit::data));
+    end_in_handler(static_cast<int>(Exit::data));
   }
   ::signal(signal, SIG_DFL);  // the instruction is repeated and ends the process
 }

@@ -29,13 +29,7 @@ int64_t milliseconds() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// _exit, because a signal handler may not run destructors or flush buffers.
-[[noreturn]] void end_now() {
-  for (auto& slot : g_files) {
-    if (const char* file = slot.exchange(nullptr)) ::unlink(file);
-  }
-  _exit(g_code);
-}
+[[noreturn]] void end_now() { end_in_handler(g_code); }
 
 // Only system calls and atomic variables: everything else is unsafe in a signal handler.
 void on_signal(int signal) {
@@ -51,6 +45,14 @@ void on_signal(int signal) {
 }
 
 }  // namespace
+
+// _exit, because a signal handler may not run destructors or flush buffers.
+void end_in_handler(int code) {
+  for (auto& slot : g_files) {
+    if (const char* file = slot.exchange(nullptr)) ::unlink(file);
+  }
+  _exit(code);
+}
 
 sigset_t stop_signals() {
   sigset_t set;

@@ -4,7 +4,10 @@
 #include <ATen/ATen.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/weights_file.h"
@@ -106,6 +109,59 @@ TEST_CASE("a start removes a best checkpoint that was not finished") {
   fs::create_directories(workdir.ckpt().best("") + ".tmp");
   CHECK(workdir.ckpt().leftovers("") == std::vector<std::string>{workdir.ckpt().best("") + ".tmp"});
   CHECK(workdir.ckpt().all_best().empty());
+}
+
+TEST_CASE("a best checkpoint is read whole while it is replaced") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  for (const int64_t step : {10, 20}) checkpointer.save(state_of(step), /*keep=*/true);
+  checkpointer.wait();
+  const std::string best = workdir.ckpt().best("");
+  const auto replace = [&](int64_t step) {
+    write_best(best, workdir.ckpt().step(step), {"val/loss", false, step, 0.5});
+  };
+  replace(10);
+  std::atomic<bool> done = false;
+  int replaced = 0;
+  std::thread writer([&] {
+    for (; !done; ++replaced) {
+      replace(replaced % 2 == 0 ? 20 : 10);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  int mixed = 0, failed = 0;
+  for (int i = 0; i < 300; ++i) {
+    try {
+      const Restored read = Checkpointer::load(best);
+      mixed += bias(read.tensors, "params/bias") == static_cast<double>(read.step) ? 0 : 1;
+    } catch (const Error& error) {
+      ++failed;
+      UNSCOPED_INFO(error.what());
+    }
+  }
+  done = true;
+  writer.join();
+  INFO(replaced);
+  CHECK(mixed == 0);
+  CHECK(failed == 0);
+}
+
+TEST_CASE("a best checkpoint is replaced where folders cannot be exchanged nor files linked") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  for (const int64_t step : {10, 20}) checkpointer.save(state_of(step), /*keep=*/true);
+  checkpointer.wait();
+  const std::string best = workdir.ckpt().best(""), shard = "/" + shard_name(0, 1);
+  ::setenv("BVTRAIN_WITHOUT", "exchange,link", 1);
+  write_best(best, workdir.ckpt().step(10), {"val/loss", false, 10, 0.5});
+  CHECK(inode(best + shard) != inode(workdir.ckpt().step(10) + shard));
+  folder.write("ckpt/.trash-best/left", "by another process");
+  write_best(best, workdir.ckpt().step(20), {"val/loss", false, 20, 0.4});
+  ::unsetenv("BVTRAIN_WITHOUT");
+  CHECK(Checkpointer::load(best).step == 20);
+  CHECK_FALSE(exists(workdir.ckpt().path() + "/.trash-best"));
 }
 
 }  // namespace bv::test

@@ -1,13 +1,13 @@
 // In what two checkpoints differ, and the mean of several ones.
-#include "lib/ckpt/checkpoint_diff.h"
+#include "lib/ckpt/command/checkpoint_diff.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "lib/ckpt/checkpoint_average.h"
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/command/checkpoint_average.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
 

@@ -1,5 +1,5 @@
 // The list of a run's checkpoints, their faults, and removing some of them.
-#include "lib/ckpt/checkpoint_list.h"
+#include "lib/ckpt/command/checkpoint_list.h"
 
 #include <ATen/ATen.h>
 
@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "lib/ckpt/checkpoint_folder.h"
-#include "lib/ckpt/checkpoint_removal.h"
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/command/checkpoint_removal.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 

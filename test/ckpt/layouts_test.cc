@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/weights_file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"

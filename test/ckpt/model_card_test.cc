@@ -3,8 +3,8 @@
 
 #include <ATen/ops/ones.h>
 
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/weights_file.h"
 #include "test/ckpt/support.h"
 

@@ -1,9 +1,9 @@
 // Arrays of text: they come back, NumPy reads them, and damaged ones are refused.
-#include "lib/ckpt/npy_text.h"
+#include "lib/ckpt/formats/npy_text.h"
 
 #include <ATen/ops/ones.h>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/ckpt/support.h"
 
 namespace bv::test {

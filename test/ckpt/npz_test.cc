@@ -1,5 +1,5 @@
 // npz files: our own, those of NumPy (test/ckpt/numpy/make.py), the golden ones, and bad ones.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 
 #include <ATen/ATen.h>
 
@@ -10,8 +10,8 @@
 #include <random>
 
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npy.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npy.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"

@@ -1,5 +1,5 @@
 // safetensors files: round trips, alignment, and every way in which one can be bad.
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/safetensors.h"
 
 #include <ATen/ATen.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/safetensors_header.h"
+#include "lib/ckpt/formats/safetensors_header.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"

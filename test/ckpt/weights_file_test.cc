@@ -10,10 +10,10 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npy.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npy.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 

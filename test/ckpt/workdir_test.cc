@@ -252,4 +252,27 @@ TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   CHECK(fs::exists(next.lock()));
 }
 
+TEST_CASE("workdir: claim waits for the lock as long as it is told") {
+  const TempFolder folder;
+  auto first = std::make_unique<Workdir>(folder.path());
+  first->claim();
+  CHECK(error_of([&] { Workdir(folder.path()).claim(0.2); }) != "");
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    first.reset();
+  });
+  Workdir second(folder.path());
+  second.claim(60);
+  release.join();
+}
+
+TEST_CASE("a path with :best means a best checkpoint only behind a folder") {
+  const TempFolder folder;
+  folder.write("w.npz", "x");
+  CHECK(checkpoint_path(folder / "w.npz:best") == folder / "w.npz:best");  // a subtree
+  folder.make("run/ckpt");
+  CHECK(error_of([&] { checkpoint_path(folder / "run:best"); }).find("no such checkpoint") !=
+        std::string::npos);
+}
+
 }  // namespace bv::test

@@ -150,3 +150,11 @@ TEST_CASE("a duration on the command line replaces the file's other units") {
   CHECK(two.has("total_steps"));
   CHECK(two.has("total_epochs"));
 }
+
+TEST_CASE("a config that was written as JSON is read without the environment") {
+  const Config config = parse_config_json(R"({"a": "${HOME}/x", "b": "$${y}"})", "manifest.json",
+                                          {{"c", "z", "--set c=z"}});
+  CHECK(config.get<std::string>("a") == "${HOME}/x");
+  CHECK(config.get<std::string>("b") == "$${y}");
+  CHECK(config.get<std::string>("c") == "z");
+}

@@ -75,6 +75,22 @@ TEST_CASE("a flag wins over the environment in every command") {
         "/nope/typed: error: no such checkpoint\n");
 }
 
+TEST_CASE("a flag that names the model replaces the variables that name one") {
+  const Environment both = {{"BVTRAIN_CONFIG", "/nope/a"}, {"BVTRAIN_WORKDIR", "/nope/b"}};
+  CHECK(refused({"predict", "--workdir", "/nope/typed", "a.jpg"}, both) ==
+        "/nope/typed: error: no such checkpoint\n");
+  CHECK(refused({"predict", "--config", "/nope/typed", "a.jpg"}, both) == kNoSuchFile);
+  CHECK(refused({"export", "--config", "/nope/typed", "--output", "a.npz"}, both) == kNoSuchFile);
+}
+
+TEST_CASE("a variable counts only in the commands that read it, and is named if it is wrong") {
+  const Environment wrong = {{"BVTRAIN_NNODES", "x"}};
+  CHECK(run({"help", "lr"}, wrong).code == 0);
+  CHECK(refused({"--config", "c.yaml"}, wrong).starts_with("$BVTRAIN_NNODES=x: error: "));
+  CHECK(refused({"--config", "c.yaml"}, {{"BVTRAIN_MAX_RESTARTS", "-1"}})
+            .starts_with("$BVTRAIN_MAX_RESTARTS=-1: error: "));
+}
+
 TEST_CASE("flags that print different things are not mixed") {
   const std::string config = source_file("configs/digits_cnn.yaml");
   CHECK(refused({"--config", config, "--explain", "--dry-run"}) ==
@@ -92,6 +108,19 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
   CHECK(refused({"bench", "scaling", "--bandwith-gb", "1", "--latency-us", "1"}) ==
         "bvtrain: error: unknown option '--bandwith-gb' (did you mean '--bandwidth-gb'?); see "
         "--help\n");
+  CHECK(refused({"ckpt", "rm", "w", "--steps", "x"}) ==
+        "bvtrain: error: --steps: 'x' is not an integer of at least 0\n");
+  CHECK(refused({"--config", "c.yaml", "-b", "32"}) ==
+        "bvtrain: error: unknown option '-b': write --set input.batch_size=32\n");
+  // A flag that is a key here, and one that is a mapping here.
+  CHECK(refused({"--config", "c.yaml", "--epochs", "3"}) ==
+        "bvtrain: error: unknown option '--epochs': write --set total_epochs=3\n");
+  CHECK(refused({"--config", "c.yaml", "--patience", "3"}) ==
+        "bvtrain: error: unknown option '--patience': write --set 'early_stop={metric: val/loss, "
+        "patience_epochs: 10}'\n");
+  CHECK(refused({"predict", "--workdir", "w", "--ckpt", "3", "a.jpg"}) ==
+        "bvtrain: error: unknown option '--ckpt': give the folder of the checkpoint as --workdir, "
+        "such as out/ckpt/step-100, or --best\n");
   // What the command does not take is not suggested.
   CHECK(refused({"schema", "--workdr", "x"}) ==
         "bvtrain: error: unknown option '--workdr'; see --help\n");

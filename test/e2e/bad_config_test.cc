@@ -150,7 +150,8 @@ TEST_CASE("flags of other trainers lead to ours") {
         "bvtrain: error: unknown option '--output_dir': the folder of a run is '--workdir DIR'\n");
   CHECK(line({"--jaxline_mode=train"}) ==
         "bvtrain: error: unknown option '--jaxline_mode': one run trains and evaluates; 'bvtrain "
-        "predict' applies a checkpoint to data\n");
+        "eval --workdir DIR --follow' evaluates beside it, and 'bvtrain predict' applies a "
+        "checkpoint to data\n");
   CHECK(line({"--dry_run"}) ==
         "bvtrain: error: unknown option '--dry_run' (did you mean '--dry-run'?)\n");
 }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/e2e/bad_input.h"
 
 namespace bv::test {
@@ -63,6 +63,8 @@ TEST_CASE("labels out of range in an npz file, in the first row or the last") {
         "c.yaml:13:81: error: onehot: 'label' must be integers, is bool\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(99)}}) ==
         "d.npz: error: array 'image' has 100 rows, but 'label' has 99\n");
+  CHECK(bad.line_for({{"image", at::zeros({100, 0, 8, 1})}, {"label", labels(100)}}) ==
+        "d.npz: error: array 'image' has no values: its shape is (100, 0, 8, 1)\n");
   CHECK(bad.line_for({{"image", image}}) ==
         "c.yaml:13:81: error: onehot: no key 'label' in the example; it has: image\n");
 }

@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npy.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npy.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/zip.h"
 #include "test/e2e/bad_input.h"
 
 namespace bv::test {

@@ -1,5 +1,5 @@
-// The keys best, early_stop and max_checkpoints_to_keep, with the real binary: ckpt/best is that of
-// the best row, whatever kills the run.
+// The keys best, early_stop and max_checkpoints_to_keep, with the real binary: ckpt/best is the
+// checkpoint of the best row, even if the run was killed.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "test/support/binary.h"
+#include "test/support/digits_run.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -17,44 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A learning rate at which the loss of the test data goes up and down.
-constexpr const char* kConfig = R"(
-num_classes: 10
-total_steps: 20
-log_training_steps: 5
-ckpt_steps: 5
-input:
-  data: {name: digits, split: train}
-  batch_size: 64
-  pp: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-model_name: cnn
-model: {widths: [4]}
-loss: softmax_xent
-optax_name: scale_by_adam
-lr: 0.05
-compute_threads: 1
-evals:
-  test:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    log_steps: 2
-best: {metric: test/loss}
-)";
+// With this learning rate the loss of the test data goes up and down. `evaluators` adds evaluators,
+// `keys` adds top-level keys.
+std::string best_config(const std::string& evaluators = "", const std::string& keys = "") {
+  return digits_config("lr: 0.05\nevals:\n") + digits_evaluator("test", {"log_steps: 2"}) +
+         evaluators + "best: {metric: test/loss}\n" + keys;
+}
 
-struct BestRun {
-  TempFolder dir;
-  std::string config = dir / "best.yaml";
-  std::string workdir = dir / "out";
-  std::string best = workdir + "/ckpt/best";
-
-  explicit BestRun(const std::string& more = "") { write(config, kConfig + more); }
-  Finished train(const std::vector<std::string>& values = {}, const Environment& environment = {}) {
-    std::vector<std::string> args = {"--config", config, "--workdir", workdir};
-    for (const std::string& value : values) args.insert(args.end(), {"--set", value});
-    return run(args, environment);
-  }
+struct BestRun : DigitsRun {
+  explicit BestRun(const std::string& yaml = best_config()) : DigitsRun(yaml) {}
 };
 
 nlohmann::json best_of(const std::string& folder) {
@@ -85,29 +56,29 @@ std::string shard(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("the best checkpoint is that of the best row, also after kills") {
-  BestRun whole;
-  REQUIRE(whole.train({"keep_ckpt_steps=1"}).code == 0);
+  const BestRun whole;
+  REQUIRE(whole.train_with({"keep_ckpt_steps=1"}).code == 0);
   const int64_t step = check_best(whole.workdir);
   REQUIRE(step % 5 != 0);  // no periodic checkpoint: it was saved because it is the best
-  CHECK(shard(whole.best) == shard(fmt::format("{}/ckpt/step-{}", whole.workdir, step)));
+  CHECK(shard(whole.best()) == shard(whole.step(step)));
 
   for (const char* point : {"ckpt.best_written", "ckpt.renamed", "ckpt.pruned", "eval.rank0"}) {
     for (const int arrival : {1, 3}) {
       INFO(point << ' ' << arrival);
-      BestRun f;
+      const BestRun f;
       CHECK(f.train({}, {{"BVTRAIN_CRASH_AT", fmt::format("{}:{}", point, arrival)}}).code == 137);
       const Finished finished = f.train();
       INFO(finished.err);
       REQUIRE(finished.code == 0);
       CHECK(check_best(f.workdir) == step);
-      CHECK(shard(f.best) == shard(whole.best));
+      CHECK(shard(f.best()) == shard(whole.best()));
       CHECK(repeatable_rows(f.workdir) == repeatable_rows(whole.workdir));
     }
   }
 }
 
 TEST_CASE("predict, export and model_init take the best checkpoint") {
-  BestRun f;
+  const BestRun f;
   REQUIRE(f.train().code == 0);
   const auto exported = [&](const std::string& from, const std::vector<std::string>& flags,
                             const std::string& name) {
@@ -119,7 +90,7 @@ TEST_CASE("predict, export and model_init take the best checkpoint") {
     return read_text(f.dir / name);
   };
   const std::string best = exported(f.workdir, {"--best"}, "a.npz");
-  CHECK(best == exported(f.best, {}, "b.npz"));
+  CHECK(best == exported(f.best(), {}, "b.npz"));
   CHECK(best == exported(f.workdir + ":best", {}, "c.npz"));
   CHECK(best != exported(f.workdir, {}, "d.npz"));
 
@@ -127,31 +98,30 @@ TEST_CASE("predict, export and model_init take the best checkpoint") {
       run({"predict", "--workdir", f.workdir, "--best", "--eval", "test", "--first", "2"});
   INFO(predicted.err);
   CHECK(predicted.code == 0);
-  CHECK(contains(predicted.err, f.best));
+  CHECK(contains(predicted.err, f.best()));
 
   const Finished tuned = run({"--config", f.config, "--workdir", f.dir / "tuned", "--set",
                               "model_init=" + f.workdir + ":best", "--set", "total_steps=0"});
   INFO(tuned.err);
   REQUIRE(tuned.code == 0);
   CHECK(std::stod(metric_rows(f.dir / "tuned").front().at("test/loss")) ==
-        best_of(f.best).at("value").get<double>());
+        best_of(f.best()).at("value").get<double>());
 
   const Finished none = run({"predict", "--workdir", f.workdir + ":best-loss", "--eval", "test"});
   CHECK(none.code == 2);
-  CHECK(contains(none.err, f.best + "-loss: error: no such checkpoint; there is best\n"));
+  CHECK(contains(none.err, f.best() + "-loss: error: no such checkpoint; there is best\n"));
 }
 
 TEST_CASE("several best checkpoints, on several processes with sharded state") {
-  BestRun f;
-  const Finished finished =
-      run({"--config", f.config, "--workdir", f.workdir, "--devices", "cpu:2", "--set",
-           "best=[{metric: test/loss}, {metric: test/prec@1, name: top}]", "--set",
-           "sharding_strategy=zero1"});
+  const BestRun f;
+  const Finished finished = f.train({"--devices", "cpu:2", "--set",
+                                     "best=[{metric: test/loss}, {metric: test/prec@1, name: top}]",
+                                     "--set", "sharding_strategy=zero1"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   check_best(f.workdir);
-  CHECK(best_of(f.best + "-top").at("metric") == "test/prec@1");
-  CHECK(fs::exists(f.best + "-top/state-00001-of-00002.safetensors"));
+  CHECK(best_of(f.best() + "-top").at("metric") == "test/prec@1");
+  CHECK(fs::exists(f.best() + "-top/state-00001-of-00002.safetensors"));
   const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
   CHECK(result.at("best_checkpoints").size() == 2);
   CHECK(contains(finished.err, "Best checkpoint: "));
@@ -162,49 +132,59 @@ TEST_CASE("several best checkpoints, on several processes with sharded state") {
   CHECK(exported.code == 0);
 }
 
-TEST_CASE("a metric that the evaluator does not measure ends the run at its first evaluation") {
-  BestRun f;
-  const Finished finished = f.train({"best.metric=test/lost", "best.higher_is_better=false"});
-  CHECK(finished.code == 2);
-  CHECK(contains(finished.err,
+TEST_CASE("a metric that no evaluator measures is an error, after an evaluation if need be") {
+  const BestRun f;
+  const Finished early = f.train_with({"best.metric=test/lost"});
+  CHECK(early.code == 2);
+  CHECK(contains(early.err,
                  "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
-                 "you mean 'test/loss'?); test measures test/"));
+                 "you mean 'test/loss'?); test measures test/prec@1, test/loss, test/prec@5\n"));
+  CHECK_FALSE(exists(f.workdir));
+  // What `mean` measures depends on the model.
+  const Finished late =
+      f.train_with({"best.metric=test/lost", "best.higher_is_better=false", "evals.test.type=mean",
+                    "evals.test.pred=loss", "evals.test.loss_name=null"});
+  INFO(late.err);
+  CHECK(late.code == 2);
+  CHECK(contains(late.err,
+                 "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
+                 "you mean 'test/loss'?); test measures test/loss\n"));
+  CHECK(exists(f.step(0)));
 }
 
 TEST_CASE("the best checkpoint by another metric is not overwritten") {
-  BestRun f;
+  const BestRun f;
   REQUIRE(f.train().code == 0);
-  const std::string manifest = read_text(f.best + "/manifest.json");
-  const Finished other = f.train({"best.metric=test/prec@1", "total_steps=24"});
+  const std::string manifest = read_text(f.best() + "/manifest.json");
+  const Finished other = f.train_with({"best.metric=test/prec@1", "total_steps=24"});
   CHECK(other.code == 2);
   const Finished accepted =
-      run({"--config", f.config, "--workdir", f.workdir, "--set", "best.metric=test/prec@1",
-           "--set", "total_steps=24", "--accept-changes"});
+      f.train({"--set", "best.metric=test/prec@1", "--set", "total_steps=24", "--accept-changes"});
   CHECK(accepted.code == 2);
   CHECK(contains(accepted.err,
-                 "best.metric: " + f.best +
+                 "best.metric: " + f.best() +
                      " is the checkpoint with the lowest test/loss; give the highest test/prec@1 a "
                      "`name` of its own, or move the folder away"));
   CHECK(exists(f.workdir + "/DONE"));
-  CHECK(read_text(f.best + "/manifest.json") == manifest);
+  CHECK(read_text(f.best() + "/manifest.json") == manifest);
 }
 
 TEST_CASE("a best checkpoint outlives what was deleted around it") {
-  BestRun f;
+  const BestRun f;
   REQUIRE(f.train().code == 0);
-  const int64_t step = best_of(f.best).at("step");
-  const std::string state = shard(f.best);
+  const int64_t step = best_of(f.best()).at("step");
+  const std::string state = shard(f.best());
 
   // The rows are gone: the folder alone tells what was the best.
   fs::remove(f.workdir + "/metrics.jsonl");
-  const Finished rowless = run({"--config", f.config, "--workdir", f.workdir, "--accept-changes",
-                                "--set", "total_steps=22", "--set", "lr=1.0"});
+  const Finished rowless =
+      f.train({"--accept-changes", "--set", "total_steps=22", "--set", "lr=1.0"});
   INFO(rowless.err);
   CHECK(rowless.code == 0);
   CHECK(
       contains(rowless.err, "of which metrics.jsonl has no row; it stays until a later step is "));
-  CHECK(best_of(f.best).at("step") == step);
-  CHECK(shard(f.best) == state);
+  CHECK(best_of(f.best()).at("step") == step);
+  CHECK(shard(f.best()) == state);
 
   // All other checkpoints are gone: the run does not start over.
   for (const auto& entry : fs::directory_iterator(f.workdir + "/ckpt")) {
@@ -214,8 +194,9 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
   fs::remove(f.workdir + "/DONE");
   const Finished alone = f.train();
   CHECK(alone.code == 2);
-  CHECK(contains(alone.err, f.best + ": error: is the best checkpoint of a run, but no other is "));
-  CHECK(shard(f.best) == state);
+  CHECK(
+      contains(alone.err, f.best() + ": error: is the best checkpoint of a run, but no other is "));
+  CHECK(shard(f.best()) == state);
   const Finished resumed =
       run({"--config", f.config, "--workdir", f.dir / "next", "--set",
            "resume=" + f.workdir + ":best", "--set", fmt::format("total_steps={}", step + 2)});
@@ -224,8 +205,8 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
 }
 
 TEST_CASE("a damaged checkpoint never becomes the best one") {
-  BestRun f;
-  REQUIRE(f.train({"best=null", "keep_ckpt_steps=1"}).code == 0);
+  const BestRun f;
+  REQUIRE(f.train_with({"best=null", "keep_ckpt_steps=1"}).code == 0);
   int64_t step = -1;
   double lowest = 0;
   for (const TextRow& row : metric_rows(f.workdir)) {
@@ -238,29 +219,20 @@ TEST_CASE("a damaged checkpoint never becomes the best one") {
   std::string bytes = read_text(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write(file, bytes);
-  const Finished added = run({"--config", f.config, "--workdir", f.workdir, "--accept-changes",
-                              "--set", "total_steps=22", "--set", "lr=0.0"});
+  const Finished added =
+      f.train({"--accept-changes", "--set", "total_steps=22", "--set", "lr=0.0"});
   INFO(added.err);
   CHECK(added.code == 0);
   CHECK(contains(added.err,
                  fmt::format("no whole checkpoint is left of step {}, the best so far", step)));
-  CHECK(!exists(f.best));
+  CHECK(!exists(f.best()));
 }
 
 TEST_CASE("ranks that were stopped during an evaluation agree on what is the best") {
-  BestRun f;
-  std::string text = kConfig;
-  text.insert(text.find("best:"), R"(  zlate:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    log_steps: 2
-)");
-  write(f.config, text + "early_stop: {metric: test/loss, patience_steps: 4}\n");
-  const std::vector<std::string> args = {
-      "--config", f.config, "--workdir", f.workdir, "--devices",
-      "cpu:2",    "--set",  "lr=0.0",    "--set",   "sharding_strategy=zero1"};
+  const BestRun f(best_config(digits_evaluator("zlate", {"log_steps: 2"}),
+                              "early_stop: {metric: test/loss, patience_steps: 4}\n"));
+  const std::vector<std::string> args =
+      f.args({"--devices", "cpu:2", "--set", "lr=0.0", "--set", "sharding_strategy=zero1"});
   {
     // Stopped in the second evaluator of step 4, when early_stop is due.
     Child child(args, {{"BVTRAIN_SLEEP_AT", "eval.rank0:6:6"}});
@@ -280,8 +252,8 @@ TEST_CASE("ranks that were stopped during an evaluation agree on what is the bes
 
 TEST_CASE("max_checkpoints_to_keep says how many of the newest checkpoints stay") {
   for (const int kept : {1, 3}) {
-    BestRun f;
-    REQUIRE(f.train({"best=null", fmt::format("max_checkpoints_to_keep={}", kept)}).code == 0);
+    const BestRun f;
+    REQUIRE(f.train_with({"best=null", fmt::format("max_checkpoints_to_keep={}", kept)}).code == 0);
     int folders = 0;
     for (const auto& entry : fs::directory_iterator(f.workdir + "/ckpt"))
       folders += entry.path().filename().string().starts_with("step-") ? 1 : 0;
@@ -290,32 +262,23 @@ TEST_CASE("max_checkpoints_to_keep says how many of the newest checkpoints stay"
 }
 
 TEST_CASE("a run that no longer improves stops early, and goes on with more patience") {
-  const std::string late = R"(  late:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    log_steps: 100
-)";
-  std::string text = kConfig;
-  text.insert(text.find("best:"), late);
-  BestRun f;
   // With a learning rate of 0 no value is better than that of step 0.
-  write(f.config, text + "early_stop: {metric: test/loss, patience_steps: 5}\n");
+  const BestRun f(best_config(digits_evaluator("late", {"log_steps: 100"}),
+                              "early_stop: {metric: test/loss, patience_steps: 5}\n"));
   const auto last_step = [&] { return std::stoi(metric_rows(f.workdir).back().at("step")); };
   const auto stopped_at = [&](int step) {
     CHECK(last_step() == step);
     CHECK(metric_rows(f.workdir).back().contains("late/loss"));
-    CHECK(fs::exists(fmt::format("{}/ckpt/step-{}", f.workdir, step)));
-    CHECK(best_of(f.best).at("step") == 0);
+    CHECK(fs::exists(f.step(step)));
+    CHECK(best_of(f.best()).at("step") == 0);
     const std::string done = read_text(f.workdir + "/DONE");
     CHECK(contains(done, fmt::format("{}\nstopped early: test/loss has not improved on ", step)));
     CHECK(contains(done, " of step 0\n"));
   };
   // Killed while the last evaluators run: the third arrival at step 6.
-  const Finished killed = f.train({"lr=0.0"}, {{"BVTRAIN_CRASH_AT", "eval.rank0:6"}});
+  const Finished killed = f.train_with({"lr=0.0"}, {{"BVTRAIN_CRASH_AT", "eval.rank0:6"}});
   CHECK(killed.code == 137);
-  const Finished stopped = f.train({"lr=0.0"});
+  const Finished stopped = f.train_with({"lr=0.0"});
   INFO(stopped.err);
   REQUIRE(stopped.code == 0);
   stopped_at(6);
@@ -325,14 +288,70 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   CHECK(contains(run({"compare", f.workdir}).out, "finished"));
 
   const std::string rows = read_text(f.workdir + "/metrics.jsonl");
-  const Finished again = f.train({"lr=0.0"});
+  const Finished again = f.train_with({"lr=0.0"});
   INFO(again.err);
   CHECK(again.code == 0);
   CHECK(contains(again.err, " finished already, at step 6: it stopped early: test/loss has not "));
   CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
 
-  CHECK(f.train({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
+  CHECK(f.train_with({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
   stopped_at(10);
+}
+
+TEST_CASE("after a change of what is measured, the best step is sought anew") {
+  const BestRun f;
+  REQUIRE(f.train().code == 0);
+  const int64_t before = best_of(f.best()).at("step");
+  const Finished changed = f.train(
+      {"--accept-changes", "--set", "total_steps=26", "--set", "evals.test.data.split=test[:100]"});
+  INFO(changed.err);
+  REQUIRE(changed.code == 0);
+  CHECK(contains(changed.err, "but test/loss has measured something else since"));
+  CHECK(best_of(fmt::format("{}/ckpt/old-best-step-{}", f.workdir, before)).at("step") == before);
+  CHECK(best_of(f.best()).at("step") > 20);
+  // The same after a restart.
+  const std::string manifest = read_text(f.best() + "/manifest.json");
+  fs::remove(f.workdir + "/DONE");
+  CHECK(f.train({"--set", "total_steps=26", "--set", "evals.test.data.split=test[:100]"}).code ==
+        0);
+  CHECK(read_text(f.best() + "/manifest.json") == manifest);
+}
+
+TEST_CASE("a run that goes back before its best step puts ckpt/best aside") {
+  const BestRun f;
+  REQUIRE(f.train_with({"keep_ckpt_steps=1"}).code == 0);
+  const int64_t best = best_of(f.best()).at("step");
+  REQUIRE(best > 1);
+  for (int64_t step = best; step <= 20; ++step) fs::remove_all(f.step(step));
+  fs::remove(f.workdir + "/DONE");
+  const Finished again = f.train_with({"keep_ckpt_steps=1"});
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, fmt::format("is of step {}, but the run continues from step {}; it is ",
+                                        best, best - 1)));
+  CHECK(exists(fmt::format("{}/ckpt/old-best-step-{}", f.workdir, best)));
+  CHECK(best_of(f.best()).at("step") == best);  // the same steps, done again
+}
+
+TEST_CASE("a run that stops early when it is started again has ended") {
+  const BestRun f;
+  REQUIRE(f.train_with({"lr=0.0"}).code == 0);
+  const std::vector<std::string> more = {"--accept-changes",
+                                         "--set",
+                                         "lr=0.0",
+                                         "--set",
+                                         "total_steps=24",
+                                         "--set",
+                                         "early_stop={metric: test/loss, patience_steps: 4}"};
+  const Finished stopped = f.train(more);
+  INFO(stopped.err);
+  CHECK(stopped.code == 0);
+  CHECK(contains(stopped.err, "The run stopped early: test/loss has not improved on "));
+  const std::string done = read_text(f.workdir + "/run.json");
+  const Finished again = f.train(more);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, " finished already, at step 20: it stopped early: "));
+  CHECK(read_text(f.workdir + "/run.json") == done);
 }
 
 }  // namespace bv::test

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/util/text.h"
-#include "test/support/binary.h"
 #include "test/support/compare.h"
+#include "test/support/digits_run.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -19,46 +19,17 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kConfig = R"(
-num_classes: 10
-total_steps: 20
-log_training_steps: 5
-ckpt_steps: 5
-keep_ckpt_steps: 10
-max_checkpoints_to_keep: 9
-input:
-  data: {name: digits, split: train}
-  batch_size: 64
-  pp: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-model_name: cnn
-model: {widths: [4]}
-loss: softmax_xent
-optax_name: scale_by_adam
-lr: 0.01
-ema: {decay: 0.9}
-compute_threads: 1
-evals:
-  test:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    log_steps: 5
-best: {metric: test/loss}
-)";
-
-// A run with checkpoints of the steps 5, 10, 15 and 20 and perhaps 0, and the best one.
-struct TrainedRun {
-  TempFolder dir;
-  std::string workdir = dir / "out";
-
-  TrainedRun() {
-    write(dir / "c.yaml", kConfig);
-    const Finished finished = run({"--config", dir / "c.yaml", "--workdir", workdir});
+// A finished run. It has checkpoints of steps 5, 10, 15 and 20, and the best one. It also has that
+// of step 0 if step 0 is the best.
+struct TrainedRun : DigitsRun {
+  TrainedRun()
+      : DigitsRun(digits_config("lr: 0.01\nema: {decay: 0.9}\nkeep_ckpt_steps: 10\n"
+                                "max_checkpoints_to_keep: 9\nbest: {metric: test/loss}\nevals:\n") +
+                  digits_evaluator("test", {"log_steps: 5"})) {
+    const Finished finished = train();
     INFO(finished.err);
     REQUIRE(finished.code == 0);
   }
-  std::string step(int n) const { return workdir + "/ckpt/" + fmt::format("step-{}", n); }
 };
 
 const TrainedRun& trained() {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/binary.h"
 
 namespace bv::test {

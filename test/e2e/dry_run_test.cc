@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/e2e/bad_input.h"
 
 namespace bv::test {

@@ -1,9 +1,9 @@
-// bvtrain eval: the rows of a process of its own are those of the run, each checkpoint once.
+// bvtrain eval evaluates each checkpoint of a run once, and its metrics are those of the run.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "test/support/binary.h"
+#include "test/support/digits_run.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -11,58 +11,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = R"(
-num_classes: 10
-total_steps: 20
-log_training_steps: 5
-ckpt_steps: 5
-keep_ckpt_steps: 5
-input:
-  data: {name: digits, split: train}
-  batch_size: 64
-  pp: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-model_name: cnn
-model: {widths: [4]}
-loss: softmax_xent
-optax_name: scale_by_adam
-lr: 0.01
-ema: {decay: 0.9}
-evals:
-  average:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    ema: true
-    log_steps: 5
-  only_job:
-    type: classification
-    data: {name: digits, split: "test[:100]"}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-  test:
-    type: classification
-    data: {name: digits, split: test}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    log_steps: 5
-)";
-
-struct EvaluatedRun {
-  TempFolder dir;
-  std::string config = dir / "c.yaml", workdir = dir / "w";
-
-  EvaluatedRun() { write(config, kConfig); }
-  Finished train(const std::vector<std::string>& flags = {}) const {
-    std::vector<std::string> args = {"--config", config, "--workdir", workdir};
-    args.insert(args.end(), flags.begin(), flags.end());
-    return run(args);
-  }
+struct EvaluatedRun : DigitsRun {
+  EvaluatedRun()
+      : DigitsRun(digits_config("lr: 0.01\nema: {decay: 0.9}\nkeep_ckpt_steps: 5\nevals:\n") +
+                  digits_evaluator("average", {"ema: true", "log_steps: 5"}) +
+                  digits_evaluator("only_job", {}, "test[:100]") +
+                  digits_evaluator("test", {"log_steps: 5"})) {}
   Finished evaluate(const std::vector<std::string>& flags = {},
                     const Environment& environment = {}) const {
-    std::vector<std::string> args = {"eval", "--workdir", workdir};
-    args.insert(args.end(), flags.begin(), flags.end());
-    return run(args, environment);
+    std::vector<std::string> all = {"eval", "--workdir", workdir};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return run(all, environment);
   }
 };
 
@@ -119,8 +78,7 @@ TEST_CASE("bvtrain eval writes the rows of the run, to the bit, each once") {
 
 TEST_CASE("bvtrain eval --follow evaluates beside the run until it has finished") {
   const EvaluatedRun f;
-  Child train({"--config", f.config, "--workdir", f.workdir, "--set", "total_steps=60"},
-              {{"BVTRAIN_SLEEP_AT", "eval.rank0:1+:0.3"}});
+  Child train(f.args({"--set", "total_steps=60"}), {{"BVTRAIN_SLEEP_AT", "eval.rank0:1+:0.3"}});
   REQUIRE(wait_for_file(f.workdir + "/ckpt/step-5"));
   const Finished followed = f.evaluate({"--follow"});
   INFO(followed.err);
@@ -150,19 +108,18 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   const Finished unknown = f.evaluate({"--ckpt", "5", "--set", "evals.test.batch_sise=100"});
   CHECK(unknown.code == 2);
   CHECK(contains(unknown.err, "unknown key 'evals.test.batch_sise'"));
+  const Finished idle = f.evaluate({"--ckpt", "5", "--set", "lr=7"});
+  CHECK(idle.code == 2);
+  CHECK(contains(idle.err, "--set lr=7: error: has no effect on an evaluation; it uses evals.*, "));
+  CHECK(f.evaluate({"--ckpt", "5", "--best"}).err ==
+        "bvtrain eval: error: give either --ckpt or --best\n");
   // A data set of another size gives other numbers.
   const Finished other =
       f.evaluate({"--ckpt", "20", "--json", "--set", "evals.test.data.split=test[:50]"});
   INFO(other.err);
   CHECK(other.code == 0);
   // A file needs nothing but evaluators; the rows of others go elsewhere.
-  write(f.dir / "more.yaml", R"(evals:
-  half:
-    type: classification
-    data: {name: digits, split: "test[:50%]"}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-)");
+  write(f.dir / "more.yaml", "evals:\n" + digits_evaluator("half", {}, "test[:50%]"));
   const Finished refused = f.evaluate({"--config", f.dir / "more.yaml", "--follow"});
   INFO(refused.err);
   CHECK(refused.code == 0);  // there is nothing new to evaluate
@@ -181,6 +138,64 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(gone.code == 2);
   CHECK(gone.err == f.dir / "gone" + std::string(": error: no such folder\n"));
   CHECK(!exists(f.dir / "gone"));
+}
+
+TEST_CASE("bvtrain eval replaces the rows of weights that the run has trained again") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  REQUIRE(f.evaluate().code == 0);
+  const std::vector<TextRow> old = metric_rows(f.workdir + "/eval");
+  for (const int64_t step : {15, 20}) fs::remove_all(f.step(step));
+  fs::remove(f.workdir + "/DONE");
+  REQUIRE(f.train({"--accept-changes", "--set", "lr=0.1"}).code == 0);
+  const Finished again = f.evaluate();
+  INFO(again.err);
+  CHECK(again.code == 0);
+  CHECK(contains(again.err, "step 15 has been saved anew since it was evaluated"));
+  CHECK(contains(again.err, "Evaluated 2 checkpoints"));
+  const std::vector<TextRow> rows = metric_rows(f.workdir + "/eval");
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[1] == old[1]);
+  CHECK(rows[3].at("test/loss") == metric_rows(f.workdir).back().at("test/loss"));
+  CHECK(rows[3].at("test/loss") != old[3].at("test/loss"));
+
+  // A run that starts over, in the same folder.
+  for (const char* name : {"ckpt", "metrics.jsonl", "DONE"}) fs::remove_all(f.workdir + "/" + name);
+  REQUIRE(f.train_with({"seed=5"}).code == 0);
+  CHECK(contains(f.evaluate().err, "Evaluated 4 checkpoints"));
+  CHECK(part(metric_rows(f.workdir + "/eval").back(), "test/") ==
+        part(metric_rows(f.workdir).back(), "test/"));
+}
+
+TEST_CASE("bvtrain eval goes on after a harmless change, and after a first try with other keys") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  CHECK(
+      f.evaluate({"--set", "evals.test.label_key=labels"}, {{"BVTRAIN_CRASH_AT", "evaluate.row:1"}})
+          .code == 137);
+  REQUIRE(f.evaluate().code == 0);
+  REQUIRE(
+      f.train({"--accept-changes", "--set", "total_steps=25", "--set", "evals.test.log_steps=2"})
+          .code == 0);
+  const Finished more = f.evaluate();
+  INFO(more.err);
+  CHECK(more.code == 0);
+  CHECK(contains(more.err, "Evaluated 1 checkpoint;"));
+}
+
+TEST_CASE("bvtrain eval ends with code 7 if the run has failed, and refuses generated data") {
+  const EvaluatedRun f;
+  REQUIRE(f.train({"--synthetic", "--set", "total_steps=5"}).code == 0);
+  const Finished generated = f.evaluate();
+  CHECK(generated.code == 2);
+  CHECK(contains(generated.err,
+                 ": error: is of a run with --synthetic, but its config names real "
+                 "data; it cannot be evaluated\n"));
+  const DigitsRun other(read_text(f.config));
+  write(other.workdir + "/result.json", R"({"exit_code": 4, "status": "diverged"})");
+  const Finished failed = run({"eval", "--workdir", other.workdir, "--follow"});
+  CHECK(failed.code == 7);
+  CHECK(contains(failed.err, other.workdir + ": error: the run has failed with code 4\n"));
 }
 
 }  // namespace bv::test

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
 #include "test/support/compare.h"

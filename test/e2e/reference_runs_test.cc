@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
 #include "test/support/golden.h"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/binary.h"
 
 namespace bv::test {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/evals/evaluator.h"
 #include "test/support/config.h"

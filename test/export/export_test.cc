@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/export/vit_weights.h"

@@ -90,6 +90,13 @@ TEST_CASE("folders train, val and test are taken as they are") {
   CHECK(found.classes[0].validation == 2);
   CHECK(found.warnings == std::vector<std::string>{"class 'dog' has no validation images"});
   CHECK(found.notes == Lines{"train: 1 file of other types was ignored (1 .txt)"});
+
+  write_class(dir / "more", "cat", 2, 20);
+  write_class(dir.path(), "unlabelled", 2, 20);
+  CHECK(inspect_data(dir.path()).notes ==
+        Lines{"not used: the split 'more'", "train: 1 file of other types was ignored (1 .txt)",
+              "train: the images in unlabelled were ignored, because it is not a folder of a split "
+              "with class folders in it"});
 }
 
 TEST_CASE("grey images are recognised, also if they are stored in colour") {
@@ -327,6 +334,19 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(classes.path(), "test", 5, 20);
   write_class(classes.path(), "text", 5, 200);
   CHECK(inspect_data(classes.path()).classes.size() == 2);
+
+  // Classes beside a split would be left out.
+  const TempFolder mixed;
+  for (const char* name : {"cat", "dog"}) {
+    write_class(mixed.path(), name, 5, 20);
+    write_class(mixed / "Test", name, 2, 20);
+  }
+  CHECK(problem(mixed) ==
+        fmt::format("'{0}/cat' holds images, but '{0}/Test' holds class folders; move what is for "
+                    "training into {0}/train/<class>",
+                    mixed.path()));
+  for (const char* name : {"cat", "dog"}) std::filesystem::remove_all(mixed / name);
+  CHECK(problem(mixed) == "has no split 'train', only Test; rename the one for training");
 
   const TempFolder outer;
   write_class(outer / "archive/photos", "cat", 2, 20);

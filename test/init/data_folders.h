@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
 

@@ -5,10 +5,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/model_card.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "test/support/error.h"

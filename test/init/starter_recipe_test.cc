@@ -235,6 +235,11 @@ TEST_CASE("fine-tuning scales the values of the new data to the range of the old
   CHECK(pp(files, "vgg_value_range") == "decode|resize(128)|vgg_value_range");
   CHECK(pp(floats, "vgg_value_range") ==
         grey + "value_range(0, 255, 0, 1)|resize(128)|vgg_value_range");
+  const std::string torchvision = "value_range(0, 1)|vgg_value_range(mean=[0.5])";
+  CHECK(pp(files, torchvision) ==
+        "decode|resize(128)|value_range(0, 1)|vgg_value_range(mean=[0.5])");
+  CHECK(pp(floats, torchvision) ==
+        grey + "value_range(0, 1, 0, 1)|resize(128)|vgg_value_range(mean=[0.5])");
 
   // Pixels that are added get the least value at their place.
   floats.images.channels = from.channels = 1;
@@ -259,6 +264,24 @@ TEST_CASE("fine-tuning scales the values of the new data to the range of the old
   }
 }
 
+TEST_CASE("the range of arrays follows from their type and their largest value") {
+  DataFindings found = arrays(800, {200, 200}, 3);
+  const auto scaled = [&](at::ScalarType type, double most) {
+    found.images.type = type;
+    found.images.most = most;
+    const std::string pp = recipe_of(found).eval_pp;
+    return pp.substr(0, pp.find(')') + 1);
+  };
+  CHECK(scaled(at::kFloat, 0.9) == "value_range(-1, 1, 0, 1)");
+  CHECK(scaled(at::kFloat, 200) == "value_range(-1, 1)");
+  CHECK(scaled(at::kFloat, 256.5) == "value_range(-1, 1)");
+  CHECK(scaled(at::kFloat, 300) == "value_range(-1, 1, 0, 300)");
+  CHECK(scaled(at::kInt, 1000) == "value_range(-1, 1, 0, 1023)");
+  CHECK(scaled(at::kInt, 4095) == "value_range(-1, 1, 0, 4095)");
+  CHECK(scaled(at::kInt, 4096) == "value_range(-1, 1, 0, 16383)");
+  CHECK(scaled(at::kInt, 60000) == "value_range(-1, 1, 0, 65535)");
+}
+
 TEST_CASE("the last op of a pp that scales images tells their range") {
   const auto target = [](const std::string& pp) { return scaling_in(pp, "w").target; };
   CHECK(target("decode|value_range") == ValueBounds{-1, 1});
@@ -270,8 +293,20 @@ TEST_CASE("the last op of a pp that scales images tells their range") {
   CHECK_FALSE(target(""));
   const ValueScaling normalized =
       scaling_in("value_range(0, 255, 0, 1)|clip_value_range(mean=[1], std=[2])", "w");
-  CHECK_FALSE(normalized.target);
+  CHECK(normalized.target == ValueBounds{0, 255});
   CHECK(normalized.normalize == "clip_value_range(mean=[1], std=[2])");
+  // What comes before the op counts: these means are of values from 0 to 1.
+  const ValueScaling small = scaling_in("value_range(0, 1)|vgg_value_range(mean=[0.5])", "w");
+  CHECK(small.target == ValueBounds{0, 1});
+  CHECK(small.normalize == "vgg_value_range(mean=[0.5])");
+  CHECK(target("value_range(0, 1)|value_range(-1, 1)") == ValueBounds{-1, -1 + 2.0 / 255});
+  const auto refused = [](const std::string& pp) { return error_of([&] { scaling_in(pp, "w"); }); };
+  CHECK(refused("value_range(0, 1, [1, 2, 3], [4, 5, 6])") ==
+        "w: error: was trained on images that value_range scaled by channel (in_min is a list); "
+        "write pp, pp_fn and model_init yourself");
+  CHECK(refused("vgg_value_range|value_range(0, 1)") ==
+        "w: error: was trained on images that value_range scaled after vgg_value_range; write pp, "
+        "pp_fn and model_init yourself");
   CHECK(value_range_call({-1, 1}, {}) == "value_range(-1, 1)");
   CHECK(value_range_call({0, 0.5}, {-1, 16}) == "value_range(0, 0.5, -1, 16)");
 }
@@ -284,10 +319,13 @@ TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
   CHECK(contains(choose_recipe(photos(800, {28, 28}, 1), &from).train_pp, "decode|resize(128)"));
   CHECK(choose_recipe(arrays(800, {28, 28}, 1), &from).eval_pp ==
         R"(concat(["image", "image", "image"], outkey="image")|resize(128)|value_range(-1, 1))");
+  from.pil = true;  // of timm or Hugging Face
+  CHECK(contains(choose_recipe(photos(800, {480, 640}), &from).eval_pp, "decode(precise=True)|"));
   from.other_sizes = false;
   CHECK(choose_recipe(photos(800, {480, 640}), &from).image == ImageSides{384, 384});
   from.channels = 1;
-  CHECK(contains(choose_recipe(photos(800, {480, 640}), &from).train_pp, "decode(1)|"));
+  CHECK(
+      contains(choose_recipe(photos(800, {480, 640}), &from).train_pp, "decode(1, precise=True)|"));
   CHECK(error_of([&] {
           choose_recipe(arrays(800, {32, 32}, 3), &from);
         }) == "w.npz: error: takes images of 1 channels, but those of the data have 3");

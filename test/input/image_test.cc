@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/image/jpeg_codec.h"

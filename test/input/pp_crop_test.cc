@@ -1,5 +1,5 @@
 // Random windows: their distribution, and the content of the crops.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/crop.h"
 #include "test/input/op_support.h"
 

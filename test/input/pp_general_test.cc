@@ -1,5 +1,5 @@
 // choice, concat, setdefault, lookup and the other ops on features of any kind.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
 

@@ -1,6 +1,6 @@
 // The pp strings of the golden data give the same bits as the reference, although the README of the
 // data allows some values to differ by one grey level.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "test/input/op_support.h"
 

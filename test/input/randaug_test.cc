@@ -2,7 +2,7 @@
 // definition (big_vision pp/archive/autoaugment.py); and how operations are drawn
 // (pp/archive/randaug.py).
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/rand_augment.h"
 #include "test/input/op_support.h"
 

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/input/image/jpeg.h"
 #include "test/support/compare.h"

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/golden.h"
 
 namespace bv::test {

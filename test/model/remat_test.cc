@@ -11,8 +11,8 @@
 #include <cstdlib>
 
 #include "lib/model/dropout.h"
-#include "lib/model/encoder.h"
 #include "lib/model/model.h"
+#include "lib/model/transformer/encoder.h"
 
 namespace bv::test {
 namespace {

@@ -1,5 +1,5 @@
 // Resizing of grids compared with LibTorch's own interpolation, and the purpose of PI-resize.
-#include "lib/model/resample.h"
+#include "lib/model/transformer/resample.h"
 
 #include <ATen/ATen.h>
 

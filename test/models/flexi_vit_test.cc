@@ -4,10 +4,10 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
-#include "lib/model/resample.h"
+#include "lib/model/transformer/resample.h"
 #include "test/support/compare.h"
 #include "test/support/error.h"
 #include "test/support/model.h"

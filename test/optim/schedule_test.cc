@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "test/support/error.h"

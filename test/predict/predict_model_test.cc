@@ -3,8 +3,8 @@
 
 #include <ATen/ops/ones.h>
 
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
-#include "lib/ckpt/safetensors.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
@@ -47,10 +47,13 @@ TEST_CASE("a card is the config of its model") {
         std::vector<int64_t>{4});
   CHECK(model.config.get<int64_t>("num_classes") == 2);
   CHECK(model.class_names == example().class_names);
-  CHECK(model.compute_precision() == Precision::bf16);
-  CHECK(f.open("", {{"precision", "float32", "--set"}}).compute_precision() == Precision::float32);
+  const auto precision = [](const PredictModel& each) {
+    return precision_as_trained(each.config, each.precision);
+  };
+  CHECK(precision(model) == Precision::bf16);
+  CHECK(precision(f.open("", {{"precision", "float32", "--set"}})) == Precision::float32);
   // `auto` is the precision of the training.
-  CHECK(f.open("", {{"precision", "auto", "--set"}}).compute_precision() == Precision::bf16);
+  CHECK(precision(f.open("", {{"precision", "auto", "--set"}})) == Precision::bf16);
 }
 
 TEST_CASE("a config replaces the model of a card, and mends a bad card") {
@@ -67,7 +70,7 @@ TEST_CASE("a config replaces the model of a card, and mends a bad card") {
   const PredictModel model = f.open(config);
   CHECK(model.config.get<std::string>("model_name") == "vit");
   CHECK(model.class_names == example().class_names);
-  CHECK(model.compute_precision() == Precision::bf16);
+  CHECK(precision_as_trained(model.config, model.precision) == Precision::bf16);
 }
 
 TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {

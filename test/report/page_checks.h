@@ -49,7 +49,8 @@ inline std::string tag_problem(const std::string& page) {
   return open.empty() ? "" : "not closed: " + open.back();
 }
 
-// Returns the numbers of points of all lines, in order; a path has one letter per point.
+// Counts the points of each path of an SVG, in the order of the paths. A path writes one M or L for
+// each of its points.
 inline std::vector<size_t> path_points(const std::string& svg) {
   std::vector<size_t> counts;
   for (size_t at = 0; (at = svg.find(" d=\"", at)) != std::string::npos;) {

@@ -1,4 +1,4 @@
-// What a reader of a page would find wrong with it, as seen in a real browser.
+// Checks HTML pages in a real browser.
 #pragma once
 
 #include <string>

@@ -48,7 +48,8 @@ inline size_t thread_count() {
   return count;
 }
 
-// Not enough for the stacks of this many threads, even if they are small.
+// kLittleMemory bytes are too few for the stacks of kTooManyThreads threads, even if they are
+// small.
 inline constexpr rlim_t kLittleMemory = 64 << 20;
 inline constexpr int kTooManyThreads = 200;
 

@@ -44,7 +44,7 @@ const std::vector<BaseKey> kBaseKeys = {
     {"best_checkpoint_all_hosts", "false", Here::always, "its part of sharded state"},
     {"log_all_train_data", "false", Here::other, "'log_training_steps: 1'"},
     {"eval_initial_weights", "false", Here::always, "'skip_first: true'"},
-    {"one_off_evaluate", "false", Here::other, "'total_steps: 0' and 'model_init: WORKDIR'"},
+    {"one_off_evaluate", "false", Here::other, "'bvtrain eval --workdir DIR'"},
     {"max_checkpoints_to_keep", "5", Here::same, ""},
     {"random_seed", "42", Here::other, "'seed'"},
     {"random_mode_train", "unique_host_unique_device", Here::lacking, "there is no choice"},

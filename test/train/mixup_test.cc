@@ -10,7 +10,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "test/support/golden.h"
 

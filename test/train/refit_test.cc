@@ -1,7 +1,7 @@
 // Weights with patches of another size: flexi_vit resizes them, other models refuse them.
 #include <ATen/ATen.h>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "lib/train/weights.h"

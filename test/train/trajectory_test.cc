@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/train/step.h"
 #include "test/support/golden.h"

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/layouts/layouts.h"
-#include "lib/ckpt/npz.h"
-#include "lib/ckpt/safetensors.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"

@@ -29,12 +29,14 @@ struct LaunchOptions {
 // ...".
 void parse_elastic(const std::string& text, LaunchOptions& options);
 
-// Runs the ranks of this host. Returns the exit code of the process: 0, or the code of the rank
-// that failed first (128 + signal if it was killed). A rank's code 7 only says that another rank
-// failed, so any other code takes precedence. The code of a rank that failed also takes precedence
-// over those of ranks that a signal has stopped. Blocks the signals of this thread from the start
-// and handles them itself. Throws Error(Exit::usage, peer, memory) before any rank was started, and
-// Error(Exit::peer) if the other nodes have continued without this one, after its ranks have ended.
+// Runs the ranks of this host and returns the exit code of the process. It is 0 if all ranks
+// succeeded, else the code of one rank (128 + signal if a signal killed it), chosen in this order:
+//   1. of the rank that failed first, with a code of its own
+//   2. of a rank that saved and stopped after a signal
+//   3. code 7, which only says that another rank failed
+// Blocks the signals of this thread from the start and handles them itself. Throws
+// Error(Exit::usage, peer, memory) before any rank was started. Throws Error(Exit::peer) after its
+// ranks have ended, if the other nodes have continued without this one.
 int launch(const LaunchOptions& options);
 
 }  // namespace bv

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 #include "lib/device/dtype_name.h"
 #include "lib/input/path.h"
 #include "lib/util/text.h"

@@ -91,6 +91,8 @@ class ImageFolder : public Source {
   FileNotes file_notes(size_t split) const override {
     FileNotes notes = index(split).notes();
     notes.loose_images = count_images(folder_of(layout().splits.at(split)));
+    if (is_named(layout().splits.at(split).name, kTrainingNames) || !layout().has_training())
+      notes.unused_folders = layout().unused;
     return notes;
   }
 
@@ -121,7 +123,23 @@ class ImageFolder : public Source {
   struct Layout {
     std::vector<Split> splits;
     std::vector<std::string> classes;
+    std::vector<std::string> unused;  // folders beside the splits that hold images
+
+    bool has_training() const {
+      return std::any_of(splits.begin(), splits.end(),
+                         [](const Split& split) { return is_named(split.name, kTrainingNames); });
+    }
   };
+
+  // Throws if the images for training seem to be in class folders beside those of the splits.
+  static void refuse_classes_beside_splits(const FolderKey& dir, const Layout& layout) {
+    if (layout.has_training() || layout.unused.size() < 2) return;
+    throw Error(
+        Exit::usage, dir.place,
+        fmt::format("'{0}/{1}' holds images, but '{0}/{2}' holds class folders; move what is "
+                    "for training into {0}/train/<class>",
+                    dir.path, layout.unused[0], layout.splits[0].name));
+  }
 
   static Layout scan(const FolderKey& dir) {
     dir.check_exists();
@@ -132,7 +150,10 @@ class ImageFolder : public Source {
         std::vector<std::string> classes = list_folders(dir.path + "/" + name);
         if (!classes.empty())
           layout.splits.push_back({name, name + "/", std::move(classes), {}, {}});
+        else if (count_images(dir.path + "/" + name) > 0)
+          layout.unused.push_back(name);
       }
+      refuse_classes_beside_splits(dir, layout);
     } else {
       layout.splits.push_back({"train", "", top, {}, {}});
     }

@@ -3,7 +3,7 @@
 // One split, which is called `train` and `all`. Examples have the arrays' dtypes, except that
 // one-dimensional integer arrays become int64, and floating-point arrays whose name begins with
 // "label" become float32 and must be finite.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 
 #include <algorithm>
 #include <cctype>
@@ -72,6 +72,11 @@ class Npz : public ArraySource {
             Exit::usage, fname_,
             fmt::format("array '{}{}' is a single number, not rows of a data set", prefix_, name));
       }
+      if (array.size(0) > 0 && array.numel() == 0) {
+        throw Error(Exit::usage, fname_,
+                    fmt::format("array '{}{}' has no values: its shape is {}", prefix_, name,
+                                shape_text(array.sizes())));
+      }
       if (array.size(0) != first_array.size(0)) {
         throw Error(Exit::usage, fname_,
                     fmt::format("array '{}{}' has {} rows, but '{}{}' has {}", prefix_, first,
@@ -107,9 +112,9 @@ class Npz : public ArraySource {
 struct NpzExamples {
   std::string file, prefix;
 
-  // Returns the split that a word in the prefix or else in the file's name tells: train, val, test,
-  // or "". Words consist of letters: "train_" and "x.train.npz" hold the word train, "constrain"
-  // does not.
+  // Returns "train", "val" or "test": the first one that is a word of the prefix or, failing that,
+  // of the file's name. Returns "" if there is none. Words consist of letters, so "train_" and
+  // "x.train.npz" contain the word train, but "constrain" does not.
   std::string split() const {
     const std::string stem = std::filesystem::path(file).stem().string();
     for (std::string text : {prefix, stem}) {
@@ -151,8 +156,7 @@ std::vector<NpzExamples> find_examples(const std::string& file) {
   return found;
 }
 
-// Returns several examples as training and validation data, by their names. Test data take the
-// place of validation data that are missing.
+// Chooses training and validation data by their names. Test data replace missing validation data.
 DetectedData divided(const std::string& folder, const std::vector<NpzExamples>& found) {
   std::map<std::string, const NpzExamples*> splits;
   for (const NpzExamples& examples : found) splits[examples.split()] = &examples;

@@ -338,6 +338,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"ranks", group_.size()},
       {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
       {"data", data_summary_},
+      {"synthetic", options_.synthetic},
       {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"skipped_steps", skipped_steps_},

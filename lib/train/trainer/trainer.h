@@ -36,6 +36,7 @@ struct TrainerOptions {
   std::string tool_version, commit;
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
+  bool synthetic = false;       // all data are generated
 };
 
 class Trainer {
@@ -76,8 +77,8 @@ class Trainer {
     std::set<std::string> evals;  // by name
   };
 
-  // What rank 0 makes of a row: the entries of `best` for which it is the best one, why the run
-  // ends (empty: it does not), or what is wrong with the metric of the entry `fault_in`.
+  // What rank 0 decides from a row: for which entries of `best` the row is the best so far; why the
+  // run ends (empty: it does not); or what is wrong with the metric of entry `fault_in`.
   struct Choice {
     std::vector<int64_t> better;
     std::string ends, fault;
@@ -102,7 +103,7 @@ class Trainer {
   void broadcast_sharded_weights();
   void log_parameters() const;
   void keep_old_config() const;
-  void write_run_json(const std::string& start) const;
+  void write_run_json(const std::string& start);
   Facts facts() const;
   void open_metrics();
   void open_skipped();
@@ -125,6 +126,7 @@ class Trainer {
 
   // The best step and the early end (trainer_selection.cc).
   void open_selection();
+  int64_t measured_anew(const WatchedMetric& watched) const;
   void mend_best(const BestSeries& series, BestValue& best);
   Choice choose(int64_t step, const std::set<std::string>& ran);
   std::string reason_to_end() const;
@@ -168,6 +170,8 @@ class Trainer {
   // taken from it. first_step_ times the batch size, unless the batch size was changed.
   int64_t position_ = 0;
   ConfigChanges changes_;  // since that checkpoint (rank 0 only)
+  // The changes at all restarts, as run.json holds them (rank 0 only).
+  nlohmann::json config_changes_ = nlohmann::json::array();
   // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
   // evaluators that were still to run. Older checkpoints do not name the evaluators.
   Row interrupted_row_;

@@ -5,6 +5,7 @@
 // So it is the same with and without restarts, and after a kill at any point. Rank 0 decides for
 // all: only it has the rows of earlier starts.
 #include <algorithm>
+#include <filesystem>
 
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/read_checkpoint.h"
@@ -28,19 +29,35 @@ bool is_better(double a, double b, bool higher_is_better) {
 }
 
 // Returns what to say of a metric that is not in the row although all its evaluators have run.
-std::string unknown_metric(const WatchedMetric& watched, const Row& row) {
+std::string missing_metric(const WatchedMetric& watched, const Row& row) {
   std::vector<std::string> names;
   for (const auto& [name, value] : row) {
     if (name.starts_with(watched.prefix) && is_result(name)) names.push_back(name);
   }
-  const std::string near = nearest(watched.metric, names);
-  return fmt::format("{}: no such metric '{}'{}; {} measures {}", watched.key, watched.metric,
-                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                     join({watched.evaluators.begin(), watched.evaluators.end()}, ", "),
-                     join(names, ", "));
+  return fmt::format("{}: {}", watched.key, unknown_metric(watched, names));
+}
+
+// Returns whether the row has values of one of the evaluators. A value of the same name that only the
+// training measures is none of theirs.
+bool is_evaluation(const Row& row, const WatchedMetric& watched) {
+  return std::any_of(
+      watched.evaluators.begin(), watched.evaluators.end(),
+      [&](const std::string& name) { return value_in(row, "z/secs/eval/" + name).has_value(); });
 }
 
 }  // namespace
+
+// Returns the last step at which a restart changed what the metric measures; -1 if there is none.
+// Values up to that step cannot be compared with later ones.
+int64_t Trainer::measured_anew(const WatchedMetric& watched) const {
+  int64_t step = -1;
+  for (const nlohmann::json& restart : config_changes_) {
+    for (const nlohmann::json& name : restart.value("evaluators", nlohmann::json::array())) {
+      if (watched.evaluators.contains(name.get<std::string>())) step = restart.at("step");
+    }
+  }
+  return step;
+}
 
 // Takes over what the rows of earlier starts tell. For rank 0, which alone can read them.
 void Trainer::open_selection() {
@@ -54,7 +71,9 @@ void Trainer::open_selection() {
   if (resumed_here_) {
     for_each_row(workdir_->metrics(), [this](int64_t step, const Row& row) {
       for (BestValue& each : watched_) {
-        if (const auto value = value_in(row, each.watched().metric)) each.add(step, *value);
+        const WatchedMetric& watched = each.watched();
+        if (step <= measured_anew(watched) || !is_evaluation(row, watched)) continue;
+        if (const auto value = value_in(row, watched.metric)) each.add(step, *value);
       }
     });
   }
@@ -70,10 +89,15 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   log::info("{} will be the checkpoint with the {} {}", folder,
             watched.higher_is_better ? "highest" : "lowest", watched.metric);
   std::optional<BestPoint> found = read_best(folder);
-  if (found && found->step > first_step_) {
-    const std::string aside = fmt::format("{}/old-best-step-{}", ckpt.path(), found->step);
-    log::warn("{} is of step {}, but the run continues from step {}; it is {} now", folder,
-              found->step, first_step_, aside);
+  const bool of_the_future = found && found->step > first_step_;
+  if (of_the_future || (found && found->step <= measured_anew(watched))) {
+    const std::string aside =
+        fmt::format("{}/old-{}-step-{}", ckpt.path(),
+                    std::filesystem::path(folder).filename().string(), found->step);
+    log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
+              of_the_future ? fmt::format("the run continues from step {}", first_step_)
+                            : fmt::format("{} has measured something else since", watched.metric),
+              aside);
     move_folder(folder, aside, aside + ".old");
     found.reset();
   }
@@ -106,11 +130,13 @@ Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) 
     BestValue& each = watched_[i];
     const WatchedMetric& watched = each.watched();
     ran_[i].insert(ran.begin(), ran.end());
-    const auto value = value_in(metrics_->row(), watched.metric);
+    const bool comparable =
+        step > measured_anew(watched) && is_evaluation(metrics_->row(), watched);
+    const auto value = comparable ? value_in(metrics_->row(), watched.metric) : std::nullopt;
     const bool all_ran = std::includes(ran_[i].begin(), ran_[i].end(), watched.evaluators.begin(),
                                        watched.evaluators.end());
-    if (!value && all_ran && each.last_step() < 0) {
-      choice.fault = unknown_metric(watched, metrics_->row());
+    if (comparable && !value && all_ran && each.last_step() < 0) {
+      choice.fault = missing_metric(watched, metrics_->row());
       choice.fault_in = static_cast<int64_t>(i);
       return choice;
     }

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "lib/ckpt/npy.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npy.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/mapped_file.h"

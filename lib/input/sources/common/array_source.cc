@@ -14,12 +14,13 @@ at::Tensor take(const at::Tensor& array, std::span<const int64_t> indices) {
   const int64_t rows = shape.at(0);
   shape[0] = static_cast<int64_t>(indices.size());
   at::Tensor out = at::empty(shape, array.options());
-  const size_t row_bytes = array.stride(0) * array.itemsize();
+  // Not the stride: it is not 0 for rows without values.
+  const size_t row_bytes = rows > 0 ? array.nbytes() / rows : 0;
   const auto* from = static_cast<const char*>(array.const_data_ptr());
   auto* to = static_cast<char*>(out.mutable_data_ptr());
   for (const int64_t index : indices) {
     check(index >= 0 && index < rows, "row {} of {}", index, rows);
-    std::memcpy(to, from + index * row_bytes, row_bytes);
+    if (row_bytes > 0) std::memcpy(to, from + index * row_bytes, row_bytes);
     to += row_bytes;
   }
   return out;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/npy.h"
+#include "lib/ckpt/formats/npy.h"
 
 namespace bv {
 

@@ -1,5 +1,5 @@
 // The header is a Python dictionary literal. Only the three keys that numpy writes are accepted.
-#include "lib/ckpt/npy.h"
+#include "lib/ckpt/formats/npy.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "lib/model/resample.h"
+#include "lib/model/transformer/resample.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_pinv.h>

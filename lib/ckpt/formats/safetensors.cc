@@ -1,4 +1,4 @@
-#include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/formats/safetensors.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

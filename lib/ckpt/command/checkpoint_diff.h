@@ -1,4 +1,4 @@
-// In what two checkpoints differ: configs and tensors.
+// Compares two checkpoints: their configs and their tensors.
 #pragma once
 
 #include <cstddef>

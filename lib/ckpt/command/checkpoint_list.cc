@@ -1,4 +1,4 @@
-#include "lib/ckpt/checkpoint_list.h"
+#include "lib/ckpt/command/checkpoint_list.h"
 
 #include <sys/stat.h>
 
@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "lib/ckpt/best_checkpoint.h"
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_summary.h"
@@ -108,8 +109,6 @@ CheckpointList list_checkpoints(const std::string& path) {
   CheckpointList list;
   for (const std::string& folder : checkpoint_folders(path)) {
     ListedCheckpoint listed = describe(folder);
-    if (!listed.fault.empty())
-      listed = describe(folder);  // the run may have exchanged its best one
     const bool gone = !listed.fault.empty() && !file_exists(folder);
     if (!gone) list.checkpoints.push_back(std::move(listed));
   }
@@ -122,16 +121,19 @@ CheckpointList list_checkpoints(const std::string& path) {
 
 std::string checkpoint_fault(const std::string& folder, FaultSearch search) {
   try {
-    const Manifest manifest = read_manifest(folder);
-    for (const Manifest::File& file : manifest.files) {
-      if (search == FaultSearch::checksums)
-        verify_file(folder, file);
-      else
-        with_file(folder, file, [](const ChunkReader&, const std::string&) {});
-    }
-    const auto step = CkptFolder::step_of(name_of(folder));
-    if (step && *step != manifest.step)
-      return fmt::format("{} is of step {}", kManifestName, manifest.step);
+    read_whole(folder, [&] {
+      const Manifest manifest = read_manifest(folder);
+      for (const Manifest::File& file : manifest.files) {
+        if (search == FaultSearch::checksums)
+          verify_file(folder, file);
+        else
+          with_file(folder, file, [](const ChunkReader&, const std::string&) {});
+      }
+      const auto step = CkptFolder::step_of(name_of(folder));
+      if (step && *step != manifest.step)
+        throw Error::bare(Exit::usage,
+                          fmt::format("{} is of step {}", kManifestName, manifest.step));
+    });
     return "";
   } catch (const Error& fault) {
     return fault.what();

@@ -1,4 +1,4 @@
-#include "lib/model/transformer_shape.h"
+#include "lib/model/transformer/transformer_shape.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <new>
 #include <type_traits>
 
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/model/position_embedding.h"
+#include "lib/model/transformer/position_embedding.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>

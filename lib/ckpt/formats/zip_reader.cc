@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 

@@ -1,6 +1,6 @@
 // A parser for this JSON only, because errors must give the offset and duplicate names must be
 // found.
-#include "lib/ckpt/safetensors_header.h"
+#include "lib/ckpt/formats/safetensors_header.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lib/ckpt/cursor.h"
+#include "lib/ckpt/formats/cursor.h"
 #include "lib/util/error.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/model/patches.h"
+#include "lib/model/transformer/patches.h"
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "lib/ckpt/checkpoint_average.h"
+#include "lib/ckpt/command/checkpoint_average.h"
 
 #include <map>
 

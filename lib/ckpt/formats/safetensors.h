@@ -1,8 +1,9 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header, the data.
 //
 // Tensors are written in the order of element size (largest first) and name, so that every tensor
-// is aligned to its elements; the data begins at a multiple of 64 bytes. Files are read after every
-// length and offset of the header was checked: no overlaps, no gaps, exact file length.
+// is aligned to its elements; the data begins at a multiple of 64 bytes. The reader checks every
+// length and offset in the header before it reads any data. Tensors must not overlap or leave gaps,
+// and the file must have exactly the length that follows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "lib/ckpt/chunk_reader.h"
-#include "lib/ckpt/safetensors_header.h"
+#include "lib/ckpt/formats/safetensors_header.h"
 #include "lib/ckpt/tensors.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/model/encoder.h"
+#include "lib/model/transformer/encoder.h"
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>

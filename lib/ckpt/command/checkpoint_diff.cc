@@ -1,4 +1,4 @@
-#include "lib/ckpt/checkpoint_diff.h"
+#include "lib/ckpt/command/checkpoint_diff.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +33,8 @@ bool comes_first(const TensorDifference& a, const TensorDifference& b) {
 }
 
 Config config_of(const Restored& checkpoint) {
-  return parse_config(checkpoint.meta.value("config", std::string("{}")),
-                      checkpoint.folder + "/" + kManifestName);
+  return parse_config_json(checkpoint.meta.value("config", std::string("{}")),
+                           checkpoint.folder + "/" + kManifestName);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // npz files: zip archives of npy arrays.
 //
-// Read are stored and deflated entries, zip64, big-endian and Fortran-ordered arrays, and 2-byte
-// void, which is how big_vision writes bfloat16. Pickled objects are refused. Sizes are checked
-// before any memory is allocated, so that a zip bomb does no harm.
+// The reader supports stored and deflated entries, zip64, big-endian and Fortran-ordered arrays,
+// and 2-byte void, which is how big_vision writes bfloat16. It refuses pickled objects. It checks
+// sizes before it allocates memory, so that a zip bomb does no harm.
 #pragma once
 
 #include <map>

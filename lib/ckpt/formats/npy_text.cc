@@ -1,4 +1,4 @@
-#include "lib/ckpt/npy_text.h"
+#include "lib/ckpt/formats/npy_text.h"
 
 #include <algorithm>
 #include <bit>

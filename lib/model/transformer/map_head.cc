@@ -1,4 +1,4 @@
-#include "lib/model/map_head.h"
+#include "lib/model/transformer/map_head.h"
 
 #include <ATen/TensorOperators.h>
 

@@ -1,6 +1,6 @@
 // Converts the arrays of an archive to tensors and back. Besides the result, one array is in memory
 // at a time.
-#include "lib/ckpt/npz.h"
+#include "lib/ckpt/formats/npz.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bitwise_and.h>
@@ -14,9 +14,9 @@
 #include <string_view>
 
 #include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/npy.h"
-#include "lib/ckpt/npy_text.h"
-#include "lib/ckpt/zip.h"
+#include "lib/ckpt/formats/npy.h"
+#include "lib/ckpt/formats/npy_text.h"
+#include "lib/ckpt/formats/zip.h"
 #include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/ckpt/cursor.h"
+#include "lib/ckpt/formats/cursor.h"
 
 namespace bv {
 

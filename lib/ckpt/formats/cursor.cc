@@ -1,4 +1,4 @@
-#include "lib/ckpt/cursor.h"
+#include "lib/ckpt/formats/cursor.h"
 
 #include <algorithm>
 

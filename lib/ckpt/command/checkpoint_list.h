@@ -14,13 +14,13 @@ namespace bv {
 
 struct ListedCheckpoint {
   std::string name, folder;     // "step-12" or "best-loss"; the path
-  std::optional<int64_t> step;  // nullopt if only a manifest that cannot be read would tell
+  std::optional<int64_t> step;  // nullopt for a best checkpoint whose manifest cannot be read
   uint64_t bytes = 0;           // of all its files
   std::time_t saved = 0;        // when its manifest was written; 0 if it has none
-  std::optional<double> value;  // of CheckpointList::metric in the row of its step
-  std::vector<std::string>
-      why;            // it is kept: "newest", "recent", "keep_ckpt", "best val/loss 0.12"
-  std::string fault;  // of its manifest or of the size of a file; empty: none is known
+  std::optional<double> value;  // CheckpointList::metric in the row of its step
+  // Why it is kept: "newest", "recent", "keep_ckpt", "best val/loss 0.12".
+  std::vector<std::string> why;
+  std::string fault;  // what is wrong with its manifest or the size of a file; empty if nothing is
 };
 
 struct CheckpointList {
@@ -28,9 +28,9 @@ struct CheckpointList {
   std::vector<ListedCheckpoint> checkpoints;  // by ascending step, then the best ones by name
 };
 
-// Returns the folders of the checkpoints at `path`, in the order of CheckpointList: of a workdir or
-// a ckpt/ folder all of them; otherwise the one that checkpoint_path() gives. Throws
-// Error(Exit::usage) if there is none.
+// Returns the folders of checkpoints that `path` names. If it is a workdir or a ckpt/ folder, these
+// are all of its checkpoints, sorted like CheckpointList::checkpoints. Otherwise it is the one that
+// checkpoint_path() finds. Throws Error(Exit::usage) if there is none.
 std::vector<std::string> checkpoint_folders(const std::string& path);
 
 // Describes the checkpoints of checkpoint_folders(). Checksums of tensors are not verified.

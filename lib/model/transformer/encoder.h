@@ -13,7 +13,7 @@
 #include "lib/model/layers/mlp.h"
 #include "lib/model/module.h"
 #include "lib/model/pass.h"
-#include "lib/model/transformer_shape.h"
+#include "lib/model/transformer/transformer_shape.h"
 
 namespace bv {
 

@@ -1,4 +1,4 @@
-#include "lib/ckpt/checkpoint_removal.h"
+#include "lib/ckpt/command/checkpoint_removal.h"
 
 #include <sys/stat.h>
 
@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "lib/ckpt/checkpoint_folder.h"
-#include "lib/ckpt/checkpoint_list.h"
+#include "lib/ckpt/command/checkpoint_list.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 

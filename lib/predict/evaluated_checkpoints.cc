@@ -1,0 +1,58 @@
+#include "lib/predict/evaluated_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/report/log.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/parse_count.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+
+EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> rows)
+    : file_(std::move(file)), rows_(std::move(rows)) {
+  const auto text = read_file_if_any(file_);
+  if (!text || rows_.empty()) return;
+  const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  bool sound = record.is_object();
+  for (const auto& [name, identity] : (sound ? record : nlohmann::json::object()).items()) {
+    const auto step = parse_count(name);
+    sound = sound && step && identity.is_string();
+    if (sound) identities_[*step] = identity.get<std::string>();
+  }
+  if (!sound) log::warn("{}: is damaged, so it does not count", file_);
+}
+
+std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& folder) {
+  try {
+    const auto manifest = read_file_if_any(folder + "/" + kManifestName);
+    return manifest ? std::optional(fmt::format("{:016x}", hash64(*manifest))) : std::nullopt;
+  } catch (const Error&) {
+    return "";  // reading the checkpoint says why
+  }
+}
+
+bool EvaluatedCheckpoints::contains(int64_t step, const std::string& identity) const {
+  const auto found = identities_.find(step);
+  return found == identities_.end() ? rows_.contains(step) : found->second == identity;
+}
+
+void EvaluatedCheckpoints::add(int64_t step, const std::string& identity, bool has_row) {
+  if (has_row) rows_.insert(step);
+  identities_[step] = identity;
+  nlohmann::ordered_json record = nlohmann::ordered_json::object();
+  for (const auto& [each, text] : identities_) record[std::to_string(each)] = text;
+  write_file_atomically(file_, record.dump(0) + "\n");
+}
+
+void EvaluatedCheckpoints::remove_from(int64_t step) {
+  rows_.erase(rows_.lower_bound(step), rows_.end());
+  identities_.erase(identities_.lower_bound(step), identities_.end());
+}
+
+}  // namespace bv

@@ -1,0 +1,169 @@
+#include "lib/predict/run_evaluators.h"
+
+#include <ATen/Parallel.h>
+
+#include <utility>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/device/compute_threads.h"
+#include "lib/model/init.h"
+#include "lib/predict/predict_model.h"
+#include "lib/report/chrono.h"
+#include "lib/report/live_line.h"
+#include "lib/report/log.h"
+#include "lib/train/keys.h"
+#include "lib/train/recipe.h"
+#include "lib/util/pattern.h"
+#include "lib/util/signals.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Reports the keys that are neither read here nor known to training: they are misspelt.
+void finish_config(const Config& config) {
+  ignore_training_keys(config);
+  for (const char* key : {"best", "early_stop"}) config.mark_read(key);
+  config.done();
+  throw_problems(config);
+}
+
+// Computes with as many threads as the run did, unless the config says otherwise.
+int compute_threads_of(const Config& config, const Restored& from) {
+  const int threads = from.meta.value("compute_threads", at::get_num_threads());
+  const auto given = config.get<int64_t>("compute_threads", int64_t{threads});
+  start_compute_threads(static_cast<int>(given));
+  return static_cast<int>(given);
+}
+
+void refuse_synthetic(const Restored& from) {
+  if (!from.meta.value("synthetic", false)) return;
+  throw Error(
+      Exit::usage, from.folder,
+      "is of a run with --synthetic, but its config names real data; it cannot be evaluated");
+}
+
+// Throws if --set gives a key that an evaluation does not use.
+void check_overrides(const std::vector<Override>& overrides) {
+  const Pattern used(
+      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size))"
+      "(\\..*)?");
+  for (const Override& each : overrides) {
+    if (used.matches(each.key)) continue;
+    throw Error(Exit::usage, each.origin,
+                "has no effect on an evaluation; it uses evals.*, batch_size_eval, precision, "
+                "compute_threads, input.batch_size and input.threads");
+  }
+}
+
+// The length of the run, from which the evaluators' keys are read.
+RunLength length_of(const Config& config, const nlohmann::json& meta) {
+  RunLength length;
+  length.batch_size = config.section("input").get<int64_t>("batch_size");
+  if (meta.contains("data")) length.data_size = meta.at("data").value("examples", int64_t{0});
+  length.made_up = length.data_size == 0;
+  if (length.made_up) length.data_size = length.batch_size;
+  length.total_steps = duration_steps(config, "total", length).value_or(1);
+  return length;
+}
+
+// Returns the config of the checkpoint's run, with the evaluators of request.config in place of its
+// own if there is one.
+Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
+  const std::string name = checkpoint.folder + "/" + kManifestName;
+  if (!checkpoint.meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
+  auto keys = nlohmann::json::parse(checkpoint.meta.at("config").get<std::string>());
+  if (!request.config.empty()) {
+    const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
+    for (const char* key : {"evals", "batch_size_eval"}) {
+      keys.erase(key);
+      if (other.contains(key)) keys[key] = other.at(key);
+    }
+  }
+  return parse_config_json(keys.dump(), name, request.overrides);
+}
+
+}  // namespace
+
+RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
+    : config_(config_of(request, from)),
+      threads_(compute_threads_of(config_, from)),
+      precision_(precision_as_trained(config_, from.meta.value("precision", std::string()))) {
+  refuse_synthetic(from);
+  const nlohmann::json& meta = from.meta;
+  if (!meta.contains("image"))
+    throw Error(Exit::usage, from.folder, "does not tell the size of the model's images");
+  const auto image = meta.at("image").get<std::vector<int64_t>>();
+  const auto num_classes = config_.get<int64_t>("num_classes");
+  const auto name = config_.get<std::string>("model_name");
+  model_ = Model::Registry::make(name, config_.section("model"), config_.place("model_name"),
+                                 {num_classes, image[0], image[1], image[2]});
+  TaskEnv task;
+  task.loss_name = config_.get("loss", "sigmoid_xent");
+  task.loss_place = config_.place("loss");
+  task_ =
+      Task::Registry::make(config_.get("task", "classify"), Config(), config_.place("task"), task);
+  throw_problems(config_);
+  init_parameters(*model_, 0, std::nullopt);
+  read_jobs(from, num_classes);
+  finish_config(config_);
+  check_overrides(request.overrides);
+}
+
+void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics,
+                        const std::string& folder) {
+  EvalContext context;
+  context.step = checkpoint.step;
+  context.workdir = folder;
+  context.poll = poll_signals;
+  context.report = !folder.empty();
+  if (context.report)
+    context.details = [&](EvalDetails details) { metrics.details(std::move(details)); };
+  for (EvalJob& job : jobs_) run_job(job, checkpoint, context, metrics);
+}
+
+void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
+  const RunLength length = length_of(config_, from.meta);
+  ClassNames classes = {from.meta.value("class_names", std::vector<std::string>()),
+                        "the checkpoint " + from.folder};
+  EvalDefaults defaults;
+  defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
+  defaults.threads = static_cast<int>(
+      config_.section("input").get<int64_t>("threads", int64_t{at::get_num_threads()}));
+  defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
+  defaults.data.source = {defaults.seed, num_classes};
+  if (!classes.names.empty()) defaults.data.classes = std::move(classes);
+  defaults.has_ema = config_.has("ema");
+  defaults.predictions = task_->predictions();
+  const Config evals = config_.section("evals");
+  jobs_ = read_evals(evals, defaults, length);
+  throw_problems(config_);
+  if (jobs_.empty()) throw Error(Exit::usage, config_.place("evals"), "there are no evaluators");
+  for (EvalJob& job : jobs_) job.evaluator->probe(1);
+}
+
+void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,
+                            MetricWriter& metrics) {
+  copy_weights(checkpoint, job.ema, *model_);
+  context.predict = bind_prediction(*task_, job.pred, *model_, precision_);
+  std::optional<int64_t> left_out;
+  context.left_out = [&](const std::string& data, int64_t count,
+                         const std::vector<FailedExample>& failed) {
+    left_out = left_out.value_or(0) + count;
+    for (const auto& [index, name, reason] : failed)
+      log::warn("{}: {} is left out: {}", data, name, reason);
+  };
+  Row values;
+  const Measure emit = [&](std::string_view name, double value) {
+    values.emplace_back(job.prefix + std::string(name), value);
+    metrics.measure(values.back().first, value);
+  };
+  const double began = monotonic_seconds();
+  job.evaluator->run(context, emit);
+  if (left_out) emit("errors", static_cast<double>(*left_out));
+  const double seconds = monotonic_seconds() - began;
+  metrics.measure("z/secs/eval/" + job.name, seconds);
+  log::info("{}", evaluation_line(checkpoint.step, job.name, values, seconds, metrics.summary()));
+}
+
+}  // namespace bv

@@ -1,0 +1,57 @@
+// The model and the evaluators of a trained run, for `bvtrain eval`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/config/load_config.h"
+#include "lib/device/spin_throttle.h"
+#include "lib/model/model.h"
+#include "lib/model/pass.h"
+#include "lib/report/metric_writer.h"
+#include "lib/tasks/task.h"
+#include "lib/train/eval_job.h"
+
+namespace bv {
+
+struct EvaluateRequest {
+  std::string workdir;  // of the run
+  // YAML file of which only `evals` and `batch_size_eval` are taken; empty: those of the run.
+  std::string config = {};
+  std::vector<Override> overrides = {};  // of the config that results
+  // Wait for new checkpoints until the run has finished and the last one is evaluated.
+  bool follow = false;
+  double patience = 600;  // seconds in which a run that failed may be started again
+};
+
+class RunEvaluators {
+ public:
+  // Builds the model of the checkpoint's run and its evaluators, or those of request.config, and
+  // opens their data. Sets the number of compute threads to that of the run. Throws
+  // Error(Exit::usage), also if the run had generated data, or if an override has no effect.
+  RunEvaluators(const EvaluateRequest& request, const Restored& from);
+
+  // Returns the evaluators as JSON.
+  std::string evals() const { return config_.section("evals").json() + "\n"; }
+  // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
+  // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files;
+  // empty: nowhere. Throws Error, and Stopped after a signal.
+  void run(const Restored& checkpoint, MetricWriter& metrics, const std::string& folder);
+
+ private:
+  void read_jobs(const Restored& from, int64_t num_classes);
+  void run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,
+               MetricWriter& metrics);
+
+  const Config config_;
+  const int threads_;
+  const Precision precision_;
+  const SpinThrottle throttle_{threads_};
+  std::shared_ptr<Model> model_;
+  std::unique_ptr<Task> task_;
+  std::vector<EvalJob> jobs_;
+};
+
+}  // namespace bv

@@ -1,0 +1,56 @@
+// Which checkpoints bvtrain eval has evaluated, and when it gives up waiting.
+#include "lib/predict/evaluated_checkpoints.h"
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/predict/evaluate_run.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+
+TEST_CASE("a checkpoint that was saved anew has no row") {
+  const TempFolder dir;
+  const std::string file = dir / "evaluated.json";
+  EvaluatedCheckpoints done(file, {5, 10});
+  CHECK(done.contains(5, "any"));  // there is no record yet
+  CHECK_FALSE(done.contains(7, "any"));
+  done.add(15, "a", /*has_row=*/true);
+  done.add(20, "b", /*has_row=*/false);
+  CHECK(done.last_row() == 15);
+  EvaluatedCheckpoints later(file, {5, 10, 15});
+  CHECK(later.contains(15, "a"));
+  CHECK_FALSE(later.contains(15, "c"));
+  CHECK(later.contains(20, "b"));
+  later.remove_from(10);
+  CHECK(later.last_row() == 5);
+  CHECK_FALSE(later.contains(15, "a"));
+  // Without its rows, the record does not count.
+  CHECK_FALSE(EvaluatedCheckpoints(file, {}).contains(15, "a"));
+  write(file, "{\"5\": 1");
+  CHECK(EvaluatedCheckpoints(file, {5}).contains(5, "any"));
+}
+
+TEST_CASE("the identity of a checkpoint is that of its manifest") {
+  const TempFolder dir;
+  CHECK_FALSE(EvaluatedCheckpoints::identity(dir.path()));
+  dir.write(kManifestName, "a");
+  const auto first = EvaluatedCheckpoints::identity(dir.path());
+  dir.write(kManifestName, "b");
+  CHECK(first);
+  CHECK(EvaluatedCheckpoints::identity(dir.path()) != first);
+}
+
+TEST_CASE("an evaluation that follows a run gives up some time after the run has failed") {
+  const TempFolder dir;
+  dir.write("run/result.json", R"({"exit_code": 5})");
+  EvaluateRequest request = {dir / "run"};
+  request.follow = true;
+  request.patience = 0.1;
+  CHECK(error_of([&] { evaluate_new_checkpoints(request, dir / "eval"); }, Exit::peer) ==
+        dir / "run" + std::string(": error: the run failed with code 5 and was not continued "
+                                  "within 0 s"));
+}
+
+}  // namespace bv::test
