@@ -19,6 +19,7 @@ struct Arguments {
     export_weights,
     predict,
     eval,
+    replay,
     bench,
     compare,
     ckpt,
@@ -50,6 +51,7 @@ struct Arguments {
   // train
   DryRun dry_run = DryRun::no;
   bool cleanup = false, explain = false;
+  bool debug_on_crash = false;     // a crashed process waits for gdb
   bool accept_changes = false;     // continue a run although its config has changed
   std::string launcher = "auto";   // auto, none, self, env, slurm, mpi
   int nnodes = 1, node_rank = -1;  // -1: not given
@@ -83,6 +85,9 @@ struct Arguments {
     bool follow = false;
     int64_t step = -1;  // -1: not given
   } evaluate;
+
+  // replay
+  int64_t replay_steps = 0;  // 0: to the end of the run
 
   // ckpt
   struct Ckpt {

@@ -10,6 +10,7 @@ Exit train_command(const Arguments& arguments);
 Exit export_command(const Arguments& arguments);
 Exit predict_command(const Arguments& arguments);
 Exit eval_command(const Arguments& arguments);
+Exit replay_command(const Arguments& arguments);
 Exit bench_command(const Arguments& arguments);
 Exit list_command(const Arguments& arguments);
 Exit compare_command(const Arguments& arguments);

@@ -12,6 +12,7 @@
 #include "app/version.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
+#include "lib/util/debug_on_crash.h"
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
 
@@ -28,6 +29,7 @@ Exit run(int argc, char** argv) {
     return Exit::ok;
   }
   if (!arguments.list.empty()) return list_command(arguments);
+  if (arguments.debug_on_crash) wait_for_debugger_on_crash();
   log::start();
   switch (arguments.verb) {
     case Arguments::Verb::export_weights:
@@ -36,6 +38,8 @@ Exit run(int argc, char** argv) {
       return predict_command(arguments);
     case Arguments::Verb::eval:
       return eval_command(arguments);
+    case Arguments::Verb::replay:
+      return replay_command(arguments);
     case Arguments::Verb::bench:
       return bench_command(arguments);
     case Arguments::Verb::compare:

@@ -171,6 +171,17 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   return eval;
 }
 
+CLI::App* add_replay(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* replay = app.add_subcommand(
+      "replay", "repeat a run from its last checkpoint to find where values stop being finite");
+  replay->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
+  replay->add_option("--steps", out.replay_steps, "number of steps; default: to the end of the run")
+      ->check(integer_from(1));
+  add_set(*replay, sets, "KEY=VALUE, e.g. precision=float32");
+  add_json(*replay, out);
+  return replay;
+}
+
 CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* bench =
       app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
@@ -365,6 +376,8 @@ Options::Options(Arguments& out) {
       ->envname("BVTRAIN_CLEANUP");
   app.add_flag("--accept-changes", out.accept_changes,
                "continue the run in --workdir although its config has changed since");
+  app.add_flag("--debug-on-crash", out.debug_on_crash,
+               "a process that crashes waits for gdb and says how to attach it");
   app.add_option("--list", out.list,
                  "print the names of: models sources ops optimizers schedules losses tasks evals");
   app.add_flag("--explain", out.explain,
@@ -378,6 +391,7 @@ Options::Options(Arguments& out) {
            {Verb::export_weights, add_export(app, out, sets)},
            {Verb::predict, add_predict(app, out, sets)},
            {Verb::eval, add_eval(app, out, sets)},
+           {Verb::replay, add_replay(app, out, sets)},
            {Verb::compare, add_compare(app, out)},
            {Verb::ckpt, add_ckpt(app, out)},
            {Verb::init, add_init(app, out)},

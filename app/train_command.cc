@@ -12,6 +12,7 @@
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
+#include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/report/run_result.h"
 #include "lib/train/dry_run.h"
@@ -107,6 +108,15 @@ void log_grad_accumulation(const Recipe& recipe) {
                 : "");
 }
 
+// Records the error at hand. With several ranks it also ends the process, before any destructor
+// runs: destructors may wait for a checkpoint or for the other ranks.
+void end_failed(Trainer& trainer, const Group& group) {
+  const Failure failure = failure_at_hand();
+  if (group.size() > 1) trainer.flush_rows();
+  trainer.record_failure(failure.code, failure.line);
+  if (group.size() > 1) fail(failure);
+}
+
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, int first_ranks, bool restarted) {
   const bool writes = !arguments.workdir.empty();
@@ -119,27 +129,27 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
-  Trainer trainer(recipe, writes ? &workdir : nullptr,
-                  {arguments.argv, BV_VERSION, build_commit(), arguments.cleanup,
-                   arguments.accept_changes, arguments.synthetic},
-                  group);
-  try {
-    if (writes && claim(workdir, trainer, checkpoint, recipe, group, restarted)) return Exit::ok;
-    if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
-    return trainer.run();
-  } catch (const Stopped&) {
-    throw;
-  } catch (...) {
-    const Failure failure = failure_at_hand();
-    // A rank ends here, before any destructor runs. Destructors may wait for a checkpoint or for
-    // the other ranks.
-    if (group.size() > 1) {
-      trainer.flush_rows();
-      trainer.record_failure(failure.code, failure.line);
-      fail(failure);
+  TrainerOptions options = {arguments.argv,           BV_VERSION,
+                            build_commit(),           arguments.cleanup,
+                            arguments.accept_changes, arguments.synthetic};
+  std::optional<Trainer> trainer;
+  while (true) {
+    trainer.emplace(recipe, writes ? &workdir : nullptr, options, group);
+    try {
+      const bool first = !options.rolled_back;
+      if (first && writes && claim(workdir, *trainer, checkpoint, recipe, group, restarted))
+        return Exit::ok;
+      if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
+      return trainer->run();
+    } catch (const RolledBack&) {
+      options.rolled_back = true;
+      options.began = monotonic_seconds();
+    } catch (const Stopped&) {
+      throw;
+    } catch (...) {
+      end_failed(*trainer, group);
+      throw;
     }
-    trainer.record_failure(failure.code, failure.line);
-    throw;
   }
 }
 

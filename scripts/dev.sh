@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends: commands for developers, besides test.sh.
+# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips: commands for developers, besides test.sh.
 # CONTRIBUTING.md says what each does.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -85,5 +85,8 @@ case ${1:-} in
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes
     source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain test_e2e
     BVTRAIN=$root/build/release/bvtrain build/release/test_e2e '[ends]' ;;
-  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends" >&2; exit 2 ;;
+  flips)  # flips every bit of a checkpoint, one at a time
+    source scripts/setup.sh && bv_find_libtorch && bv_build test_ckpt
+    build/release/test_ckpt '[flips]' 2>/dev/null ;;
+  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips" >&2; exit 2 ;;
 esac

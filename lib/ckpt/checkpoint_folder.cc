@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns `trash`, or a name like it that is free: a folder on NFS cannot be deleted while one of its
-// files is open.
+// Returns `trash`, or a name like it that is free: a folder on NFS cannot be deleted while one of
+// its files is open.
 std::string free_name(const std::string& trash) {
   std::string name = trash;
   for (int n = 2; file_exists(name); ++n) {

@@ -26,8 +26,9 @@ void remove_checkpoint(const CkptFolder& ckpt, int64_t step);
 // inode and modification time. All zero if there is none.
 std::array<int64_t, 3> manifest_identity(const std::string& folder);
 
-// Returns read(), which reads the checkpoint in `folder`. A run may replace ckpt/best meanwhile. Its
-// files are then gone, or do not have the checksums of the old manifest, and read() is called again.
+// Returns read(), which reads the checkpoint in `folder`. A run may replace ckpt/best meanwhile.
+// Its files are then gone, or do not have the checksums of the old manifest, and read() is called
+// again.
 template <class Read>
 auto read_whole(const std::string& folder, const Read& read) {
   constexpr int kMostReplacements = 10;

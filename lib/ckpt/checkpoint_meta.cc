@@ -32,6 +32,7 @@ constexpr Member kMembers[] = {
     {"/ranks", JsonKind::count},
     {"/position", JsonKind::count},
     {"/skipped_steps", JsonKind::count},
+    {"/rollbacks", JsonKind::count},
     {"/data", JsonKind::object},
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},

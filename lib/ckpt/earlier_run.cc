@@ -29,7 +29,8 @@ std::string run_json_fault(const json& run) {
   for (const auto& [name, kind] : {std::pair{"restarts", JsonKind::count},
                                    {"first_started", JsonKind::text},
                                    {"started", JsonKind::text},
-                                   {"config_changes", JsonKind::list}}) {
+                                   {"config_changes", JsonKind::list},
+                                   {"rollbacks", JsonKind::list}}) {
     if (const std::string fault = member_fault(run, name, kind); !fault.empty()) return fault;
   }
   for (const json& restart : run.value("config_changes", json::array())) {
@@ -40,6 +41,14 @@ std::string run_json_fault(const json& run) {
                                      {"evaluators", JsonKind::texts}}) {
       if (const std::string fault = member_fault(restart, name, kind); !fault.empty())
         return "'config_changes': " + fault;
+    }
+  }
+  for (const json& rollback : run.value("rollbacks", json::array())) {
+    for (const char* name : {"step", "to", "examples"}) {
+      if (!rollback.is_object() || !rollback.contains(name))
+        return fmt::format("'rollbacks' holds an entry without '{}'", name);
+      if (const std::string fault = member_fault(rollback, name, JsonKind::count); !fault.empty())
+        return "'rollbacks': " + fault;
     }
   }
   return "";
@@ -103,7 +112,12 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
   }
   return {run.value("restarts", int64_t{0}) + 1,
           run.value("first_started", run.value("started", std::string())),
-          run.value("config_changes", json::array())};
+          run.value("config_changes", json::array()), run.value("rollbacks", json::array())};
+}
+
+nlohmann::json peek_rollbacks(const std::string& run_json) {
+  const json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
+  return run_json_fault(run).empty() ? run.value("rollbacks", json::array()) : json::array();
 }
 
 }  // namespace bv

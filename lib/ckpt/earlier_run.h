@@ -25,9 +25,13 @@ struct EarlierStarts {
   int64_t count = 0;
   std::string first_started;  // empty: not known
   nlohmann::json config_changes = nlohmann::json::array();
+  // What `nan: rollback` has done: {"step", "to", "examples", "reason"} each.
+  nlohmann::json rollbacks = nlohmann::json::array();
 };
 // Reads run.json. If it is damaged, logs a warning, puts it aside and returns what a run without
 // the file would have. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
+// Returns the rollbacks of run.json, and changes nothing; none if the file is missing or damaged.
+nlohmann::json peek_rollbacks(const std::string& run_json);
 
 }  // namespace bv

@@ -283,9 +283,9 @@ void Workdir::write_done(int64_t step, const std::string& early) const {
 }
 
 std::vector<std::string> Workdir::own_files() const {
-  return {done(),    ckpt().path(),    config(),      run_json(),   result(),
-          metrics(), skipped(),        tensorboard(), log_folder(), trace_folder(),
-          report(),  learning_curve(), evaluation()};
+  return {done(),    ckpt().path(),    config(),      run_json(),           result(),
+          metrics(), skipped(),        tensorboard(), log_folder(),         trace_folder(),
+          report(),  learning_curve(), evaluation(),  dir_ + "/post-mortem"};
 }
 
 std::vector<std::string> Workdir::kept_files() const {

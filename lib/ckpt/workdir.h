@@ -21,6 +21,7 @@
 //     trace/rank-<r>.json       profiles
 //     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
 //       evaluated.json          which checkpoint each row of metrics.jsonl describes
+//     post-mortem/step-<n>/     what `bvtrain replay` found: batch.npz, report.json
 //     ckpt/
 //       LAST                    the name of the newest checkpoint, as a hint for people
 //       step-<n>/               a committed checkpoint
@@ -130,6 +131,9 @@ class Workdir {
   std::string report() const { return dir_ + "/report.html"; }
   std::string evaluation() const { return dir_ + "/eval"; }
   std::string evaluated() const { return dir_ + "/evaluated.json"; }  // in evaluation()
+  std::string post_mortem(int64_t step) const {
+    return dir_ + "/post-mortem/step-" + std::to_string(step);
+  }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
   std::string log(int rank) const {
     return log_folder() + "/rank-" + std::to_string(rank) + ".log";

@@ -136,4 +136,13 @@ std::string hms(double seconds) {
 
 std::string duration_text(double seconds) { return hms(std::nearbyint(seconds)); }
 
+bool is_growth_step(int64_t step, const std::vector<double>& ratios) {
+  if (step < 1) return false;
+  int64_t power = 1;
+  while (power <= step / 10) power *= 10;
+  return std::any_of(ratios.begin(), ratios.end(), [&](double ratio) {
+    return std::nearbyint(ratio * static_cast<double>(power)) == static_cast<double>(step);
+  });
+}
+
 }  // namespace bv

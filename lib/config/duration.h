@@ -10,6 +10,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/config/config.h"
 
@@ -79,5 +80,10 @@ std::string hms(double seconds);
 // The same for the nearest whole second, for texts that people read: hms() cuts the minutes off
 // before it rounds the seconds, so that it says "7m60s" for 479.7 seconds; this says "8m0s".
 std::string duration_text(double seconds);
+
+// Returns whether `step` is ratio * 10^k for one of the ratios, where 10^k is the largest power of
+// ten up to `step`. The product is rounded, halves to the even number (JAXline's utils.py,
+// PeriodicAction._apply_condition).
+bool is_growth_step(int64_t step, const std::vector<double>& ratios);
 
 }  // namespace bv

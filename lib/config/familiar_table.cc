@@ -178,8 +178,6 @@ top | interval_type logging_interval_type checkpoint_interval_type | - | the uni
 top | save_checkpoint_interval | ckpt_seconds | this is 'ckpt_seconds' or 'ckpt_steps' here
 top | log_tensors_interval log_train_data_interval | log_training_seconds | this is 'log_training_seconds' or
     'log_training_steps' here
-top | periodic_action_growth_ratios | - | growing intervals are not supported: 'log_training_steps' writes rows
-    at equal intervals; leave it out
 top | log_async | - | a thread of its own always writes the metrics; leave it out
 top | log_all_hosts | - | process 0 alone writes the metrics, and each process has a text log, log/rank-<r>.log;
     leave it out
@@ -217,7 +215,8 @@ flag | model arch | model_name | -
 flag | debug check validate_only | - | '--dry-run' checks everything and writes nothing
 flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates beside it,
     and 'bvtrain predict' applies a checkpoint to data
-flag | jaxline_post_mortem jaxline_disable_pmap_jit jaxline_tpu_driver jaxline_ensure_tpu | - | nothing takes
+flag | jaxline_post_mortem | - | write --debug-on-crash: a process that crashes waits for gdb
+flag | jaxline_disable_pmap_jit jaxline_tpu_driver jaxline_ensure_tpu | - | nothing takes
     its place here; leave it out
 
 # flags of timm's train.py; its other flags are among the lines above (docs/from-timm.md)

@@ -108,8 +108,8 @@ std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKe
   return source;
 }
 
-// Tries `names` in order and returns the first split of the source that is called so; "" if there is
-// none.
+// Tries `names` in order and returns the first split of the source that is called so; "" if there
+// is none.
 std::string first_split(const Source& source, SplitNames names) {
   const std::vector<std::string> known = source.splits();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -291,7 +291,8 @@ DataFindings inspect_checked(const std::string& folder) {
   add_warnings(found, train, validation, found.warnings);
   found.notes = found.data.notes;
   for (const std::string& name : source->splits()) {
-    if (name != split && name != validation_split && name != found.test)
+    const bool used = name == split || name == validation_split || name == found.test;
+    if (found.data.source == "image_folder" && !used)
       found.notes.push_back(fmt::format("not used: the split '{}'", name));
   }
   add_notes(train, found);

@@ -25,7 +25,7 @@ double bound(const Config& args, const char* name, double fallback, const std::s
 // scaled the values before.
 ValueBounds scaled(const Config& args, const std::optional<ValueBounds>& before,
                    const std::string& origin) {
-  const ValueBounds target{args.get<double>("vmin", -1), args.get<double>("vmax", 1)};
+  const ValueBounds target{bound(args, "vmin", -1, origin), bound(args, "vmax", 1, origin)};
   const ValueBounds from{bound(args, "in_min", 0, origin), bound(args, "in_max", 255, origin)};
   if (!before || from.least == from.most) return target;
   const auto map = [&](double value) {

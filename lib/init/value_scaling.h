@@ -20,9 +20,9 @@ struct ValueScaling {
   std::string normalize;
 };
 
-// Returns what the ops of a pp string that scale 'image' do together. The range of the values before
-// the first op does not matter. `origin` is for messages. Throws Error(Exit::usage) if an op is
-// malformed, or if no ValueScaling describes the ops.
+// Returns what the ops of a pp string that scale 'image' do together. The range of the values
+// before the first op does not matter. `origin` is for messages. Throws Error(Exit::usage) if an op
+// is malformed, or if no ValueScaling describes the ops.
 ValueScaling scaling_in(const std::string& pp, const std::string& origin);
 
 // Returns the call that scales `source` to `target`: "value_range(-1, 1)" for values from 0 to 255,

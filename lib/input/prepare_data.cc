@@ -1,6 +1,7 @@
 #include "lib/input/prepare_data.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "lib/input/broken_files.h"
@@ -90,6 +91,21 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
                         named ? "has" : "has no", classes.owner, run_named ? "has" : "has none"));
 }
 
+// Throws if `data` gives each of several data sets a weight, as big_vision's mixtures do.
+void refuse_mixture(const Config& data) {
+  const std::vector<std::string> keys = data.keys();
+  const bool weights =
+      keys.size() > 1 && std::all_of(keys.begin(), keys.end(), [&](const auto& key) {
+        if (data.is_map(key) || data.is_list(key)) return false;
+        const std::string text = data.get(key, "");
+        char* end = nullptr;
+        std::strtod(text.c_str(), &end);
+        return !text.empty() && *end == '\0';
+      });
+  if (weights)
+    data.fail("", "mixtures of data sets are not supported; name one data set with 'name'");
+}
+
 }  // namespace
 
 std::vector<std::string> known_tfds_names() {
@@ -99,6 +115,7 @@ std::vector<std::string> known_tfds_names() {
 }
 
 OpenDataset prepare_data(const Config& data, const DataEnv& env) {
+  refuse_mixture(data);
   const auto name = data.get<std::string>("name");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");

@@ -32,6 +32,7 @@ struct Pass {
   // If set, forward() stores activations here: all of them, or only those that `wanted` names.
   Features* features = nullptr;
   const std::vector<std::string>* wanted = nullptr;
+  std::vector<std::string>* order = nullptr;  // if set, gets their names as they are computed
 
   // Dropout is a pure function of these: the mask of the k-th dropout of a pass depends on
   // (seed, step, k) and on each element's place in the whole batch.
@@ -63,7 +64,9 @@ struct Pass {
   }
   // Stores `value` as the activation `name` if it is wanted.
   void keep(const char* name, const at::Tensor& value) {
-    if (wants(name)) (*features)[name] = value;
+    if (!wants(name)) return;
+    (*features)[name] = value;
+    if (order) order->emplace_back(name);
   }
   // Models call these around each of their units (Model::units()).
   void enter(int unit, const at::Tensor& x) const {

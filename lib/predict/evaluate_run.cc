@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <system_error>
@@ -52,8 +53,8 @@ std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, const EvaluatedChe
   return found;
 }
 
-// Throws if the run has failed and no checkpoint is to be expected any more. A run that failed for a
-// reason that may pass is usually started again: by its launcher, by cron or by slurm.
+// Throws if the run has failed and no checkpoint is to be expected any more. A run that failed for
+// a reason that may pass is usually started again: by its launcher, by cron or by slurm.
 void check_running(const Workdir& workdir, double failed_since, double patience) {
   const int code = failure_code(workdir);
   if (code == 0) return;
@@ -105,9 +106,11 @@ std::optional<Restored> read_weights_of(const std::string& folder) {
 nlohmann::json essence(const std::string& evals) {
   nlohmann::json all = nlohmann::json::parse(evals, nullptr, /*allow_exceptions=*/false);
   if (!all.is_object()) return {};
-  for (const auto& [name, keys] : all.items()) {
-    for (const auto& [key, value] : nlohmann::json(keys).items()) {
-      if (is_harmless("evals." + name + "." + key)) keys.erase(key);
+  for (auto evaluator = all.begin(); evaluator != all.end(); ++evaluator) {
+    if (!evaluator->is_object()) continue;
+    for (auto key = evaluator->begin(); key != evaluator->end();) {
+      const bool left_out = is_harmless("evals." + evaluator.key() + "." + key.key());
+      key = left_out ? evaluator->erase(key) : std::next(key);
     }
   }
   return all;

@@ -22,16 +22,16 @@ struct Evaluation {
 };
 Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint);
 
-// Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for it:
-// output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
+// Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
+// it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
-// run deletes meanwhile, or that is damaged, is passed over with a warning. If a step that has a row
-// was saved again, because the run went back or started over, the rows from that step on are replaced.
-// `output` must not have rows of other evaluators.
+// run deletes meanwhile, or that is damaged, is passed over with a warning. If a step that has a
+// row was saved again, because the run went back or started over, the rows from that step on are
+// replaced. `output` must not have rows of other evaluators.
 //
-// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does, Error(Exit::usage)
-// also if all were passed over, Error(Exit::storage), and with request.follow Error(Exit::peer) if the
-// run failed: at once with code 2 or 4, otherwise after request.patience.
+// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
+// Error(Exit::usage) also if all were passed over, Error(Exit::storage), and with request.follow
+// Error(Exit::peer) if the run failed: at once with code 2 or 4, otherwise after request.patience.
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

@@ -20,11 +20,12 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
   if (!text || rows_.empty()) return;
   const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   bool sound = record.is_object();
-  for (const auto& [name, identity] : (sound ? record : nlohmann::json::object()).items()) {
-    const auto step = parse_count(name);
-    sound = sound && step && identity.is_string();
-    if (sound) identities_[*step] = identity.get<std::string>();
+  for (auto entry = record.begin(); sound && entry != record.end(); ++entry) {
+    const auto step = parse_count(entry.key());
+    sound = step && entry->is_string();
+    if (sound) identities_[*step] = entry->get<std::string>();
   }
+  if (!sound) identities_.clear();
   if (!sound) log::warn("{}: is damaged, so it does not count", file_);
 }
 

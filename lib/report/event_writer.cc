@@ -33,7 +33,9 @@ constexpr int64_t kLatestSeconds = 9'999'999'998;  // 10 digits, so that names s
 
 // Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
-constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kLogStatus = 1;
+constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kValueImage = 4, kLogStatus = 1;
+// Of Summary.Image.
+constexpr int kImageHeight = 1, kImageWidth = 2, kImageColours = 3, kImageEncoded = 4;
 constexpr int64_t kStatusStart = 1;
 
 template <class T>
@@ -107,6 +109,24 @@ void EventWriter::scalar(int64_t step, std::string_view tag, double value) {
   std::string entry;
   put_bytes(entry, kValueTag, tag);
   put_float(entry, kValueSimple, static_cast<float>(value));
+  add_value(step, entry);
+}
+
+void EventWriter::image(int64_t step, std::string_view tag, const Picture& picture) {
+  const std::string png = encode_png(picture);
+  if (png.empty()) return;
+  std::string image;
+  put_integer(image, kImageHeight, picture.height);
+  put_integer(image, kImageWidth, picture.width);
+  put_integer(image, kImageColours, picture.channels);
+  put_bytes(image, kImageEncoded, png);
+  std::string entry;
+  put_bytes(entry, kValueTag, tag);
+  put_bytes(entry, kValueImage, image);
+  add_value(step, entry);
+}
+
+void EventWriter::add_value(int64_t step, std::string_view entry) {
   std::string summary;
   put_bytes(summary, kSummaryValue, entry);
   std::string event = new_event(step);

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "lib/report/picture.h"
+
 namespace bv {
 
 class EventWriter {
@@ -21,10 +23,13 @@ class EventWriter {
 
   // Adds a value, which is stored as float32, to a buffer.
   void scalar(int64_t step, std::string_view tag, double value);
+  // Adds a picture.
+  void image(int64_t step, std::string_view tag, const Picture& picture);
   void flush();  // writes the buffer to the file; throws Error(Exit::storage)
   const std::string& file() const { return file_; }
 
  private:
+  void add_value(int64_t step, std::string_view value);
   void add_record(std::string_view event);
   std::string file_;
   std::string buffer_;

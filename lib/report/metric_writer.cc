@@ -80,6 +80,11 @@ class MetricWriter::Impl {
     const std::lock_guard lock(mutex_);
     new_skipped_ = std::move(summaries);
   }
+  void add_images(LoggedImages images) {
+    const std::lock_guard lock(mutex_);
+    new_images_.push_back(std::move(images));
+    wake_.notify_one();
+  }
   void add_report() {
     const std::lock_guard lock(mutex_);
     report_wanted_ = true;
@@ -88,7 +93,10 @@ class MetricWriter::Impl {
 
   void flush() {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [&] { return (rows_.empty() && !report_wanted_ && !busy_) || error_; });
+    idle_.wait(lock, [&] {
+      const bool idle = rows_.empty() && new_images_.empty() && !report_wanted_ && !busy_;
+      return idle || error_;
+    });
     throw_error();
     lock.unlock();
     sync_files();
@@ -156,13 +164,16 @@ class MetricWriter::Impl {
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [&] { return stopping_ || !rows_.empty() || report_wanted_; });
-      if (rows_.empty() && !report_wanted_) return;
+      const auto waiting = [&] { return !rows_.empty() || report_wanted_ || !new_images_.empty(); };
+      wake_.wait(lock, [&] { return stopping_ || waiting(); });
+      if (!waiting()) return;
       std::deque<WaitingRow> rows = std::exchange(rows_, {});
       const bool report = std::exchange(report_wanted_, false);
       for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
       new_details_.clear();
       report_.notes = notes_;
+      const std::vector<LoggedImages> images = std::exchange(new_images_, {});
+      if (!images.empty()) report_.images = images.back();
       if (new_skipped_) report_.skipped = *std::exchange(new_skipped_, std::nullopt);
       busy_ = true;
       lock.unlock();
@@ -170,7 +181,7 @@ class MetricWriter::Impl {
       try {
         write_rows(rows);
         count_written(std::ssize(rows));
-        write_events(rows);
+        write_events(rows, images);
         if (report) write_report();
       } catch (...) {
         error = std::current_exception();
@@ -196,8 +207,11 @@ class MetricWriter::Impl {
     idle_.notify_all();
   }
 
-  void write_events(const std::deque<WaitingRow>& rows) {
+  void write_events(const std::deque<WaitingRow>& rows, const std::vector<LoggedImages>& images) {
     if (!events_) return;
+    constexpr int64_t kColumns = 4;
+    for (const auto& [step, pictures] : images)
+      events_->image(step, "training_images", tiled(pictures, kColumns));
     for (const auto& [step, row] : rows) {
       for (const auto& [name, value] : row) events_->scalar(step, name, value);
     }
@@ -231,6 +245,7 @@ class MetricWriter::Impl {
   std::map<std::string, EvalDetails> new_details_;
   Facts notes_;
   std::optional<std::vector<SkippedSummary>> new_skipped_;
+  std::vector<LoggedImages> new_images_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
   std::exception_ptr error_;  // set by the writer thread when it ends because of it
 
@@ -297,6 +312,10 @@ void MetricWriter::note(const std::string& label, const std::string& text) {
 
 void MetricWriter::skipped(std::vector<SkippedSummary> summaries) {
   if (impl_) impl_->add_skipped(std::move(summaries));
+}
+
+void MetricWriter::images(std::vector<Picture> images) {
+  if (impl_ && !images.empty()) impl_->add_images({step_, std::move(images)});
 }
 
 void MetricWriter::write_report() {

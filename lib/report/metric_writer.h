@@ -17,6 +17,7 @@
 #include "lib/report/eval_details.h"
 #include "lib/report/metric_summary.h"
 #include "lib/report/page/facts.h"
+#include "lib/report/picture.h"
 #include "lib/report/row.h"
 #include "lib/report/skipped_examples.h"
 
@@ -61,6 +62,9 @@ class MetricWriter {
   // Adds a line to the facts about the run in the report, or replaces it; an empty text removes it.
   // For what is not known when the run starts. The next report shows it.
   void note(const std::string& label, const std::string& text);
+  // Writes images of the current step to TensorBoard, and into the report from when it is rewritten
+  // next, in place of earlier ones. All images must have the same size.
+  void images(std::vector<Picture> images);
   // Replaces what the report shows of skipped examples, from when it is rewritten next.
   void skipped(std::vector<SkippedSummary> summaries);
   // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the

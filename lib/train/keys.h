@@ -16,16 +16,23 @@ namespace bv {
 
 using Keys = std::initializer_list<std::string_view>;
 
-inline const Keys kRunKeys = {"seed",       "precision",  "compute_threads",
-                              "resume",     "model_init", "model_load",
-                              "pp_modules", "profile",    "max_checkpoints_to_keep"};
+inline const Keys kRunKeys = {"seed",
+                              "precision",
+                              "compute_threads",
+                              "resume",
+                              "model_init",
+                              "model_load",
+                              "pp_modules",
+                              "profile",
+                              "max_checkpoints_to_keep",
+                              "periodic_action_growth_ratios"};
 // Keys of big_vision configs that have no effect here, each with what replaces it.
 inline const std::initializer_list<std::pair<std::string_view, std::string_view>> kSupersededKeys =
     {{"prefetch_to_device", "input.prefetch batches are kept ready"},
      {"ckpt_timeout", "checkpoints are written in the background and waited for"}};
 inline const Keys kInputKeys = {"input", "num_classes"};
 // Durations. Their keys end in one of kLengthUnits: total_steps, ckpt_seconds.
-inline const Keys kLengthKeys = {"total", "log_training", "ckpt", "keep_ckpt"};
+inline const Keys kLengthKeys = {"total", "log_training", "log_images", "ckpt", "keep_ckpt"};
 inline const Keys kLengthUnits = {"_steps", "_examples", "_epochs", "_percent", "_seconds"};
 inline const Keys kModelKeys = {"model", "model_name"};
 inline const Keys kInitKeys = {"init_head_bias"};
@@ -44,6 +51,7 @@ inline const Keys kStepKeys = {"optax_name",
                                "bucket_mb",
                                "nan",
                                "nan_limit",
+                               "rollback_examples",
                                "grad_accum_steps",
                                "mesh",
                                "sharding_rules",
@@ -51,20 +59,21 @@ inline const Keys kStepKeys = {"optax_name",
                                "mesh_allow_split_physical_axes"};
 inline const Keys kEvalKeys = {"evals", "batch_size_eval", "best", "early_stop"};
 
-// Marks the keys as read that predict and eval do not need, so that Config::done() only reports what
-// is misspelt. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys, the
-// superseded ones and the durations.
+// Marks the keys as read that predict and eval do not need, so that Config::done() only reports
+// what is misspelt. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys,
+// the superseded ones and the durations.
 void ignore_training_keys(const Config& config);
 
 // Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and
 // saved, how fast the run computes, and how an evaluator does its work. A resumed run takes over a
 // change of any other key only with --accept-changes.
 inline const Keys kHarmlessKeys = {
-    "(log_training|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
+    "(log_training|log_images|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
     "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads)(\\..*)?",
+    "periodic_action_growth_ratios(\\[.*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
     "(input\\.)?(threads|prefetch|skip_errors|shuffle_buffer_size|cache_raw|num_parallel_calls)",
-    "(best|early_stop|max_checkpoints_to_keep|nan|nan_limit)(\\..*|\\[.*)?",
+    "(best|early_stop|max_checkpoints_to_keep|nan|nan_limit|rollback_examples)(\\..*|\\[.*)?",
     "batch_size_eval",
     "evals\\.[^.]*\\.(log_(steps|examples|epochs|percent|seconds)|skip_first|batch_size|threads|"
     "prefetch|skip_errors|cache.*|warmup)"};

@@ -17,6 +17,19 @@
 namespace bv {
 namespace {
 
+std::vector<double> read_growth_ratios(const Config& config, const Recipe& recipe) {
+  const char* const key = "periodic_action_growth_ratios";
+  const auto ratios = config.maybe<std::vector<double>>(key).value_or(std::vector<double>());
+  const auto in_seconds = [](const std::optional<Every>& every) {
+    return every && every->seconds > 0;
+  };
+  if (std::any_of(ratios.begin(), ratios.end(), [](double ratio) { return !(ratio >= 1); }))
+    config.problem(key, "must be numbers of at least 1");
+  if (!ratios.empty() && (in_seconds(recipe.log_training) || in_seconds(recipe.ckpt)))
+    config.problem(key, "needs intervals in steps: give log_training and ckpt not in seconds");
+  return ratios;
+}
+
 // Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
 // divide the cores of a host by that variable.
 int usable_cores() {
@@ -246,6 +259,8 @@ void Recipe::read_length() {
   // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
+  attempt(config, [&] { log_images = duration_every(config, "log_images", length); });
+  attempt(config, [&] { growth_ratios = read_growth_ratios(config, *this); });
   newest_kept = positive(config, "max_checkpoints_to_keep", 2);
   attempt(config, [&] {
     constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
@@ -325,6 +340,10 @@ void Recipe::read_optimizer() {
         read_grad_accum_steps(config, known_model, length.batch_size, ranks);
   }
   nan_limit = options.nan_limit;
+  nan_rolls_back = options.rolls_back;
+  rollback_examples = options.rollback_examples;
+  if (nan_rolls_back && !ckpt)
+    config.problem("nan", "rollback needs checkpoints to return to; add ckpt_steps");
   if (!good || !model) return;
   const auto parameters = named_parameters(*model);
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -75,8 +75,12 @@ struct Recipe {
   std::optional<Every> log_training;  // log_training_steps, or another unit
   std::optional<Every> ckpt;          // ckpt_steps, ckpt_seconds, ...
   std::optional<Every> keep_ckpt;     // keep_ckpt_steps, ...
+  std::optional<Every> log_images;    // log_images_steps, ...
+  std::vector<double> growth_ratios;  // periodic_action_growth_ratios
   int newest_kept = 2;                // max_checkpoints_to_keep
-  std::optional<int64_t> nan_limit;   // steps that may be skipped; absent: nan is not `skip`
+  std::optional<int64_t> nan_limit;   // how many bad steps are allowed; absent: nan is `stop`
+  bool nan_rolls_back = false;        // nan: rollback
+  int64_t rollback_examples = 0;      // 0: those from the checkpoint to the bad step
   Selection selection;                // best and early_stop
   std::optional<ProfileSteps> profile;
 

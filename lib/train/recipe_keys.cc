@@ -73,6 +73,18 @@ const KeyTable run_keys(
       "at several ages. The last step is kept too; with 0, none is. Give it in one unit (`percent` "
       "is a fraction of the run, 0 to 1).",
       "10000"},
+     {"log_images_{steps,examples,epochs,percent,seconds}", "float", "none",
+      "Interval at which images of the training batch are shown in TensorBoard, and the last ones "
+      "in "
+      "the report: up to 16, as the ops of `input.pp` have changed them. Give it in one unit.",
+      "1000", "-"},
+     {"periodic_action_growth_ratios", "list of float", "none",
+      "Rows are also written at the steps r, 10 r, 100 r and so on for each factor r of the list, "
+      "and checkpoints saved if `ckpt_steps` is given. So a long run shows its first steps "
+      "closely. "
+      "`log_training` and `ckpt` must be given in steps, examples, epochs or percent, not in "
+      "seconds. The name is that of JAXline.",
+      "[1, 2, 5, 10]", "-"},
      {"max_checkpoints_to_keep", "int 1..4096", "2",
       "How many of the newest checkpoints are kept, besides those of `keep_ckpt_*` and `best`. "
       "With "

@@ -76,8 +76,8 @@ struct Selection {
 // mean 'val/loss'?); val measures val/loss, val/prec@1".
 std::string unknown_metric(const WatchedMetric& watched, const std::vector<std::string>& measured);
 
-// Reads both keys. Records problems with the config, such as a metric that none of the evaluators in
-// `jobs` measures during the training. Metrics of evaluators whose Evaluator::metrics() are not
+// Reads both keys. Records problems with the config, such as a metric that none of the evaluators
+// in `jobs` measures during the training. Metrics of evaluators whose Evaluator::metrics() are not
 // known can only be checked after their first run.
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
                          const RunLength& length);

@@ -29,16 +29,24 @@ const KeyTable step_keys(
       "Evaluators with `ema: true` measure it. It takes the memory of one more copy of the "
       "weights.",
       "{decay: 0.9999}", "-"},
-     {"nan", "'stop' | 'skip'", "stop",
+     {"nan", "'stop' | 'skip' | 'rollback'", "stop",
       "What to do when the loss or the gradients of a step are not finite numbers. `stop` ends the "
       "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights, their "
       "averages and the optimizer's moments as they were, says so, and goes on with the next step. "
-      "The step counts as done, for the schedule and for Adam's bias correction. On a GPU it waits "
-      "for each step.",
+      "The step counts as done, for the schedule and for Adam's bias correction. `rollback` "
+      "returns "
+      "to the last checkpoint and goes on from there with other training examples; it needs "
+      "checkpoints at intervals (`ckpt_steps`). On a GPU `skip` and `rollback` wait for each step.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
-      "With `nan: skip`, how many steps the run may skip in all, restarts included. One more ends "
-      "it with exit code 4.",
+      "With `nan: skip`, how many steps the run may skip in all, and with `nan: rollback`, how "
+      "often "
+      "it may return to a checkpoint, restarts included. One more ends it with exit code 4.",
+      "", "-"},
+     {"rollback_examples", "int >= 1", "= those from the checkpoint to the bad step",
+      "With `nan: rollback`, how many training examples are left out after the return to a "
+      "checkpoint. By default none of those that came before the bad values comes again in this "
+      "epoch.",
       "", "-"},
      {"bucket_mb", "float 0<..1000000", "25",
       "Size in MiB of the packets in which processes add up their gradients while these are still "
@@ -94,14 +102,22 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
-// Returns how many steps may be skipped; nullopt with nan: stop.
-std::optional<int64_t> read_nan_limit(const Config& config) {
-  const bool skips = config.word("nan", "stop", {"stop", "skip"}) == "skip";
+// Reads what a step with values that are not finite leads to.
+void read_nan(const Config& config, StepConfig& step) {
+  const std::string nan = config.word("nan", "stop", {"stop", "skip", "rollback"});
   const auto limit = config.get<int64_t>("nan_limit", 10);
   if (limit < 0) config.problem("nan_limit", fmt::format("must be at least 0, got {}", limit));
-  if (!skips && config.has("nan_limit"))
-    config.warn("nan_limit", "has no effect without nan: skip");
-  return skips ? std::optional(limit) : std::nullopt;
+  if (nan != "stop")
+    step.nan_limit = limit;
+  else if (config.has("nan_limit"))
+    config.warn("nan_limit", "has no effect without nan: skip or rollback");
+  step.rolls_back = nan == "rollback";
+  const auto examples = config.maybe<int64_t>("rollback_examples");
+  if (examples && *examples < 1)
+    config.problem("rollback_examples", fmt::format("must be at least 1, got {}", *examples));
+  if (examples && !step.rolls_back)
+    config.warn("rollback_examples", "has no effect without nan: rollback");
+  step.rollback_examples = examples.value_or(0);
 }
 
 // Returns the shard level of each parameter. Records problems with the config.
@@ -148,7 +164,7 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   step.clip_norm = read_clip_norm(config);
   step.mixup = read_mixup(config, ranks);
   step.bucket_bytes = read_bucket_bytes(config);
-  step.nan_limit = read_nan_limit(config);
+  read_nan(config, step);
   if (good)
     step.levels = read_levels(config, model, step, ranks);
   else

@@ -26,10 +26,13 @@ struct StepConfig {
   std::optional<double> ema_decay;       // ema.decay
   int64_t bucket_bytes = 0;              // bucket_mb: size of an all-reduce of gradients
   int64_t grad_accum_steps = 1;          // micro-batches; the caller of read_step() sets it
-  // The key nan_limit if `nan` is `skip`; absent if `nan` is `stop`. If it is set, a step whose
-  // loss or gradients are not finite leaves the weights, their averages and the optimizer's moments
-  // unchanged. Trainer compares the number of such steps with the limit; TrainStep does not.
+  // The key nan_limit if `nan` is `skip` or `rollback`; absent if `nan` is `stop`. If it is set, a
+  // step whose loss or gradients are not finite leaves the weights, their averages and the
+  // optimizer's moments unchanged. Trainer compares the number of such steps with the limit;
+  // TrainStep does not.
   std::optional<int64_t> nan_limit;
+  bool rolls_back = false;        // nan: rollback
+  int64_t rollback_examples = 0;  // 0: not given
   // mesh, sharding_strategy, sharding_rules: one for each of named_parameters().
   std::vector<ShardLevel> levels;
 };

@@ -38,8 +38,8 @@ struct Stopped {
 // Throws Stopped if a signal was received.
 void poll_signals();
 
-// Deletes the files of DeletedOnSignal and ends the process. For signal handlers: it uses only system
-// calls and atomic variables.
+// Deletes the files of DeletedOnSignal and ends the process. For signal handlers: it uses only
+// system calls and atomic variables.
 [[noreturn]] void end_in_handler(int code);
 
 // While it lives, a signal that ends the process at once deletes the file `path` first.

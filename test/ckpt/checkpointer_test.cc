@@ -199,6 +199,34 @@ TEST_CASE("checkpointer: every flipped byte of a checkpoint is noticed") {
   }
 }
 
+// All bits of 12 kB of tensors and their manifest.
+TEST_CASE("checkpointer: every flipped bit of a checkpoint is noticed", "[.][flips]") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(10, 3000), false);
+  checkpointer.save(state_of(20, 3000), false);
+  checkpointer.wait();
+  int64_t flips = 0, fallbacks = 0;
+  for (const char* name : {"manifest.json", "state-00000-of-00001.safetensors"}) {
+    const std::string file = workdir.ckpt().step(20) + "/" + name;
+    const auto bits = static_cast<int64_t>(fs::file_size(file)) * 8;
+    for (int64_t i = 0; i < bits; ++i, ++flips) {
+      flip(file, static_cast<size_t>(i / 8), static_cast<int>(i % 8));
+      if (error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); }) == "")
+        FAIL(name << ": bit " << i);
+      if (i % 100 == 0) {
+        REQUIRE(Checkpointer::latest(workdir)->step == 10);
+        ++fallbacks;
+      }
+      flip(file, static_cast<size_t>(i / 8), static_cast<int>(i % 8));
+    }
+  }
+  REQUIRE(Checkpointer::latest(workdir)->step == 20);
+  std::printf("%ld bits flipped, each noticed; %ld times the run fell back to the older one\n",
+              static_cast<long>(flips), static_cast<long>(fallbacks));
+}
+
 TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

@@ -178,3 +178,17 @@ TEST_CASE("due by the clock, at the first and the last step") {
   CHECK(steps(5, 0));
   CHECK(steps(12, 0));
 }
+
+TEST_CASE("growth steps are ratios of powers of ten") {
+  const auto steps = [](const std::vector<double>& ratios, int64_t last) {
+    std::vector<int64_t> found;
+    for (int64_t step = 0; step <= last; ++step) {
+      if (is_growth_step(step, ratios)) found.push_back(step);
+    }
+    return found;
+  };
+  CHECK(steps({}, 100).empty());
+  CHECK(steps({1, 2, 5}, 600) == std::vector<int64_t>{1, 2, 5, 10, 20, 50, 100, 200, 500});
+  CHECK(steps({2.5}, 300) == std::vector<int64_t>{2, 25, 250});  // halves go to the even number
+  CHECK(steps({10}, 300) == std::vector<int64_t>{});  // 10^k is the largest power up to the step
+}

@@ -141,15 +141,18 @@ TEST_CASE("a metric that no evaluator measures is an error, after an evaluation 
                  "you mean 'test/loss'?); test measures test/prec@1, test/loss, test/prec@5\n"));
   CHECK_FALSE(exists(f.workdir));
   // What `mean` measures depends on the model.
-  const Finished late =
-      f.train_with({"best.metric=test/lost", "best.higher_is_better=false", "evals.test.type=mean",
-                    "evals.test.pred=loss", "evals.test.loss_name=null"});
+  std::string yaml = best_config();
+  const std::string loss = "    loss_name: softmax_xent\n", kind = "type: classification";
+  yaml.erase(yaml.find(loss), loss.size());
+  yaml.replace(yaml.find(kind), kind.size(), "type: mean\n    pred: loss");
+  const BestRun mean(yaml);
+  const Finished late = mean.train_with({"best.metric=test/lost", "best.higher_is_better=false"});
   INFO(late.err);
   CHECK(late.code == 2);
   CHECK(contains(late.err,
                  "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
                  "you mean 'test/loss'?); test measures test/loss\n"));
-  CHECK(exists(f.step(0)));
+  CHECK(exists(mean.step(0)));
 }
 
 TEST_CASE("the best checkpoint by another metric is not overwritten") {

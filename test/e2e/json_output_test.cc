@@ -126,8 +126,7 @@ TEST_CASE("--json without anything to print is refused") {
   const Finished train = run({"--config", source_file("configs/digits_cnn.yaml"), "--json"});
   CHECK(train.code == 2);
   CHECK(train.out.empty());
-  CHECK(train.err ==
-        "--json: error: needs --list or --dry-run here\n");
+  CHECK(train.err == "--json: error: needs --list or --dry-run here\n");
   const Finished unknown = run({"--list", "modles", "--json"});
   CHECK(unknown.code == 2);
   CHECK(unknown.out.empty());

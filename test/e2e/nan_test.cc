@@ -1,7 +1,12 @@
-// nan: skip, with the real binary: the run tells of each step that it skips, counts them over
+// nan: skip and rollback, with the real binary: the run tells of each bad step, counts them over
 // restarts, and ends when there are too many.
-#include <catch2/catch.hpp>
+#include <ATen/ATen.h>
 
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
 
@@ -20,6 +25,53 @@ std::vector<std::string> diverging(const std::string& workdir,
   for (const std::string& value : all) args.insert(args.end(), {"--set", value});
   return args;
 }
+
+// A run on 640 images of an npz file, one of which is NaN.
+struct PoisonedRun {
+  TempFolder dir;
+  std::string workdir = dir / "w";
+
+  PoisonedRun() {
+    const at::Tensor image = at::arange(640 * 64, at::kFloat).reshape({640, 8, 8, 1}).sin();
+    image[300][2][2] = std::nanf("");
+    write_npz(dir / "d.npz",
+              {{"image", image}, {"label", at::arange(640, at::kLong).remainder(10)}});
+    write(dir / "c.yaml", R"(
+num_classes: 10
+total_steps: 14
+log_training_steps: 1
+ckpt_steps: 3
+input:
+  data: {name: npz, fname: DATA}
+  batch_size: 64
+  pp: onehot(10, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+model: {widths: [4]}
+loss: softmax_xent
+optax_name: scale_by_adam
+lr: 0.01
+nan: rollback
+compute_threads: 1
+)");
+  }
+  Finished train(const std::vector<std::string>& flags, const Environment& environment = {}) const {
+    std::vector<std::string> args = {"--config",  dir / "c.yaml",
+                                     "--workdir", workdir,
+                                     "--set",     "input.data.fname=" + (dir / "d.npz")};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return run(args, environment);
+  }
+  std::string state(int shards) const {
+    std::string all;
+    for (int i = 0; i < shards; ++i)
+      all += read_text(
+          fmt::format("{}/ckpt/step-14/state-{:05}-of-{:05}.safetensors", workdir, i, shards));
+    return all;
+  }
+  nlohmann::json rollbacks() const {
+    return nlohmann::json::parse(read_text(workdir + "/run.json")).at("rollbacks");
+  }
+};
 
 }  // namespace
 
@@ -50,6 +102,94 @@ TEST_CASE("skipped steps are told, counted over restarts, and limited") {
     CHECK(contains(again.err, "step 7: the loss is "));
     CHECK(metric_rows(workdir).back().at("skipped_steps") == "5");
   }
+}
+
+TEST_CASE(
+    "a run returns to its last checkpoint and leaves the bad examples out, also after a kill") {
+  for (const int ranks : {1, 2}) {
+    INFO(ranks);
+    const std::vector<std::string> flags = {"--devices", fmt::format("cpu:{}", ranks), "--set",
+                                            "sharding_strategy=zero1"};
+    const int shards = ranks;
+    const PoisonedRun whole;
+    const Finished finished = whole.train(flags);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    const nlohmann::json back = whole.rollbacks();
+    REQUIRE(!back.empty());
+    const int64_t bad = back[0].at("step"), to = back[0].at("to");
+    CHECK(to < bad);
+    CHECK(back[0].at("examples") == (bad - to) * 64);
+    CHECK(
+        contains(finished.err, fmt::format("the run returns to step {} and leaves out {} training "
+                                           "examples (1 of at most 10 times)",
+                                           to, (bad - to) * 64)));
+    const std::vector<TextRow> rows = metric_rows(whole.workdir);
+    CHECK(rows.size() == 15);  // 0 .. 14, each once
+    CHECK(rows.back().at("rollbacks") == std::to_string(back.size()));
+    for (const TextRow& row : rows)
+      CHECK((!row.contains("training_loss") || std::isfinite(std::stod(row.at("training_loss")))));
+
+    // Killed right behind the return, before another checkpoint knows of it.
+    const PoisonedRun killed;
+    const int saved = static_cast<int>(to / 3) + 2;  // step 1, every third, and the next one
+    CHECK(
+        killed.train(flags, {{"BVTRAIN_CRASH_AT", fmt::format("ckpt.manifest_written:{}", saved)}})
+            .code != 0);
+    CHECK(killed.rollbacks().size() == 1);
+    const Finished again = killed.train(flags);
+    INFO(again.err);
+    REQUIRE(again.code == 0);
+    CHECK(killed.state(shards) == whole.state(shards));
+    CHECK(repeatable_rows(killed.workdir) == repeatable_rows(whole.workdir));
+  }
+}
+
+TEST_CASE("a run that may not return to a checkpoint, or has none, ends as diverged") {
+  const PoisonedRun f;
+  const Finished ended = f.train({"--set", "nan_limit=0"});
+  CHECK(ended.code == 4);
+  CHECK(contains(ended.err,
+                 "; the run has returned to a checkpoint 0 times, as often as nan_limit allows\n"));
+  const PoisonedRun none;
+  CHECK(contains(none.train({"--set", "ckpt_steps=null"}).err,
+                 "nan: rollback needs checkpoints to return to; add ckpt_steps\n"));
+  const Finished unsaved =
+      run({"--config", none.dir / "c.yaml", "--set", "input.data.fname=" + (none.dir / "d.npz")});
+  CHECK(unsaved.code == 2);
+  CHECK(contains(unsaved.err,
+                 "nan: rollback: error: needs a --workdir for the checkpoints to "
+                 "return to\n"));
+}
+
+TEST_CASE("bvtrain replay finds the step, the examples and the activation that are not finite") {
+  const PoisonedRun f;
+  const Finished diverged = f.train({"--set", "nan=stop"});
+  REQUIRE(diverged.code == 4);
+  const std::string rows = read_text(f.workdir + "/metrics.jsonl");
+  const Finished found = run({"replay", "--workdir", f.workdir});
+  INFO(found.out << found.err);
+  REQUIRE(found.code == 4);
+  CHECK(contains(found.out, ": the loss is nan; "));
+  CHECK(contains(found.out, "inputs that are not finite: "));
+  CHECK(contains(found.out, "row 300 (image)"));
+  CHECK(contains(found.out, "the first activation that is not finite in float32: conv_0\n"));
+  CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);  // the run stays as it was
+  const std::string step = found.out.substr(5, found.out.find(':') - 5);
+  CHECK(contains(diverged.err, "step " + step));
+  const std::string folder = f.workdir + "/post-mortem/step-" + step;
+  const auto report = nlohmann::json::parse(read_text(folder + "/report.json"));
+  CHECK(report.at("examples").size() == 64);
+  CHECK(report.at("bad_examples").size() == 1);
+  CHECK(report.at("parameter_norms").size() >= 4);
+  CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
+
+  CHECK(nlohmann::json::parse(run({"replay", "--workdir", f.workdir, "--json"}).out) == report);
+  REQUIRE(f.train({}).code == 0);  // with nan: rollback
+  const Finished good = run({"replay", "--workdir", f.workdir, "--steps", "1"});
+  CHECK(good.code == 0);
+  CHECK(contains(run({"replay", "--workdir", f.dir / "none"}).err,
+                 "has no checkpoint from which the run could be repeated\n"));
 }
 
 }  // namespace bv::test

@@ -10,6 +10,7 @@
 #include "lib/util/file.h"
 #include "test/support/binary.h"
 #include "test/support/browser.h"
+#include "test/support/digits_run.h"
 #include "test/support/golden.h"
 #include "test/support/text.h"
 
@@ -242,6 +243,42 @@ TEST_CASE("--cleanup removes the workdir after success; without a workdir nothin
   CHECK(run({"--config", dir / "c.yaml", "--workdir", dir / "out", "--cleanup"}).code == 0);
   CHECK(!exists(dir / "out"));
   CHECK(run({"--config", dir / "c.yaml"}).code == 0);
+}
+
+TEST_CASE("log_images_steps shows the training images in the report and in TensorBoard") {
+  const DigitsRun f(digits_config("lr: 0.01\nlog_images_steps: 8\n"));
+  REQUIRE(f.train().code == 0);
+  const std::string page = read_text(f.workdir + "/report.html");
+  CHECK(contains(page, "<h2>Training images</h2>"));
+  CHECK(contains(page, "of the batch of step 16,"));
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(f.workdir + "/tb"))
+    events += read_text(entry.path());
+  CHECK(count(events, "training_images") == 3);  // steps 1, 8 and 16
+  CHECK(count(events, "\x89PNG") == 3);
+  const DigitsRun without(digits_config("lr: 0.01\n"));
+  REQUIRE(without.train().code == 0);
+  CHECK_FALSE(contains(read_text(without.workdir + "/report.html"), "Training images"));
+  CHECK(repeatable_rows(f.workdir) == repeatable_rows(without.workdir));
+}
+
+TEST_CASE("rows and checkpoints at growing steps") {
+  const DigitsRun f(
+      digits_config("lr: 0.01\nmax_checkpoints_to_keep: 9\n"
+                    "periodic_action_growth_ratios: [1, 1.8, 3]\n"));
+  const Finished finished = f.train();
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  std::vector<std::string> steps;
+  for (const TextRow& row : metric_rows(f.workdir)) steps.push_back(row.at("step"));
+  // The interval is 5. Behind 10, 1.8 * 10 is 18.
+  CHECK(steps == std::vector<std::string>{"0", "1", "2", "3", "5", "10", "15", "18", "20"});
+  for (const int64_t step : {1, 2, 3, 5, 10, 15, 18, 20}) CHECK(exists(f.step(step)));
+  const Finished seconds = f.train({"--set", "ckpt_steps=null", "--set", "ckpt_seconds=5"});
+  CHECK(seconds.code == 2);
+  CHECK(contains(seconds.err,
+                 "periodic_action_growth_ratios: needs intervals in steps: give "
+                 "log_training and ckpt not in seconds"));
 }
 
 }  // namespace bv::test

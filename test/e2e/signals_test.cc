@@ -5,7 +5,9 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
@@ -174,5 +176,22 @@ TEST_CASE("too little memory, and threads that cannot start, end a run with one 
       "--set input.threads=4000: error: input.threads: can't start 4000 loader threads" + why));
 }
 #endif
+
+TEST_CASE("with --debug-on-crash a process that crashes waits for gdb") {
+  TempFolder dir;
+  Child child({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w", "--set",
+               "total_epochs=100000", "--debug-on-crash"});
+  REQUIRE(wait_for_file(dir / "w/metrics.jsonl"));
+  const int pid = child.pid();
+  child.kill(SIGSEGV);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(::kill(pid, 0) == 0);
+  child.kill(SIGKILL);
+  const Finished finished = child.wait();
+  CHECK(finished.code == 137);
+  CHECK(contains(finished.err, fmt::format("bvtrain: process {0} has crashed and waits for a "
+                                           "debugger: gdb -p {0} shows where; ",
+                                           pid)));
+}
 
 }  // namespace bv::test

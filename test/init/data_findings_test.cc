@@ -341,10 +341,12 @@ TEST_CASE("folders without usable data are refused in one line") {
     write_class(mixed.path(), name, 5, 20);
     write_class(mixed / "Test", name, 2, 20);
   }
-  CHECK(problem(mixed) ==
-        fmt::format("'{0}/cat' holds images, but '{0}/Test' holds class folders; move what is for "
-                    "training into {0}/train/<class>",
-                    mixed.path()));
+  CHECK(contains(
+      problem(mixed),
+      fmt::format(
+          "error: '{0}/cat' holds images, but '{0}/Test' holds class folders; move what is for "
+          "training into {0}/train/<class>",
+          mixed.path())));
   for (const char* name : {"cat", "dog"}) std::filesystem::remove_all(mixed / name);
   CHECK(problem(mixed) == "has no split 'train', only Test; rename the one for training");
 

@@ -162,6 +162,28 @@ TEST_CASE("an event file holds the version and every scalar") {
   CHECK(events[3].numbers.at(2) == uint64_t{1} << 40);
 }
 
+TEST_CASE("an event file holds pictures as PNG files") {
+  const TempFolder scratch;
+  std::string file;
+  {
+    EventWriter writer(scratch / "tb", -1);
+    file = writer.file();
+    writer.image(7, "training_images", {2, 1, 3, {1, 2, 3, 4, 5, 6}});
+    writer.image(8, "none", {});
+    writer.flush();
+  }
+  const std::vector<Message> events = read_events(file);
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].numbers.at(2) == 7);
+  const Message value = parse(parse(events[1].strings.at(5)).strings.at(1));
+  CHECK(value.strings.at(1) == "training_images");
+  const Message image = parse(value.strings.at(4));
+  CHECK(image.numbers.at(1) == 2);
+  CHECK(image.numbers.at(2) == 1);
+  CHECK(image.numbers.at(3) == 3);
+  CHECK(image.strings.at(4).starts_with("\x89PNG"));
+}
+
 TEST_CASE("a resumed run tells TensorBoard what to forget, in a file that sorts last") {
   const TempFolder scratch;
   const EventWriter first(scratch / "tb", 0);

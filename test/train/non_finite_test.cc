@@ -81,6 +81,8 @@ TEST_CASE("wrong values of nan and nan_limit") {
   CHECK(fault("nan: jump").find("t.yaml:1:31: error: nan: ") == 0);
   CHECK(fault("nan: skip, nan_limit: -1") ==
         "t.yaml:1:48: error: nan_limit: must be at least 0, got -1");
+  CHECK(fault("nan: rollback, rollback_examples: 0") ==
+        "t.yaml:1:60: error: rollback_examples: must be at least 1, got 0");
 }
 
 }  // namespace bv::test

@@ -9,6 +9,7 @@
 #include "lib/report/page/html.h"
 #include "lib/report/page/report_charts.h"
 #include "lib/report/page/report_evals.h"
+#include "lib/report/page/report_images.h"
 #include "lib/report/page/report_run.h"
 #include "lib/report/page/report_skipped.h"
 #include "lib/util/text.h"
@@ -95,6 +96,7 @@ std::string render_report(const Report& report) {
   out += "<section><h2>Learning curves</h2>\n" + panels(curves) + "</section>\n";
   out += render_metrics(history);
   out += all_details(report);
+  out += render_images(report.images);
   out += render_skipped(report.skipped);
   if (const std::vector<Chart> charts = training_charts(history); !charts.empty()) {
     out += "<section><h2>Optimisation</h2>\n" + panels(charts) + "</section>\n";

@@ -11,6 +11,7 @@
 #include "lib/report/eval_details.h"
 #include "lib/report/history.h"
 #include "lib/report/page/facts.h"
+#include "lib/report/picture.h"
 #include "lib/report/skipped_examples.h"
 
 namespace bv {
@@ -24,6 +25,7 @@ struct Report {
   Facts facts;                                 // what was known when the run started
   Facts notes;                                 // what became known later
   std::vector<SkippedSummary> skipped;         // by data set
+  LoggedImages images;                         // the last training images that were logged
 };
 
 // Returns the page: training loss per step and per epoch, the metrics of every evaluator with their

@@ -12,6 +12,7 @@
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/train/start.h"
+#include "lib/train/trainer/batch_pictures.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/signals.h"
@@ -20,6 +21,7 @@ namespace bv {
 namespace {
 
 constexpr double kProgressInterval = 0.2;  // seconds
+constexpr int64_t kImages = 16;            // of a batch, for log_images_*
 
 // Stops the training clock during its lifetime.
 class PausedChrono {
@@ -44,7 +46,7 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
           [this](std::string_view name, double value) {
             if (!chrono_muted_) metrics_->measure(name, value);
           },
-          nullptr, program_start()),
+          nullptr, clock_start()),
       profile_(recipe.profile, workdir, group),
       pace_(total_steps_, recipe.length.batch_size) {
   open_checkpointer();
@@ -63,7 +65,13 @@ void Trainer::open_checkpointer() {
         std::make_unique<Checkpointer>(*workdir_, std::move(writers), recipe_.newest_kept);
 }
 
+double Trainer::clock_start() const {
+  return options_.rolled_back ? options_.began : program_start();
+}
+
 Exit Trainer::run() {
+  if (recipe_.nan_rolls_back && !workdir_)
+    throw Error(Exit::usage, "nan: rollback", "needs a --workdir for the checkpoints to return to");
   if (workdir_) log::open_file(workdir_->log(group_.rank()));
   log::info("Hello from process {} holding 1/{} devices and writing to workdir {}.", group_.rank(),
             group_.size(), workdir_ ? workdir_->dir() : "(none)");
@@ -140,6 +148,8 @@ void Trainer::open_metrics() {
 // The rules when to log, to save and to keep a checkpoint. plan_step() applies them.
 void Trainer::set_due_rules() {
   log_due_.emplace(*recipe_.log_training, total_steps_, /*last=*/true, /*first=*/true);
+  if (recipe_.log_images)
+    images_due_.emplace(*recipe_.log_images, total_steps_, /*last=*/false, /*first=*/true);
   if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_steps_, /*last=*/true, /*first=*/true);
   // Without keep_ckpt_* the last step's checkpoint is kept, as in big_vision's train.py. The same
   // holds if no ckpt_* is given.
@@ -250,9 +260,12 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
   Plan plan;
   // The first two steps of a run are always logged, because Chrono warms up on them. A resumed run
   // warms up its Chrono without adding rows.
-  plan.log = (*log_due_)(step, now) || step <= 2;
+  const bool grown = is_growth_step(step, recipe_.growth_ratios);
+  plan.log = (*log_due_)(step, now) || step <= 2 || grown;
   plan.keep = (*keep_due_)(step, now);
-  plan.save = ((ckpt_due_ && (*ckpt_due_)(step, now)) || plan.keep) && workdir_;
+  plan.images = images_due_ && (*images_due_)(step, now);
+  const bool saves = ckpt_due_ && ((*ckpt_due_)(step, now) || grown);
+  plan.save = (saves || plan.keep) && workdir_;
   for (EvalJob& job : recipe_.evals) {
     if (job.due && (*job.due)(step, now)) plan.evals.insert(job.name);
   }
@@ -264,8 +277,12 @@ void Trainer::update(int64_t step, const Plan& plan) {
     trace::Span wait("wait for data");
     const Batch& batch = next_batch(step);
     wait.end();
+    if (plan.images && is_rank0() && batch.contains("image"))
+      metrics_->images(batch_pictures(batch.at("image"), kImages));
     apply_agreement(recipe_.step->run(step, batch, plan.log, control_word()));
-    if (!recipe_.step->skipped().empty()) count_skipped_step(step);
+    if (recipe_.step->skipped().empty()) return;
+    if (recipe_.nan_rolls_back) roll_back(step);
+    count_skipped_step(step);
   };
   if (step != first_step_ + 1) return run();
   chrono_muted_ = !plan.log;
@@ -284,7 +301,10 @@ void Trainer::measure(int64_t step, const Plan& plan) {
                       (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
     waited_ = loader_->wait_seconds();
     wait_start_ = now;
-    if (recipe_.nan_limit) metrics_->measure("skipped_steps", static_cast<double>(skipped_steps_));
+    if (recipe_.nan_rolls_back)
+      metrics_->measure("rollbacks", static_cast<double>(earlier_.rollbacks.size()));
+    else if (recipe_.nan_limit)
+      metrics_->measure("skipped_steps", static_cast<double>(skipped_steps_));
   }
   const bool in_row = plan.log || !plan.evals.empty();
   if (in_row) measure_skipped();
@@ -342,6 +362,7 @@ void Trainer::save(int64_t step, bool keep) {
       {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"skipped_steps", skipped_steps_},
+      {"rollbacks", earlier_.rollbacks.size()},
       {"row", row},
       {"due_evals", due_evals_},
       {"chrono",

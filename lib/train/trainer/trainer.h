@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/report/chrono.h"
 #include "lib/report/metric_writer.h"
@@ -37,7 +38,15 @@ struct TrainerOptions {
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
   bool synthetic = false;       // all data are generated
+  // This trainer goes on in a process in which another one has returned to a checkpoint, and the
+  // time when it did (monotonic_seconds()).
+  bool rolled_back = false;
+  double began = 0;
 };
+
+// Thrown by Trainer::run() with `nan: rollback` after a step whose values are not finite, on all
+// ranks. Another Trainer with the same recipe then continues from the last checkpoint.
+struct RolledBack {};
 
 class Trainer {
  public:
@@ -61,7 +70,7 @@ class Trainer {
   // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a
   // signal it saves a checkpoint first, unless there is no workdir or no step was done. When this
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
-  // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data.
+  // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
   // Writes the rows that are still in memory to their files, waiting two seconds at most. For a
   // process that is about to end because of an error.
@@ -73,7 +82,7 @@ class Trainer {
  private:
   // What is due at a step besides the update.
   struct Plan {
-    bool log = false, save = false, keep = false;
+    bool log = false, save = false, keep = false, images = false;
     std::set<std::string> evals;  // by name
   };
 
@@ -104,6 +113,8 @@ class Trainer {
   void log_parameters() const;
   void keep_old_config() const;
   void write_run_json(const std::string& start);
+  // When the clock of this trainer began: with the program, or with the return to a checkpoint.
+  double clock_start() const;
   Facts facts() const;
   void open_metrics();
   void open_skipped();
@@ -140,6 +151,8 @@ class Trainer {
 
   // Steps and examples that are left out (trainer_end.cc).
   void count_skipped_step(int64_t step);
+  [[noreturn]] void roll_back(int64_t step);  // trainer_rollback.cc
+  nlohmann::json choose_rollback(int64_t step) const;
   const Batch& next_batch(int64_t step);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
@@ -170,6 +183,7 @@ class Trainer {
   // taken from it. first_step_ times the batch size, unless the batch size was changed.
   int64_t position_ = 0;
   ConfigChanges changes_;  // since that checkpoint (rank 0 only)
+  EarlierStarts earlier_;  // of the run in the workdir (rank 0 only)
   // The changes at all restarts, as run.json holds them (rank 0 only).
   nlohmann::json config_changes_ = nlohmann::json::array();
   // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
@@ -194,7 +208,7 @@ class Trainer {
   int64_t saved_step_ = -1;          // the last one saved
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
-  std::optional<Due> log_due_, ckpt_due_, keep_due_;
+  std::optional<Due> log_due_, ckpt_due_, keep_due_, images_due_;
   // The metrics of `best` in their order, then that of `early_stop`; and for each of them the
   // evaluators that have run in this start (rank 0 only).
   std::vector<BestValue> watched_;

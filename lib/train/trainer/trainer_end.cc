@@ -218,11 +218,12 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
 
 void Trainer::add_times(RunResult& result) const {
   const std::time_t now = std::time(nullptr);
-  result.wall_seconds = monotonic_seconds() - program_start();
+  const double end = monotonic_seconds();
+  result.wall_seconds = end - program_start();
   result.started = utc_text(now - std::llround(result.wall_seconds));
   result.ended = utc_text(now);
   result.training_seconds = pace_.training_seconds();
-  result.total_wall_seconds = chrono_state_.accum_program_time + result.wall_seconds;
+  result.total_wall_seconds = chrono_state_.accum_program_time + (end - clock_start());
   result.total_training_seconds = chrono_state_.accum_train_time + result.training_seconds;
   result.images_per_second = pace_.mean_images_per_second();
 }

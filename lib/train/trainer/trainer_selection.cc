@@ -37,8 +37,8 @@ std::string missing_metric(const WatchedMetric& watched, const Row& row) {
   return fmt::format("{}: {}", watched.key, unknown_metric(watched, names));
 }
 
-// Returns whether the row has values of one of the evaluators. A value of the same name that only the
-// training measures is none of theirs.
+// Returns whether the row has values of one of the evaluators. A value of the same name that only
+// the training measures is none of theirs.
 bool is_evaluation(const Row& row, const WatchedMetric& watched) {
   return std::any_of(
       watched.evaluators.begin(), watched.evaluators.end(),

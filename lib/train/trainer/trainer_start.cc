@@ -16,6 +16,7 @@
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/start.h"
+#include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
@@ -48,6 +49,7 @@ ReadOptions Trainer::read_options() const {
 void Trainer::restore() {
   if (workdir_) {
     if (auto found = Checkpointer::latest(*workdir_, read_options())) {
+      earlier_ = read_earlier_starts(workdir_->run_json());
       load_checkpoint(*found, "workdir");
       resumed_here_ = true;
       saved_step_ = first_step_;
@@ -208,6 +210,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
     interrupted_row_.emplace_back(
         entry.at(0), value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   }
+  if (why == "workdir") position_ += examples_left_out(earlier_.rollbacks, from);
   if (why == "workdir") skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
@@ -256,10 +259,8 @@ void Trainer::open_skipped() {
 }
 
 void Trainer::write_run_json(const std::string& start) {
-  EarlierStarts earlier;
-  if (resumed_here_) earlier = read_earlier_starts(workdir_->run_json());
   const std::string now = utc_text(std::time(nullptr));
-  nlohmann::json& changes = config_changes_ = earlier.config_changes;
+  nlohmann::json& changes = config_changes_ = earlier_.config_changes;
   if (!changes_.none()) {
     changes.push_back({{"step", first_step_},
                        {"changes", changes_.lines()},
@@ -272,14 +273,15 @@ void Trainer::write_run_json(const std::string& start) {
       {"host", host_name()},
       {"pid", getpid()},
       {"started", now},
-      {"first_started", earlier.first_started.empty() ? now : earlier.first_started},
+      {"first_started", earlier_.first_started.empty() ? now : earlier_.first_started},
       {"start", start},
       {"first_step", first_step_},
-      {"restarts", earlier.count},
+      {"restarts", std::max<int64_t>(earlier_.count - (options_.rolled_back ? 1 : 0), 0)},
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
       {"precision_config", recipe_.precision_choice.config()},
       {"config_changes", changes},
+      {"rollbacks", earlier_.rollbacks},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }

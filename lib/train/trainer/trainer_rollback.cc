@@ -1,0 +1,80 @@
+// `nan: rollback`: after a step with a loss or gradients that are not finite, the run returns to
+// its last checkpoint and leaves out some training examples.
+//
+// run.json keeps a list of what was left out where. A checkpoint says how many entries of that list
+// it knows, so a killed run that continues from the checkpoint leaves out the same examples again.
+#include "lib/ckpt/read_checkpoint.h"
+#include "lib/report/log.h"
+#include "lib/train/trainer/rollback.h"
+#include "lib/train/trainer/trainer.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Returns the newest step whose checkpoint is whole; nullopt if there is none.
+std::optional<int64_t> newest_whole(const CkptFolder& ckpt) {
+  const std::vector<int64_t> steps = ckpt.steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      verify_checkpoint(ckpt.step(*step));
+      return *step;
+    } catch (const Error&) {
+      // An older one may be whole.
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t examples_left_out(const nlohmann::json& rollbacks, const Restored& from) {
+  int64_t examples = 0;
+  for (size_t i = from.meta.value("rollbacks", size_t{0}); i < rollbacks.size(); ++i) {
+    const nlohmann::json& each = rollbacks.at(i);
+    if (each.at("to") == from.step) examples += each.at("examples").get<int64_t>();
+  }
+  return examples;
+}
+
+// Rank 0's part of roll_back(): returns the entry for run.json, or {"fault": why there is none}.
+nlohmann::json Trainer::choose_rollback(int64_t step) const {
+  const std::string& why = recipe_.step->skipped();
+  const auto before = static_cast<int64_t>(earlier_.rollbacks.size());
+  const int64_t limit = recipe_.nan_limit.value();
+  if (before >= limit) {
+    return {{"fault", fmt::format("step {}: {}; the run has returned to a checkpoint {} times, as "
+                                  "often as nan_limit allows",
+                                  step, why, before)}};
+  }
+  const std::optional<int64_t> to = newest_whole(workdir_->ckpt());
+  if (!to)
+    return {{"fault", fmt::format("step {}: {}; there is no checkpoint to return to", step, why)}};
+  const int64_t examples = recipe_.rollback_examples > 0 ? recipe_.rollback_examples
+                                                         : (step - *to) * recipe_.length.batch_size;
+  log::warn(
+      "[{}] {}; the run returns to step {} and leaves out {} training examples ({} of at most "
+      "{} times)",
+      step, why, *to, human_count(examples), before + 1, limit);
+  return {{"step", step}, {"to", *to}, {"examples", examples}, {"reason", why}};
+}
+
+void Trainer::roll_back(int64_t step) {
+  const Group::Phase phase(group_, "checkpoint");
+  log::clear_progress();
+  if (checkpointer_) checkpointer_->wait();
+  nlohmann::json chosen;
+  if (is_rank0()) chosen = choose_rollback(step);
+  chosen = nlohmann::json::parse(group_.gather_text(chosen.dump(), "rollback").at(0));
+  if (chosen.contains("fault"))
+    throw Error::in("train", Exit::diverged, chosen.at("fault").get<std::string>());
+  if (is_rank0()) {
+    nlohmann::json run = nlohmann::json::parse(read_file(workdir_->run_json()));
+    run["rollbacks"].push_back(chosen);
+    write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
+  }
+  throw RolledBack();
+}
+
+}  // namespace bv

@@ -1,0 +1,11 @@
+// A crashed process that waits for a debugger instead of ending.
+#pragma once
+
+namespace bv {
+
+// From now on, SIGSEGV, SIGABRT, SIGFPE and SIGILL make the process say on stderr how to attach
+// gdb, and wait for ever. The other ranks of the run notice that it is silent and end after a
+// while.
+void wait_for_debugger_on_crash();
+
+}  // namespace bv
