@@ -75,6 +75,12 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
   CHECK(job.read("requeued").empty());
   CHECK(job.end(exited("n0: tasks 0-3", 75), 75, restarted(90)) == 75);
   CHECK(job.read("requeued") == "requeue 17\n");
+  // A job that never comes so far that it has something to save would be put back for ever.
+  const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
+  CHECK(job.end(unsaved, 75, restarted(2)) == 75);
+  CHECK(job.read("requeued") == "requeue 17\n");
+  CHECK(job.end(unsaved, 75, restarted(3)) == 75);
+  CHECK(job.read("requeued").empty());
   CHECK(job.end("", 75, "SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=4") == 75);
   CHECK(job.read("requeued") == "requeue 9_4\n");
   // 75 is not a failure, and one rank may end before another.
