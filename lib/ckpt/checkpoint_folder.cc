@@ -50,22 +50,28 @@ void delete_folder(const std::string& path) {
   if (error) log::warn("[ckpt] {}: cannot delete: {}", path, error.message());
 }
 
-void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
-  if (!file_exists(to)) return rename_durably(from, to);
-  if (exchange(from, to)) {
-    fsync_path(fs::path(to).parent_path().string());
-    delete_folder(from);
-    return;
+std::string replace_folder(const std::string& from, const std::string& to,
+                           const std::string& trash) {
+  if (!file_exists(to)) {
+    rename_file(from, to);
+    return "";
   }
+  if (exchange(from, to)) return from;
   const std::string old = free_name(trash);
   rename_durably(to, old);
   try {
-    rename_durably(from, to);
+    rename_file(from, to);
   } catch (...) {
     ::rename(old.c_str(), to.c_str());
     throw;
   }
-  delete_folder(old);
+  return old;
+}
+
+void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
+  const std::string old = replace_folder(from, to, trash);
+  fsync_path(fs::path(to).parent_path().string());
+  if (!old.empty()) delete_folder(old);
 }
 
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step) {

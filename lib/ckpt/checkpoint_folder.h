@@ -10,9 +10,15 @@
 
 namespace bv {
 
-// Renames the folder `from` to `to`, durably. If `to` exists already, the two are exchanged and the
-// old one is deleted, so that there is a folder `to` at all times. File systems without that
-// exchange use the name `trash` in between. Throws Error(Exit::storage).
+// Renames the folder `from` to `to`. If `to` exists already, the two are exchanged, so that there
+// is a folder `to` at all times. File systems without that exchange give the old one the name
+// `trash` in between. Returns where the old one is now, empty if there was none: the caller deletes
+// it after it has synced the folder that holds `to`. Throws Error(Exit::storage); both are then as
+// before.
+std::string replace_folder(const std::string& from, const std::string& to,
+                           const std::string& trash);
+
+// Like replace_folder(), then syncs and deletes the old folder.
 void move_folder(const std::string& from, const std::string& to, const std::string& trash);
 
 // Deletes a folder with all that is in it. Logs a warning if it cannot.

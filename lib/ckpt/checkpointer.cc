@@ -1,22 +1,23 @@
 #include "lib/ckpt/checkpointer.h"
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <future>
 #include <map>
+#include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_meta.h"
+#include "lib/ckpt/checkpoint_writer.h"
 #include "lib/ckpt/crash_point.h"
-#include "lib/ckpt/file_writer.h"
-#include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
+#include "lib/ckpt/storage_retries.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/util/error.h"
@@ -27,75 +28,6 @@ namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Writes the tensors and pieces of this rank.
-Manifest::File write_shard(const std::string& folder, const Snapshot& snapshot,
-                           const Writers& writers) {
-  NamedTensors all = snapshot.tensors;
-  for (const auto& [name, tensor] : snapshot.pieced) {
-    for (const Piece& piece : tensor.pieces) all[piece_name(name, piece.first)] = piece.values;
-  }
-  const std::string name = shard_name(writers.rank, writers.ranks);
-  FileWriter shard(folder + "/" + name);
-  write_safetensors(shard, all);
-  shard.finish();
-  crash_point("ckpt.shard_written");
-  if (writers.rank > 0) crash_point("ckpt.part_written");
-  return {name, shard.bytes(), shard.checksums()};
-}
-
-// Waits for the part file of another rank, deletes it and returns what it says. Throws
-// Error(Exit::storage).
-Manifest::File await_part(const std::string& folder, int rank, double patience) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
-  const std::string name = part_name(rank);
-  while (!file_exists(folder + "/" + name)) {
-    if (std::chrono::steady_clock::now() > end) {
-      throw Error(
-          Exit::storage, folder,
-          fmt::format("rank {} has not written its part of the checkpoint within {:g} s (do "
-                      "all ranks see the same workdir?)",
-                      rank, patience));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  try {
-    const Manifest part = read_manifest(folder, name);
-    if (part.files.size() != 1)
-      throw Error::bare(Exit::storage, name + ": does not describe one file");
-    std::error_code error;
-    fs::remove(folder + "/" + name, error);
-    if (error) {
-      throw Error::bare(Exit::storage, fmt::format("{}: cannot delete: {}", name, error.message()));
-    }
-    return part.files[0];
-  } catch (const Error& fault) {
-    throw Error(Exit::storage, folder, fault.what());
-  }
-}
-
-void write_folder(const std::string& folder, const Snapshot& snapshot, bool keep,
-                  const Writers& writers) {
-  make_folders(folder);
-  Manifest manifest{snapshot.step, keep, {write_shard(folder, snapshot, writers)}, snapshot.meta};
-  if (writers.rank > 0) {
-    manifest.meta = nlohmann::json::object();
-    // This must be the last write: rank 0 may rename the folder from now on. It is not synced,
-    // because a part need not survive a crash.
-    write_file_atomically(folder + "/" + part_name(writers.rank), manifest.text(), /*sync=*/false);
-    return;
-  }
-  for (int r = 1; r < writers.ranks; ++r)
-    manifest.files.push_back(await_part(folder, r, writers.patience));
-  manifest.ranks = writers.ranks;
-  for (const auto& [name, tensor] : snapshot.pieced)
-    manifest.pieced[name] = {tensor.shape, tensor.strides};
-  FileWriter text(folder + "/" + kManifestName);
-  text.write(manifest.text());
-  text.finish();
-  fsync_path(folder);
-  crash_point("ckpt.manifest_written");
-}
 
 std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
   const std::vector<int64_t> steps = ckpt.steps();
@@ -121,18 +53,38 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
 }  // namespace
 
 struct Checkpointer::Impl {
+  using Job = std::shared_future<void>;  // never throws
+
   std::string dir;
   CkptFolder ckpt;
   Writers writers;
   int newest_kept;
-  std::atomic<int64_t> committed = -1;
-  std::future<void> saving = {};
-  // Only the thread that saves uses the rest.
+
+  std::atomic<int64_t> committed = -1, failed_saves = 0;
+  StorageRetries retries = {};
   bool started = false;
+  std::array<Job, 2> saving = {};  // the save that reads each buffer
+  int buffer = 1;                  // the one that was given out last
+  bool reserved = false;           // free_buffer() was called for the next save
+  Job last = {};                   // each job waits for the one before it
+
+  std::mutex mutex = {};                 // guards these two
+  std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
+  std::exception_ptr fatal = {};         // what ends the run
+
+  // Only jobs use the rest, one after the other.
+  int failed_in_a_row = 0;
+  int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
 
-  void save(const Snapshot& snapshot, bool keep);
+  template <class Work>
+  void begin(Work work);
+  void save(const Snapshot& snapshot, bool keep, const Job& before);
+  void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
+  void record(int64_t step, bool keep, const std::exception_ptr& failure);
+  void mark_best(const std::string& best, const BestPoint& point);
+  void throw_failure(std::exception_ptr Impl::*failure);
   void start();
   void prune();
   bool is_whole(int64_t step);
@@ -140,24 +92,50 @@ struct Checkpointer::Impl {
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
 };
 
-void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
-  if (!started && writers.rank == 0) start();
-  const std::string folder = ckpt.step(snapshot.step);
+// Calls work(job before it) on a thread of its own.
+template <class Work>
+void Checkpointer::Impl::begin(Work work) {
+  last = std::async(std::launch::async, [work = std::move(work), before = last]() mutable {
+           // The future holds this lambda for longer than it runs, but a snapshot must be released
+           // as soon as it is written, and jobs must not hold all jobs before them.
+           Work owned = std::move(work);
+           const Job previous = std::exchange(before, {});
+           owned(previous);
+         }).share();
+}
+
+void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep, const Job& before) {
   const std::string temporary = ckpt.unfinished(snapshot.step, shared_id());
-  if (writers.rank > 0) return write_folder(temporary, snapshot, keep, writers);
-  try {
-    write_folder(temporary, snapshot, keep, writers);
-    if (snapshot.before_commit) snapshot.before_commit();
-    move_folder(temporary, folder, ckpt.trash(snapshot.step));
-  } catch (...) {
-    delete_folder(temporary);  // a full disk needs the room
-    throw;
-  }
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& work) {
+    if (failure) return;
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+      if (writers.rank == 0) delete_folder(temporary);  // a full disk needs the room
+    }
+  };
+  attempt([&] { write_checkpoint(temporary, snapshot, keep, writers, retries); });
+  if (before.valid()) before.wait();
+  if (writers.rank == 0) attempt([&] { commit(snapshot, keep, temporary); });
+  record(snapshot.step, keep, failure);
+}
+
+void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::string& temporary) {
+  if (snapshot.before_commit) snapshot.before_commit();
+  const std::string folder = ckpt.step(snapshot.step);
+  std::optional<std::string> old;
+  retries([&] {
+    if (!old) old = replace_folder(temporary, folder, ckpt.trash(snapshot.step));
+    fsync_path(ckpt.path());
+  });
   committed = snapshot.step;
   whole_steps[snapshot.step] = true;
   keep_steps[snapshot.step] = keep;
   crash_point("ckpt.renamed");
-  write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n");
+  if (!old->empty()) delete_folder(*old);
+  retries([&] { write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n"); });
   crash_point("ckpt.last_replaced");
   if (keep)
     log::info("[{}] checkpoint kept: {}", snapshot.step, folder);
@@ -168,6 +146,51 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   } catch (const Error& error) {
     log::warn("[ckpt] {}", error.what());  // the checkpoint itself is committed
   }
+}
+
+// Decides what the end of a save means for the run.
+void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure) {
+  failed_in_a_row = failure ? failed_in_a_row + 1 : 0;
+  unsaved_step = failure ? step : -1;
+  const std::lock_guard lock(mutex);
+  last_failure = failure;
+  if (!failure) return;
+  ++failed_saves;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    if (error.code() == Exit::storage && failed_in_a_row == 1) {
+      log::warn(
+          "[{}] the checkpoint{} was not saved: {}; the run ends if the next one is not saved",
+          step, keep ? " to be kept" : "", error.what());
+      return;
+    }
+  } catch (...) {
+  }
+  if (!fatal) fatal = failure;
+}
+
+void Checkpointer::Impl::mark_best(const std::string& best, const BestPoint& point) {
+  if (point.step == unsaved_step) {
+    log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
+              point.step, best, point.metric);
+    return;
+  }
+  try {
+    retries([&] { write_best(best, ckpt.step(point.step), point); });
+    log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
+  } catch (...) {
+    const std::lock_guard lock(mutex);
+    if (!fatal) fatal = std::current_exception();
+  }
+}
+
+// Throws the failure, once, if there is one.
+void Checkpointer::Impl::throw_failure(std::exception_ptr Impl::*failure) {
+  std::unique_lock lock(mutex);
+  const std::exception_ptr thrown = std::exchange(this->*failure, nullptr);
+  lock.unlock();
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 void Checkpointer::Impl::start() {
@@ -229,6 +252,7 @@ Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_k
 }
 
 Checkpointer::~Checkpointer() {
+  impl_->retries.cancel();
   try {
     wait();
   } catch (const std::exception& error) {
@@ -238,6 +262,21 @@ Checkpointer::~Checkpointer() {
 
 void Checkpointer::start() { impl_->start(); }
 
+int Checkpointer::free_buffer() {
+  impl_->throw_failure(&Impl::fatal);
+  const auto is_free = [this](int buffer) {
+    const Impl::Job& job = impl_->saving.at(static_cast<size_t>(buffer));
+    return !job.valid() || job.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  // A run whose saves do not overlap uses the memory of one buffer only.
+  if (!is_free(impl_->buffer)) impl_->buffer = 1 - impl_->buffer;
+  const Impl::Job& job = impl_->saving.at(static_cast<size_t>(impl_->buffer));
+  if (job.valid()) job.wait();
+  impl_->throw_failure(&Impl::fatal);
+  impl_->reserved = true;
+  return impl_->buffer;
+}
+
 void Checkpointer::save(Snapshot snapshot, bool keep) {
   check(snapshot.step >= 0, "a checkpoint of step {}", snapshot.step);
   for (const auto& [name, tensor] : snapshot.tensors) {
@@ -245,30 +284,36 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
           name);
   }
   check(impl_->writers.ranks > 1 || snapshot.pieced.empty(), "pieces, but only one writer");
-  wait();
-  impl_->saving = std::async(std::launch::async,
-                             [impl = impl_.get(), snapshot = std::move(snapshot), keep]() mutable {
-                               // The future holds this lambda until the next wait(), but the
-                               // tensors must be freed as soon as they are written.
-                               const Snapshot owned = std::move(snapshot);
-                               const trace::Span span("checkpoint write");
-                               impl->save(owned, keep);
-                             });
+  if (!std::exchange(impl_->reserved, false)) {
+    free_buffer();
+    impl_->reserved = false;
+  }
+  if (!impl_->started && impl_->writers.rank == 0) start();
+  impl_->begin([impl = impl_.get(), snapshot = std::move(snapshot), keep](const Impl::Job& before) {
+    const trace::Span span("checkpoint write");
+    impl->save(snapshot, keep, before);
+  });
+  impl_->saving.at(static_cast<size_t>(impl_->buffer)) = impl_->last;
 }
 
 void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
-  impl_->saving = std::async(std::launch::async, [impl = impl_.get(), name, point,
-                                                  before = std::move(impl_->saving)]() mutable {
-    if (before.valid()) before.get();
-    const std::string folder = impl->ckpt.best(name);
-    write_best(folder, impl->ckpt.step(point.step), point);
-    log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, folder));
+  impl_->begin([impl = impl_.get(), name, point](const Impl::Job& before) {
+    if (before.valid()) before.wait();
+    impl->mark_best(impl->ckpt.best(name), point);
   });
 }
 
 void Checkpointer::wait() {
-  if (impl_->saving.valid()) impl_->saving.get();
+  if (impl_->last.valid()) impl_->last.wait();
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->fatal) impl_->last_failure = nullptr;  // the same one, or one that came after it
+  }
+  impl_->throw_failure(&Impl::fatal);
+  impl_->throw_failure(&Impl::last_failure);
 }
+
+int64_t Checkpointer::failed_saves() const { return impl_->failed_saves; }
 
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
 

@@ -20,42 +20,24 @@
 // this start of the job, so that files of an earlier, killed save are never taken for files of this
 // one.
 //
+// A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
+// but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if
+// the last one does.
+//
 // Names of files and folders: lib/ckpt/workdir.h.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "lib/ckpt/best_checkpoint.h"
-#include "lib/ckpt/pieces.h"
 #include "lib/ckpt/restored.h"
-#include "lib/ckpt/tensors.h"
+#include "lib/ckpt/snapshot.h"
 #include "lib/ckpt/workdir.h"
 
 namespace bv {
-
-// The training state at the end of a step. Its values must be finite: a checkpoint of a diverged
-// run would push out good ones.
-struct Snapshot {
-  int64_t step = 0;
-  NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved
-  nlohmann::json meta;   // what is not a tensor: class names, pp, config, metrics of a partial row
-  PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
-  // Waits until all that the run has written up to this step outside the checkpoint is on disk: a
-  // run that continues from the checkpoint could not write it again. Null: there is nothing.
-  std::function<void()> before_commit = nullptr;
-};
-
-// The ranks that write a checkpoint together.
-struct Writers {
-  int rank = 0, ranks = 1;
-  std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
-  double patience = 1800;  // seconds that rank 0 waits for each part file
-};
 
 // Writes the checkpoints of a run in the background. One object per rank that saves; its members
 // are called from one thread.
@@ -63,17 +45,23 @@ class Checkpointer {
  public:
   // `newest_kept`: how many of the newest checkpoints are never deleted.
   explicit Checkpointer(const Workdir& workdir, Writers writers = {}, int newest_kept = 2);
-  ~Checkpointer();  // waits for the last save; logs its failure
+  ~Checkpointer();  // waits for the last save, without trying again; logs its failure
 
   // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names another
   // checkpoint than the newest. Only rank 0 may call it, before its first save. Without this call,
   // the first save does the same. Throws Error(Exit::storage).
   void start();
-  // Starts writing the snapshot on a thread of its own. Waits for the previous save first, and
-  // throws its failure: an Error(Exit::storage). Before rank 0 commits the checkpoint, that thread
-  // calls snapshot.before_commit; if this throws, the save has failed. With several ranks, every
-  // rank calls save(): rank 0 passes the replicated tensors and the metadata, the other ranks pass
-  // only their shards. The newest checkpoints are kept, and all that were saved with `keep`.
+
+  // Two saves may be in progress at a time, so snapshots are taken into one of two buffers in
+  // turn. Returns 0 or 1: the buffer that the next snapshot may overwrite. Waits until one is free.
+  // Throws like save().
+  int free_buffer();
+  // Starts writing the snapshot, which is in free_buffer(), on a thread of its own. Saves are
+  // committed in the order of these calls. Before rank 0 commits the checkpoint, that thread calls
+  // snapshot.before_commit; if this throws, the save has failed. With several ranks, every rank
+  // calls save(): rank 0 passes the replicated tensors and the metadata, the other ranks pass only
+  // their shards. The newest checkpoints are kept, and all that were saved with `keep`. Throws the
+  // failure of an earlier save if the one before that had failed, too: an Error(Exit::storage).
   void save(Snapshot snapshot, bool keep);
   // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
   // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown
@@ -81,6 +69,7 @@ class Checkpointer {
   void mark_best(const std::string& name, const BestPoint& point);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();
+  int64_t failed_saves() const;    // how many saves have failed for good
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for

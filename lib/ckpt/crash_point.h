@@ -4,6 +4,7 @@
 //   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
 //   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange"
+//   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write of a checkpoint is tried again
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -52,6 +54,12 @@ inline void crash_point(std::string_view point) {
 inline bool is_missing(std::string_view call) {
   const char* text = std::getenv("BVTRAIN_WITHOUT");
   return text != nullptr && std::string_view(text).find(call) != std::string_view::npos;
+}
+
+// Returns what BVTRAIN_RETRY_AFTER says, in seconds.
+inline std::optional<double> retry_wait() {
+  const char* text = std::getenv("BVTRAIN_RETRY_AFTER");
+  return text == nullptr ? std::nullopt : std::optional(std::atof(text));
 }
 
 }  // namespace bv

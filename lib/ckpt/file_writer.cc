@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/rng.h"
@@ -33,27 +34,34 @@ void FileWriter::fail(const char* what) const {
   throw Error(Exit::storage, file_, fmt::format("{}: {}", what, std::strerror(reason)));
 }
 
-void FileWriter::write(const void* data, size_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  bytes_ += bytes;
-  while (bytes > 0) {
-    const size_t part = std::min(bytes, kChunkBytes - buffer_.size());
-    buffer_.append(from, part);
-    from += part;
-    bytes -= part;
+void FileWriter::write(std::string_view bytes) {
+  bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    if (buffer_.empty() && bytes.size() >= kChunkBytes) {
+      write_chunk(bytes.substr(0, kChunkBytes));
+      bytes.remove_prefix(kChunkBytes);
+      continue;
+    }
+    const size_t part = std::min(bytes.size(), kChunkBytes - buffer_.size());
+    buffer_.append(bytes.substr(0, part));
+    bytes.remove_prefix(part);
     if (buffer_.size() == kChunkBytes) flush();
   }
 }
 
+void FileWriter::write_chunk(std::string_view chunk) {
+  checksums_.push_back(hash64(chunk));
+  if (write_all(fd_, chunk) != 0) fail("cannot write");
+}
+
 void FileWriter::flush() {
-  checksums_.push_back(hash64(buffer_));
-  if (write_all(fd_, buffer_) != 0) fail("cannot write");
+  write_chunk(buffer_);
   buffer_.clear();
 }
 
 void FileWriter::finish() {
   if (!buffer_.empty()) flush();
-  if (::fsync(fd_) != 0) fail("cannot sync");
+  if (retry_interrupted([&] { return ::fsync(fd_); }) != 0) fail("cannot sync");
   if (::close(std::exchange(fd_, -1)) != 0) fail("cannot close");
 }
 
@@ -71,12 +79,15 @@ void replace_file(const std::string& file, const std::function<void(FileWriter&)
   }
 }
 
+void rename_file(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  const int reason = errno;
+  throw Error(Exit::storage, from,
+              fmt::format("cannot rename to {}: {}", to, std::strerror(reason)));
+}
+
 void rename_durably(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    const int reason = errno;
-    throw Error(Exit::storage, from,
-                fmt::format("cannot rename to {}: {}", to, std::strerror(reason)));
-  }
+  rename_file(from, to);
   const std::string folder = std::filesystem::path(to).parent_path().string();
   fsync_path(folder.empty() ? "." : folder);
 }

@@ -21,8 +21,8 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  void write(const void* data, size_t bytes);
-  void write(std::string_view text) { write(text.data(), text.size()); }
+  void write(std::string_view bytes);
+  void write(const void* data, size_t bytes) { write({static_cast<const char*>(data), bytes}); }
   void finish();  // writes what is buffered, syncs and closes the file
 
   const std::string& file() const { return file_; }
@@ -31,6 +31,7 @@ class FileWriter {
 
  private:
   void flush();
+  void write_chunk(std::string_view chunk);
   [[noreturn]] void fail(const char* what) const;
 
   std::string file_;
@@ -43,6 +44,9 @@ class FileWriter {
 // Calls `write` to fill a temporary file beside `file`, which then replaces `file`. If anything
 // throws, the temporary file is deleted and `file` stays as it was.
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);
+
+// Renames a file or folder. Throws Error(Exit::storage).
+void rename_file(const std::string& from, const std::string& to);
 
 // Renames a file or folder and syncs the folder that holds `to`. Throws Error(Exit::storage).
 void rename_durably(const std::string& from, const std::string& to);

@@ -113,6 +113,8 @@ std::string shard_name(int rank, int ranks) {
 
 std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
 
+std::string failed_part_name(int rank) { return fmt::format("part-{}.failed", rank); }
+
 std::string CkptFolder::step_name(int64_t step) { return fmt::format("{}{}", kStepPrefix, step); }
 
 std::optional<int64_t> CkptFolder::step_of(std::string_view name) {

@@ -56,6 +56,7 @@ inline constexpr const char* kBestName = "best";
 inline constexpr const char* kManifestName = "manifest.json";
 std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetensors"
 std::string part_name(int rank);              // "part-1.json"
+std::string failed_part_name(int rank);       // "part-1.failed": why a rank has no part
 
 // The names in a ckpt/ folder. It may be copied elsewhere and then need not belong to a workdir.
 class CkptFolder {

@@ -95,6 +95,7 @@ std::string result_json(const RunResult& result) {
                                         {"step", best.step},
                                         {"checkpoint", best.checkpoint}});
   }
+  root["failed_saves"] = result.failed_saves;
   // A path or an error may hold bytes that are not UTF-8: they become U+FFFD.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -117,6 +118,10 @@ std::vector<std::string> closing_lines(const RunResult& result) {
   for (const RunResult::Best& best : result.best_checkpoints) {
     lines.push_back(fmt::format("Best checkpoint: {} (step {}, {} {})", best.checkpoint,
                                 human_count(best.step), best.metric, short_number(best.value)));
+  }
+  if (result.failed_saves > 0) {
+    lines.push_back(fmt::format(
+        "Checkpoints that could not be written: {} (see the warnings above)", result.failed_saves));
   }
   if (!result.report.empty()) lines.push_back("Report: " + result.report);
   return lines;

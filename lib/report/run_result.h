@@ -41,6 +41,7 @@ struct RunResult {
     std::string checkpoint;  // absolute path
   };
   std::vector<Best> best_checkpoints;
+  int64_t failed_saves = 0;  // checkpoints of this start that could not be written
 };
 
 // Returns the text of result.json; docs/command-line.md describes it.

@@ -22,6 +22,7 @@
 #include "lib/ckpt/tensors.h"
 #include "lib/params/flat_params.h"
 #include "lib/params/gradient_buckets.h"
+#include "lib/params/host_copies.h"
 #include "lib/params/sharded_units.h"
 #include "lib/params/state_part.h"
 #include "lib/tasks/task.h"
@@ -80,8 +81,10 @@ class TrainStep {
   // Returns copies on the CPU of params/<path>, opt/count, opt/<slot>/<path>, buffers/<path> and
   // ema/<path> (trainable parameters and float32 buffers). The copies keep the memory layout of the
   // model; whoever writes them transposes. If the state is sharded, `pieced` receives this rank's
-  // pieces, and only rank 0 returns the whole tensors.
-  NamedTensors state(PiecedTensors* pieced = nullptr);
+  // pieces, and only rank 0 returns the whole tensors. The copies are in `copies`, which is
+  // restarted first, or in new memory.
+  NamedTensors state(PiecedTensors* pieced = nullptr, HostCopies* copies = nullptr);
+  int64_t state_bytes() const;  // of what state() returns on this rank
   // Restores all of state() bitwise, however it was sharded. Tensors with other prefixes are
   // ignored. Throws Error(Exit::usage) at `origin`, without changing anything, unless every tensor
   // fits.
@@ -131,7 +134,8 @@ class TrainStep {
   std::string bad_gradients() const;
 
   // The state (step_state.cc).
-  std::vector<StatePart> state_parts(bool copies) const;
+  std::vector<StatePart> state_parts(HostCopies* copies = nullptr) const;
+  bool is_saved(const StatePart& part) const;  // whether this rank's state() has it
 
   Model& model_;
   const Task& task_;

@@ -10,12 +10,12 @@
 
 namespace bv {
 
-// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies on the
-// CPU.
-std::vector<StatePart> TrainStep::state_parts(bool copies) const {
+// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies that are
+// in there.
+std::vector<StatePart> TrainStep::state_parts(HostCopies* copies) const {
   using BufferKind = FlatParams::BufferKind;
   const auto take = [&](const at::Tensor& tensor) {
-    return copies ? tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true) : tensor;
+    return copies ? copies->copy(tensor) : tensor;
   };
   std::vector<StatePart> all;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
@@ -47,13 +47,21 @@ std::vector<StatePart> TrainStep::state_parts(bool copies) const {
   return all;
 }
 
-NamedTensors TrainStep::state(PiecedTensors* pieced) {
+bool TrainStep::is_saved(const StatePart& part) const {
+  return !part.whole || !units_ || group_.rank() == 0;
+}
+
+NamedTensors TrainStep::state(PiecedTensors* pieced, HostCopies* copies) {
   start();
   check(pieced || !units_, "the state is sharded: state() needs `pieced`");
+  HostCopies own;
+  if (!copies) copies = &own;
+  copies->restart();
   NamedTensors all;
-  for (StatePart& part : state_parts(/*copies=*/true)) {
+  for (StatePart& part : state_parts(copies)) {
+    if (!is_saved(part)) continue;
     if (part.whole) {
-      if (!units_ || group_.rank() == 0) all.emplace(part.name, part.values);
+      all.emplace(part.name, part.values);
       continue;
     }
     PiecedTensor& tensor = (*pieced)[part.name];
@@ -63,16 +71,22 @@ NamedTensors TrainStep::state(PiecedTensors* pieced) {
   return all;
 }
 
+int64_t TrainStep::state_bytes() const {
+  int64_t bytes = 0;
+  for (const StatePart& part : state_parts())
+    if (is_saved(part)) bytes += static_cast<int64_t>(part.values.nbytes());
+  return bytes;
+}
+
 void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
                            const PiecedTensors& pieced) {
-  copy_in(state_parts(/*copies=*/false), from, pieced, {"params/", "opt/", "buffers/", "ema/"},
-          origin);
+  copy_in(state_parts(), from, pieced, {"params/", "opt/", "buffers/", "ema/"}, origin);
   started_ = false;
 }
 
 Wanted TrainStep::wanted() const {
   std::map<std::string, StatePart> slices;
-  for (StatePart& part : state_parts(/*copies=*/false)) {
+  for (StatePart& part : state_parts()) {
     if (!part.whole) slices[part.name] = std::move(part);
   }
   return [slices = std::move(slices)](const std::string& name, const std::vector<int64_t>&,

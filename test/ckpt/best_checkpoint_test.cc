@@ -93,12 +93,14 @@ TEST_CASE("a best checkpoint that is not there is named") {
 
 TEST_CASE("a best checkpoint whose step is gone fails the next save") {
   const TempFolder folder;
+  ::setenv("BVTRAIN_RETRY_AFTER", "0", 1);
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   checkpointer.save(state_of(1), false);
   checkpointer.mark_best("", {"val/loss", false, 9, 0.5});
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) ==
         workdir.ckpt().step(9) + ": error: manifest.json: is missing or unreadable");
+  ::unsetenv("BVTRAIN_RETRY_AFTER");
   CHECK(workdir.ckpt().all_best().empty());
   CHECK(!exists(workdir.ckpt().best("") + ".tmp"));
 }

@@ -54,8 +54,10 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
       const int status = run_in_child([&] {
         ::setenv("BVTRAIN_CRASH_AT", variable.c_str(), 1);
         Checkpointer checkpointer(workdir);
-        for (int64_t step = 1; step <= 10; ++step) checkpointer.save(state_of(step), false);
-        checkpointer.wait();
+        for (int64_t step = 1; step <= 10; ++step) {
+          checkpointer.save(state_of(step), false);
+          checkpointer.wait();
+        }
       });
       REQUIRE(WIFSIGNALED(status));
       CHECK(WTERMSIG(status) == SIGKILL);

@@ -233,6 +233,7 @@ TEST_CASE("safetensors: a file that could not be read again is not written") {
           ": error: 0 tensors need a header of 8388664 bytes, which is above the limit of 8388608");
   // A checkpoint of so many tensors fails when it is saved, not when it is read.
   const Workdir workdir(folder / "run");
+  ::setenv("BVTRAIN_RETRY_AFTER", "0", 1);
   Checkpointer checkpointer(workdir);
   Snapshot snapshot;
   snapshot.step = 1;
@@ -240,6 +241,7 @@ TEST_CASE("safetensors: a file that could not be read again is not written") {
   checkpointer.save(std::move(snapshot), true);
   CHECK_THAT(error_of([&] { checkpointer.wait(); }, Exit::storage),
              Catch::EndsWith("above the limit of 8388608"));
+  ::unsetenv("BVTRAIN_RETRY_AFTER");
   CHECK_FALSE(Checkpointer::latest(workdir).has_value());
 }
 

@@ -166,7 +166,8 @@ TEST_CASE("a write past ulimit -f ends the run with exit 5 and commits nothing")
   limit.rlim_cur = 1 << 20;  // a checkpoint of digits_cnn is larger
   setrlimit(RLIMIT_FSIZE, &limit);
   const Finished finished =
-      run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w"});
+      run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w"},
+          {{"BVTRAIN_RETRY_AFTER", "0"}});
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(finished.code == 5);
   CHECK(finished.err.find("File too large") != std::string::npos);

@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <random>
-
 #include "lib/ckpt/crash_point.h"
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
@@ -13,6 +11,7 @@
 #include "lib/report/trace.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/batch_pictures.h"
+#include "lib/train/trainer/paused_chrono.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/signals.h"
@@ -22,17 +21,6 @@ namespace {
 
 constexpr double kProgressInterval = 0.2;  // seconds
 constexpr int64_t kImages = 16;            // of a batch, for log_images_*
-
-// Stops the training clock during its lifetime.
-class PausedChrono {
- public:
-  explicit PausedChrono(Chrono& chrono) : chrono_(chrono) { chrono_.pause(); }
-  ~PausedChrono() { chrono_.resume(); }
-  PausedChrono(const PausedChrono&) = delete;
-
- private:
-  Chrono& chrono_;
-};
 
 }  // namespace
 
@@ -53,17 +41,6 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
 }
 
 Trainer::~Trainer() = default;
-
-void Trainer::open_checkpointer() {
-  Writers writers;
-  if (recipe_.step->sharded()) {
-    const std::string id = fmt::format("{:08x}", std::random_device()());
-    writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
-  }
-  if (writes_checkpoints())
-    checkpointer_ =
-        std::make_unique<Checkpointer>(*workdir_, std::move(writers), recipe_.newest_kept);
-}
 
 double Trainer::clock_start() const {
   return options_.rolled_back ? options_.began : program_start();
@@ -92,6 +69,7 @@ Exit Trainer::run() {
   begun_ = true;
   done_step_ = first_step_;
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
+  require_room();
   if (workdir_ && is_rank0()) {
     workdir_->remove_end();
     checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
@@ -312,67 +290,6 @@ void Trainer::measure(int64_t step, const Plan& plan) {
   chrono_muted_ = !in_row;
   chrono_.tick(step);
   chrono_muted_ = false;
-}
-
-// Throws Error(Exit::diverged) after a step with a NaN or infinite value. That step's row is never
-// written.
-void Trainer::check_finite(int64_t step) const {
-  const std::string bad = recipe_.step->non_finite();
-  if (bad.empty()) return;
-  const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
-  const std::string& where = recipe_.step->first_non_finite();
-  throw Error::in(
-      "train", Exit::diverged,
-      fmt::format("{} became nan or inf somewhere within steps [{}, {}]{}{}", bad,
-                  std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
-}
-
-void Trainer::save(int64_t step, bool keep) {
-  check_finite(step);  // a state with NaN or infinity is never committed
-  saved_step_ = step;
-  if (!writes_checkpoints()) return;
-  skipped_.sync();
-  const PausedChrono paused(chrono_);
-  const Group::Phase phase(group_, "checkpoint");
-  const trace::Span span("checkpoint snapshot");
-  Snapshot snapshot;
-  snapshot.step = step;
-  snapshot.tensors = recipe_.step->state(&snapshot.pieced);
-  snapshot.before_commit = metrics_->row_barrier();
-  nlohmann::json row = nlohmann::json::array();
-  for (const auto& [name, value] : metrics_->row()) {
-    // JSON has no NaN or infinity.
-    if (std::isfinite(value))
-      row.push_back({name, value});
-    else
-      row.push_back({name, fmt::format("{}", value)});
-  }
-  const Chrono::State& chrono = chrono_.state();
-  snapshot.meta = {
-      {"tool_version", options_.tool_version},
-      {"commit", options_.commit},
-      {"config", recipe_.config.json()},
-      {"compute_threads", recipe_.compute_threads},
-      // What `auto` meant: predict computes in the same precision on other machines.
-      {"precision", recipe_.precision_choice.name()},
-      {"ranks", group_.size()},
-      {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
-      {"data", data_summary_},
-      {"synthetic", options_.synthetic},
-      {"class_names", recipe_.data->class_names()},
-      {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
-      {"skipped_steps", skipped_steps_},
-      {"rollbacks", earlier_.rollbacks.size()},
-      {"row", row},
-      {"due_evals", due_evals_},
-      {"chrono",
-       {{"accum_program_time", chrono.accum_program_time},
-        {"accum_train_time", chrono.accum_train_time},
-        {"accum_pause_time", chrono.accum_pause_time},
-        {"accum_device_time", chrono.accum_device_time},
-        {"accum_examples_seen", chrono.accum_examples_seen}}},
-  };
-  checkpointer_->save(std::move(snapshot), keep);
 }
 
 void Trainer::run_due_evals(int64_t step) {

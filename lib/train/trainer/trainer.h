@@ -7,10 +7,12 @@
 // Each step then updates the weights, measures, saves a checkpoint, runs the evaluators that are
 // due and ends its row of metrics. The order is that of big_vision's train.py.
 //
-// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_selection.cc finds the
-// best step, trainer_end.cc stops the run and lists what it has left out.
+// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_save.cc saves
+// checkpoints, trainer_selection.cc finds the best step, trainer_rollback.cc returns to a
+// checkpoint, trainer_end.cc stops the run and lists what it has left out.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -128,6 +130,7 @@ class Trainer {
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
   void check_finite(int64_t step) const;
+  void require_room();
   void save(int64_t step, bool keep);
   void run_due_evals(int64_t step);
   void evaluate(EvalJob& job, int64_t step);
@@ -197,6 +200,7 @@ class Trainer {
 
   std::unique_ptr<MetricWriter> metrics_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  std::array<HostCopies, 2> copies_;  // of the state: see Checkpointer::free_buffer()
   std::unique_ptr<Loader> loader_;
   Chrono chrono_;
   Profile profile_;

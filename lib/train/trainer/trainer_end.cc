@@ -201,6 +201,7 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.device = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   result.processes = group_.size();
   result.version = options_.tool_version;
+  if (checkpointer_) result.failed_saves = checkpointer_->failed_saves();
   if (!workdir_) return result;
   result.workdir = absolute(workdir_->dir());
   const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed

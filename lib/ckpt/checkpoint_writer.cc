@@ -1,0 +1,137 @@
+#include "lib/ckpt/checkpoint_writer.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "lib/ckpt/crash_point.h"
+#include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/formats/safetensors.h"
+#include "lib/ckpt/manifest.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+NamedTensors tensors_of(const Snapshot& snapshot) {
+  NamedTensors all = snapshot.tensors;
+  for (const auto& [name, tensor] : snapshot.pieced) {
+    for (const Piece& piece : tensor.pieces) all[piece_name(name, piece.first)] = piece.values;
+  }
+  return all;
+}
+
+// Writes the tensors and pieces of this rank.
+Manifest::File write_shard(const std::string& folder, const NamedTensors& tensors,
+                           const Writers& writers) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  make_folders(folder);
+  require_room(folder, bytes);
+  const std::string name = shard_name(writers.rank, writers.ranks);
+  const std::string file = folder + "/" + name;
+  try {
+    FileWriter shard(file);
+    write_safetensors(shard, tensors);
+    shard.finish();
+    crash_point("ckpt.shard_written");
+    if (writers.rank > 0) crash_point("ckpt.part_written");
+    return {name, shard.bytes(), shard.checksums()};
+  } catch (...) {
+    ::unlink(file.c_str());  // a full disk needs the room
+    throw;
+  }
+}
+
+// Waits for the part file of another rank, and returns what it says. Throws Error(Exit::storage).
+Manifest::File await_part(const std::string& folder, int rank, double patience) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
+  const std::string name = part_name(rank);
+  while (!file_exists(folder + "/" + name)) {
+    if (const auto reason = read_file_if_any(folder + "/" + failed_part_name(rank)))
+      throw Error(Exit::storage, folder, fmt::format("rank {}: {}", rank, *reason));
+    if (std::chrono::steady_clock::now() > end) {
+      throw Error(
+          Exit::storage, folder,
+          fmt::format("rank {} has not written its part of the checkpoint within {:g} s (do "
+                      "all ranks see the same workdir?)",
+                      rank, patience));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  try {
+    const Manifest part = read_manifest(folder, name);
+    if (part.files.size() != 1)
+      throw Error::bare(Exit::storage, name + ": does not describe one file");
+    return part.files[0];
+  } catch (const Error& fault) {
+    throw Error(Exit::storage, folder, fault.what());
+  }
+}
+
+void write_manifest(const std::string& folder, const Manifest& manifest) {
+  for (int r = 1; r < manifest.ranks; ++r) {
+    const std::string part = folder + "/" + part_name(r);
+    std::error_code error;
+    fs::remove(part, error);
+    if (error) throw_file_error(Exit::storage, part, "cannot delete: ", error.value());
+  }
+  FileWriter text(folder + "/" + kManifestName);
+  text.write(manifest.text());
+  text.finish();
+  fsync_path(folder);
+}
+
+// The work of the ranks above 0.
+void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
+                const Writers& writers, StorageRetries& retries) {
+  Manifest part{snapshot.step, keep, {}, nlohmann::json::object()};
+  try {
+    retries([&] { part.files = {write_shard(folder, tensors_of(snapshot), writers)}; });
+    // This must be the last write: rank 0 may rename the folder from now on. It is not synced,
+    // because a part need not survive a crash.
+    retries([&] {
+      write_file_atomically(folder + "/" + part_name(writers.rank), part.text(), /*sync=*/false);
+    });
+  } catch (const Error& error) {
+    write_file_atomically(folder + "/" + failed_part_name(writers.rank), error.what(),
+                          /*sync=*/false);
+    throw;
+  }
+}
+
+}  // namespace
+
+void require_room(const std::string& folder, int64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  // A file system that does not say how much is free shows it when it is written to.
+  if (error || space.available >= static_cast<uintmax_t>(bytes)) return;
+  throw Error(Exit::storage, folder,
+              fmt::format("needs {} for the next checkpoint, but only {} are free",
+                          human_bytes(static_cast<double>(bytes)),
+                          human_bytes(static_cast<double>(space.available))));
+}
+
+void write_checkpoint(const std::string& folder, const Snapshot& snapshot, bool keep,
+                      const Writers& writers, StorageRetries& retries) {
+  if (writers.rank > 0) return write_part(folder, snapshot, keep, writers, retries);
+  Manifest manifest{snapshot.step, keep, {}, snapshot.meta};
+  manifest.ranks = writers.ranks;
+  for (const auto& [name, tensor] : snapshot.pieced)
+    manifest.pieced[name] = {tensor.shape, tensor.strides};
+  retries([&] { manifest.files = {write_shard(folder, tensors_of(snapshot), writers)}; });
+  for (int r = 1; r < writers.ranks; ++r)
+    manifest.files.push_back(await_part(folder, r, writers.patience));
+  retries([&] { write_manifest(folder, manifest); });
+  crash_point("ckpt.manifest_written");
+}
+
+}  // namespace bv

@@ -1,0 +1,33 @@
+// The training state that becomes a checkpoint, and the ranks that write it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lib/ckpt/pieces.h"
+#include "lib/ckpt/tensors.h"
+
+namespace bv {
+
+// The training state at the end of a step. Its values must be finite: a checkpoint of a diverged
+// run would push out good ones.
+struct Snapshot {
+  int64_t step = 0;
+  NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved
+  nlohmann::json meta;   // what is not a tensor: class names, pp, config, metrics of a partial row
+  PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
+  // Waits until all that the run has written up to this step outside the checkpoint is on disk: a
+  // run that continues from the checkpoint could not write it again. Null: there is nothing.
+  std::function<void()> before_commit = nullptr;
+};
+
+// The ranks that write a checkpoint together.
+struct Writers {
+  int rank = 0, ranks = 1;
+  std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
+  double patience = 1800;  // seconds that rank 0 waits for each part file
+};
+
+}  // namespace bv

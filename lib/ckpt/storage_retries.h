@@ -1,0 +1,27 @@
+// Trying again what a disk, a full file system or a network has refused.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+namespace bv {
+
+class StorageRetries {
+ public:
+  // Calls `write`. If it throws an Error(Exit::storage), logs a warning and calls it again after
+  // 0.2, 1 and 5 s; then throws the error. `write` must do its work from the beginning each time.
+  // Any thread may call this.
+  void operator()(const std::function<void()>& write);
+  // Ends the waits. From now on a failure is thrown at once.
+  void cancel();
+
+ private:
+  bool wait(double seconds);  // returns whether to try again
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool cancelled_ = false;
+};
+
+}  // namespace bv

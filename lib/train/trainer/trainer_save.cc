@@ -1,0 +1,98 @@
+// The checkpoints of a run: what they hold, and when they cannot be written.
+#include <cmath>
+#include <random>
+
+#include "lib/ckpt/checkpoint_writer.h"
+#include "lib/report/trace.h"
+#include "lib/train/trainer/paused_chrono.h"
+#include "lib/train/trainer/trainer.h"
+#include "lib/util/parse_count.h"
+#include "lib/util/text.h"
+
+namespace bv {
+
+void Trainer::open_checkpointer() {
+  Writers writers;
+  if (recipe_.step->sharded()) {
+    const std::string id = fmt::format("{:08x}", std::random_device()());
+    writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
+  }
+  if (writes_checkpoints())
+    checkpointer_ =
+        std::make_unique<Checkpointer>(*workdir_, std::move(writers), recipe_.newest_kept);
+}
+
+// Throws Error(Exit::storage) unless there is room for one checkpoint: a run that cannot save must
+// not begin.
+void Trainer::require_room() {
+  if (!workdir_) return;
+  const std::string own = fmt::format("{}", writes_checkpoints() ? recipe_.step->state_bytes() : 0);
+  int64_t bytes = 0;
+  for (const std::string& of_rank : group_.gather_text(own, "checkpoint size"))
+    bytes += parse_count(of_rank).value_or(0);
+  if (is_rank0()) bv::require_room(workdir_->dir(), bytes);
+}
+
+// Throws Error(Exit::diverged) after a step with a NaN or infinite value. That step's row is never
+// written.
+void Trainer::check_finite(int64_t step) const {
+  const std::string bad = recipe_.step->non_finite();
+  if (bad.empty()) return;
+  const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
+  const std::string& where = recipe_.step->first_non_finite();
+  throw Error::in(
+      "train", Exit::diverged,
+      fmt::format("{} became nan or inf somewhere within steps [{}, {}]{}{}", bad,
+                  std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
+}
+
+void Trainer::save(int64_t step, bool keep) {
+  check_finite(step);  // a state with NaN or infinity is never committed
+  saved_step_ = step;
+  if (!writes_checkpoints()) return;
+  skipped_.sync();
+  const PausedChrono paused(chrono_);
+  const Group::Phase phase(group_, "checkpoint");
+  const trace::Span span("checkpoint snapshot");
+  Snapshot snapshot;
+  snapshot.step = step;
+  HostCopies& copies = copies_.at(static_cast<size_t>(checkpointer_->free_buffer()));
+  snapshot.tensors = recipe_.step->state(&snapshot.pieced, &copies);
+  snapshot.before_commit = metrics_->row_barrier();
+  nlohmann::json row = nlohmann::json::array();
+  for (const auto& [name, value] : metrics_->row()) {
+    // JSON has no NaN or infinity.
+    if (std::isfinite(value))
+      row.push_back({name, value});
+    else
+      row.push_back({name, fmt::format("{}", value)});
+  }
+  const Chrono::State& chrono = chrono_.state();
+  snapshot.meta = {
+      {"tool_version", options_.tool_version},
+      {"commit", options_.commit},
+      {"config", recipe_.config.json()},
+      {"compute_threads", recipe_.compute_threads},
+      // What `auto` meant: predict computes in the same precision on other machines.
+      {"precision", recipe_.precision_choice.name()},
+      {"ranks", group_.size()},
+      {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
+      {"data", data_summary_},
+      {"synthetic", options_.synthetic},
+      {"class_names", recipe_.data->class_names()},
+      {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
+      {"skipped_steps", skipped_steps_},
+      {"rollbacks", earlier_.rollbacks.size()},
+      {"row", row},
+      {"due_evals", due_evals_},
+      {"chrono",
+       {{"accum_program_time", chrono.accum_program_time},
+        {"accum_train_time", chrono.accum_train_time},
+        {"accum_pause_time", chrono.accum_pause_time},
+        {"accum_device_time", chrono.accum_device_time},
+        {"accum_examples_seen", chrono.accum_examples_seen}}},
+  };
+  checkpointer_->save(std::move(snapshot), keep);
+}
+
+}  // namespace bv

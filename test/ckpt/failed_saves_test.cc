@@ -1,0 +1,188 @@
+// Saves that overlap, are tried again, or fail.
+#include <ATen/ATen.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "lib/ckpt/checkpoint_writer.h"
+#include "lib/ckpt/checkpointer.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/ckpt/support.h"
+#include "test/support/clock.h"
+
+namespace bv::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// An environment variable during its lifetime.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+Snapshot state_of(int64_t step, int64_t floats = 100) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors["params/kernel"] = at::full({floats}, static_cast<double>(step), at::kFloat);
+  snapshot.meta = {{"config", "lr: 0.1"}};
+  return snapshot;
+}
+
+// Saves of this step fail until the returned file is deleted. For after Checkpointer::start(),
+// which deletes leftovers.
+std::string block(const Workdir& workdir, int64_t step, const std::string& id = "") {
+  const std::string file = workdir.ckpt().unfinished(step, id);
+  std::ofstream(file) << "not a folder";
+  return file;
+}
+
+std::vector<int64_t> steps(const Workdir& workdir) { return workdir.ckpt().steps(); }
+
+}  // namespace
+
+TEST_CASE("saves: two may be in progress, and they are committed in order") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  std::atomic<bool> go = false;
+  Snapshot held = state_of(1);
+  held.before_commit = [&] { CHECK(wait_until([&] { return go.load(); })); };
+  const int first = checkpointer.free_buffer();
+  checkpointer.save(std::move(held), false);
+  CHECK(checkpointer.free_buffer() == 1 - first);  // does not wait
+  checkpointer.save(state_of(2), false);
+  const std::string second = workdir.ckpt().unfinished(2, "") + "/manifest.json";
+  CHECK(wait_until([&] { return file_exists(second); }));
+  CHECK(steps(workdir).empty());
+  go = true;
+  CHECK(checkpointer.free_buffer() == first);  // waits for the first save
+  CHECK(checkpointer.committed_step() >= 1);
+  checkpointer.wait();
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 2});
+  CHECK(read_file(workdir.ckpt().last()) == "step-2\n");
+  const int free = checkpointer.free_buffer();
+  checkpointer.save(state_of(3), false);
+  checkpointer.wait();
+  CHECK(checkpointer.free_buffer() == free);  // saves that do not overlap use the same memory
+}
+
+TEST_CASE("saves: a write that fails is tried again") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0.3");
+  Checkpointer checkpointer(workdir);
+  checkpointer.start();
+  const std::string blocked = block(workdir, 1);
+  checkpointer.save(state_of(1), false);
+  CHECK(!wait_until([&] { return checkpointer.committed_step() == 1; }, 0.1));
+  fs::remove(blocked);
+  checkpointer.wait();
+  CHECK(steps(workdir) == std::vector<int64_t>{1});
+  CHECK(checkpointer.failed_saves() == 0);
+}
+
+TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Checkpointer checkpointer(workdir);
+  checkpointer.start();
+  const auto fault = [&](int64_t step) {
+    return workdir.ckpt().unfinished(step, "") + ": error: cannot make the folder: Not a directory";
+  };
+  block(workdir, 2);
+  block(workdir, 4);
+  block(workdir, 5);
+  block(workdir, 7);
+  for (const int64_t step : {1, 2, 3, 4}) checkpointer.save(state_of(step), step == 2);
+  checkpointer.mark_best("", {"val/loss", false, 4, 0.5});  // is not there, which ends nothing
+  checkpointer.save(state_of(5), false);
+  CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(5));
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 3});
+  CHECK(workdir.ckpt().all_best().empty());
+  CHECK(checkpointer.failed_saves() == 3);
+  checkpointer.save(state_of(6), false);
+  checkpointer.save(state_of(7), false);
+  CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(7));
+  checkpointer.wait();  // it is told once
+  CHECK(steps(workdir) == std::vector<int64_t>{3, 6});
+}
+
+TEST_CASE("saves: another error than that of a disk ends the run at once") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  Snapshot snapshot = state_of(1);
+  snapshot.before_commit = [] { throw Error(Exit::internal, "rows", "out of order"); };
+  checkpointer.save(std::move(snapshot), false);
+  CHECK(error_of(
+            [&] {
+              while (true) {
+                checkpointer.free_buffer();
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              }
+            },
+            Exit::internal) == "rows: error: out of order");
+}
+
+TEST_CASE("saves: a rank that cannot write its part says so to rank 0") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Checkpointer first(workdir, {0, 2, "5a", 600}), second(workdir, {1, 2, "5a", 600});
+  first.start();
+  const std::string shard =
+      workdir.ckpt().unfinished(3, "5a") + "/state-00001-of-00002.safetensors";
+  fs::create_directories(shard);
+  Snapshot own;
+  own.step = 3;
+  second.save(std::move(own), false);
+  first.save(state_of(3), false);
+  CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
+        workdir.ckpt().unfinished(3, "5a") + ": error: rank 1: " + shard +
+            ": error: cannot create: Is a directory");
+  CHECK(error_of([&] { second.wait(); }, Exit::storage) ==
+        shard + ": error: cannot create: Is a directory");
+  CHECK(steps(workdir).empty());
+}
+
+TEST_CASE("saves: a full disk is noticed before anything is written") {
+  const TempFolder folder;
+  if (::geteuid() != 0 || ::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
+    WARN("skipped: only root may mount");
+    return;
+  }
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  {
+    const Workdir workdir(folder.path());
+    Checkpointer checkpointer(workdir);
+    checkpointer.save(state_of(1), false);
+    checkpointer.save(state_of(2, 1 << 20), false);
+    const std::string line = error_of([&] { checkpointer.wait(); }, Exit::storage);
+    const std::string expected = workdir.ckpt().unfinished(2, "") +
+                                 ": error: needs 4.0 MiB for the next checkpoint, but only ";
+    CHECK(line.substr(0, expected.size()) == expected);
+    checkpointer.save(state_of(3), false);
+    checkpointer.wait();
+    CHECK(steps(workdir) == std::vector<int64_t>{1, 3});
+    CHECK(error_of([&] { require_room(folder.path(), int64_t{1} << 40); }, Exit::storage) ==
+          folder.path() + ": error: needs 1.0 TiB for the next checkpoint, but only " +
+              human_bytes(static_cast<double>(fs::space(folder.path()).available)) + " are free");
+  }
+  ::umount(folder.path().c_str());
+}
+
+}  // namespace bv::test
