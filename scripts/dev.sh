@@ -82,7 +82,7 @@ case ${1:-} in
     printf '%s\0' "${files[@]}" | xargs -0 -P 2 -n 1 "$tidy" -p build/tidy --quiet \
       --extra-arg=-isystem"$PWD/build/tidy/openmp" ;;
   asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
-  tsan) TSAN_OPTIONS="suppressions=$root/test/tsan.supp allocator_may_return_null=1 die_after_fork=0 report_mutex_bugs=0 history_size=7" sanitized tsan "${@:2}" ;;
+  tsan) TSAN_OPTIONS="suppressions=$root/test/tsan.supp allocator_may_return_null=1 die_after_fork=0 report_mutex_bugs=0 detect_deadlocks=0 history_size=7" sanitized tsan "${@:2}" ;;
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes
     source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain test_e2e
     BVTRAIN=$root/build/release/bvtrain build/release/test_e2e '[ends]' ;;

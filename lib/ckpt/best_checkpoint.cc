@@ -57,6 +57,27 @@ void write_best(const std::string& best, const std::string& checkpoint, const Be
   }
 }
 
+void hold_checkpoint(const std::string& to, const std::string& checkpoint) {
+  delete_folder(to);
+  make_folders(to);
+  try {
+    for (const Manifest::File& file : read_manifest(checkpoint).files)
+      link_or_copy(checkpoint + "/" + file.name, to + "/" + file.name);
+    link_or_copy(checkpoint + "/" + kManifestName, to + "/" + kManifestName);
+  } catch (const Error& error) {
+    delete_folder(to);
+    throw error.code() == Exit::storage ? error : Error(Exit::storage, checkpoint, error.what());
+  }
+}
+
+std::string put_best_aside(const std::string& best, int64_t step) {
+  const fs::path path(best);
+  const std::string aside =
+      fmt::format("{}/old-{}-step-{}", path.parent_path().string(), path.filename().string(), step);
+  move_folder(best, aside, aside + ".old");
+  return aside;
+}
+
 std::optional<BestPoint> read_best(const std::string& best) {
   try {
     const nlohmann::json meta = read_manifest(best).meta;  // check_meta() has checked the types

@@ -24,6 +24,15 @@ struct BestPoint {
 // be killed at any time: `best` is then the old one or the new one. Throws Error(Exit::storage).
 void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point);
 
+// Gives the files of a checkpoint second names in a new folder `to`, so that they stay when the run
+// deletes the checkpoint. Replaces what `to` holds. Throws Error(Exit::storage) if the checkpoint
+// is gone.
+void hold_checkpoint(const std::string& to, const std::string& checkpoint);
+
+// Moves `best` aside, to ckpt/old-best-step-<n>, where n is its step. Returns that path. Throws
+// Error(Exit::storage).
+std::string put_best_aside(const std::string& best, int64_t step);
+
 // Returns what the manifest at `best` says; nullopt if there is none or it cannot be used.
 std::optional<BestPoint> read_best(const std::string& best);
 

@@ -12,6 +12,7 @@
 #include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/compare/run_status.h"
+#include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
@@ -185,11 +186,14 @@ class NewCheckpoints {
       done_->add(found.step, found.identity, /*has_row=*/false);
       return false;
     }
-    if (found.step <= done_->last_row()) drop_rows_from(found.step);
     build(*checkpoint);
     check_evaluators(rows_, evaluators_->evals(), done_->last_row() >= 0);
+    if (found.step <= done_->last_row()) drop_rows_from(found.step);
+    if (!best_) best_.emplace(run_, best_series(), rows_.metrics(), *done_);
+    best_->hold(found.step);
     metrics_->begin_row(found.step);
     evaluators_->run(*checkpoint, *metrics_, rows_.dir());
+    best_->take(found.step, metrics_->row());
     crash_point("evaluate.row");
     metrics_->write_report();
     metrics_->end_row();
@@ -208,14 +212,30 @@ class NewCheckpoints {
     restore_rows(rows_.metrics(), step - 1);
     metrics_.emplace(open_rows(rows_, request_.workdir));
     done_->remove_from(step);
+    EvaluatedBest::put_aside_from(run_, best_series(), step);
+    best_.reset();
+  }
+
+  // Two processes must not keep the same ckpt/best, and only one at a time writes to the folder of
+  // the run.
+  std::vector<BestSeries> best_series() const {
+    std::error_code none;
+    if (std::filesystem::equivalent(rows_.dir(), run_.evaluation(), none))
+      return evaluators_->best();
+    if (!evaluators_->best().empty())
+      log::info("The rows go to {}, so no best checkpoint is kept; leave out --output to keep it",
+                rows_.dir());
+    return {};
   }
 
   // A restart of the run may have changed its config, or moved it to another machine.
   void build(const Restored& checkpoint) {
     const std::string text = checkpoint.meta.value("config", std::string()) +
                              checkpoint.meta.value("precision", std::string());
-    if (!evaluators_ || text != built_from_)
+    if (!evaluators_ || text != built_from_) {
       evaluators_ = std::make_unique<RunEvaluators>(request_, checkpoint);
+      best_.reset();
+    }
     built_from_ = text;
   }
 
@@ -226,6 +246,7 @@ class NewCheckpoints {
   std::optional<MetricWriter> metrics_;
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
+  std::optional<EvaluatedBest> best_;  // made anew when the evaluators or earlier rows change
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
   auto keys = nlohmann::json::parse(checkpoint.meta.at("config").get<std::string>());
   if (!request.config.empty()) {
     const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
-    for (const char* key : {"evals", "batch_size_eval"}) {
+    for (const char* key : {"evals", "batch_size_eval", "best"}) {
       keys.erase(key);
       if (other.contains(key)) keys[key] = other.at(key);
     }
@@ -140,6 +140,8 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   throw_problems(config_);
   if (jobs_.empty()) throw Error(Exit::usage, config_.place("evals"), "there are no evaluators");
   for (EvalJob& job : jobs_) job.evaluator->probe(1);
+  best_ = read_best_by_eval(config_, jobs_);
+  throw_problems(config_);
 }
 
 void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,

@@ -13,12 +13,14 @@
 #include "lib/report/metric_writer.h"
 #include "lib/tasks/task.h"
 #include "lib/train/eval_job.h"
+#include "lib/train/selection.h"
 
 namespace bv {
 
 struct EvaluateRequest {
   std::string workdir;  // of the run
-  // YAML file of which only `evals` and `batch_size_eval` are taken; empty: those of the run.
+  // YAML file of which only `evals`, `batch_size_eval` and `best` are taken; empty: those of the
+  // run.
   std::string config = {};
   std::vector<Override> overrides = {};  // of the config that results
   // Wait for new checkpoints until the run has finished and the last one is evaluated.
@@ -35,6 +37,8 @@ class RunEvaluators {
 
   // Returns the evaluators as JSON.
   std::string evals() const { return config_.section("evals").json() + "\n"; }
+  // Returns the series of `best` with `by: eval`.
+  const std::vector<BestSeries>& best() const { return best_; }
   // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
   // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files;
   // empty: nowhere. Throws Error, and Stopped after a signal.
@@ -52,6 +56,7 @@ class RunEvaluators {
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::vector<EvalJob> jobs_;
+  std::vector<BestSeries> best_;
 };
 
 }  // namespace bv

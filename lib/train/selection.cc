@@ -6,6 +6,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/report/metric_direction.h"
+#include "lib/report/metric_summary.h"
 #include "lib/util/file_name.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -29,7 +30,11 @@ const KeyTable best_keys(
      "does. `bvtrain predict --best` and `export --best` use it, and `model_init: WORKDIR:best` "
      "starts from it. Give a list for several metrics.",
      "{metric: val/prec@1}"},
-    {{"name", "string", "\"\"",
+    {{"by", "'train' | 'eval'", "train",
+      "Who evaluates and keeps the checkpoint: the training itself, or `bvtrain eval`, which then "
+      "has to run beside it or after it. With `eval` the evaluator needs no interval.",
+      "eval"},
+     {"name", "string", "\"\"",
       "Name of this series, if `best` is a list: its checkpoint is `ckpt/best-<name>`. Up to 64 "
       "letters, digits and _ - . @ +.",
       "loss"}},
@@ -71,12 +76,13 @@ std::optional<std::vector<std::string>> known_metrics(const std::vector<const Ev
 }
 
 // Records a problem if no evaluator in `found`, which are those of `watched`, measures the metric
-// during the training.
+// during the training. `bvtrain eval` runs evaluators without an interval, too.
 void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
-                const std::vector<const EvalJob*>& found, const WatchedMetric& watched) {
+                const std::vector<const EvalJob*>& found, const WatchedMetric& watched,
+                bool by_eval) {
   const std::string& metric = watched.metric;
-  const bool due = std::any_of(found.begin(), found.end(),
-                               [](const EvalJob* job) { return job->due.has_value(); });
+  const bool due = by_eval || std::any_of(found.begin(), found.end(),
+                                          [](const EvalJob* job) { return job->due.has_value(); });
   if (found.empty()) {
     std::string prefixes;
     for (const EvalJob& each : jobs)
@@ -88,15 +94,19 @@ void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
   } else if (!due) {
     config.problem("metric",
                    fmt::format("the evaluator '{}' only runs before the training; give it an "
-                               "interval, such as 'log_epochs: 1'",
-                               found[0]->name));
+                               "interval, such as 'log_epochs: 1'{}",
+                               found[0]->name,
+                               config.path().starts_with("best")
+                                   ? ", or 'by: eval' if `bvtrain eval` shall keep the best"
+                                   : ""));
   } else if (const auto known = known_metrics(found);
              known && std::find(known->begin(), known->end(), metric) == known->end()) {
     config.problem("metric", unknown_metric(watched, *known));
   }
 }
 
-WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& jobs) {
+WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& jobs,
+                           bool by_eval = false) {
   WatchedMetric watched;
   watched.metric = config.get<std::string>("metric");
   watched.key = config.path() + ".metric";
@@ -107,7 +117,7 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
     watched.prefix = job->prefix;
   }
   const size_t problems = problem_count(config);
-  check_jobs(config, jobs, found, watched);
+  check_jobs(config, jobs, found, watched, by_eval);
   const Direction known = metric_direction(watched.metric);
   const auto given = config.maybe<bool>("higher_is_better");
   watched.higher_is_better = given.value_or(known == Direction::up);
@@ -124,7 +134,7 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
 }
 
 BestSeries read_series(const Config& config, const std::vector<EvalJob>& jobs, bool in_list,
-                       std::set<std::string>& names) {
+                       std::set<std::string>& names, bool by_eval) {
   BestSeries series;
   series.name = config.get("name", "");
   if (!series.name.empty() && (!is_file_name(series.name) || series.name.ends_with(".tmp")))
@@ -135,9 +145,22 @@ BestSeries read_series(const Config& config, const std::vector<EvalJob>& jobs, b
                                ? "each metric of the list but one needs a name of its own"
                                : fmt::format("'{}' is the name of two metrics", series.name));
   }
-  series.watched = read_watched(config, jobs);
+  series.watched = read_watched(config, jobs, by_eval);
   config.done();
   return series;
+}
+
+std::vector<Config> best_sections(const Config& config) {
+  if (config.is_list("best")) return config.sections("best");
+  if (!config.is_map("best")) {
+    config.section("best");  // records a problem if it is neither
+    return {};
+  }
+  return {config.section("best")};
+}
+
+bool is_by_eval(const Config& series) {
+  return series.word("by", "train", {"train", "eval"}) == "eval";
 }
 
 EarlyStop read_early_stop(const Config& config, const std::vector<EvalJob>& jobs,
@@ -171,12 +194,35 @@ bool BestValue::add(int64_t step, double value) {
   return true;
 }
 
+bool is_better(double a, double b, bool higher_is_better) {
+  return higher_is_better ? a > b : a < b;
+}
+
+std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watched) {
+  std::optional<double> value;
+  bool ran = false;
+  for (const auto& [name, number] : row) {
+    if (name == watched.metric) value = number;
+    for (const std::string& evaluator : watched.evaluators)
+      ran = ran || name == "z/secs/eval/" + evaluator;
+  }
+  return ran ? value : std::nullopt;
+}
+
 std::string unknown_metric(const WatchedMetric& watched, const std::vector<std::string>& measured) {
   const std::string near = nearest(watched.metric, measured);
   return fmt::format("no such metric '{}'{}; {} measures {}", watched.metric,
                      near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
                      join({watched.evaluators.begin(), watched.evaluators.end()}, ", "),
                      measured.empty() ? "nothing" : join(measured, ", "));
+}
+
+std::string missing_metric(const WatchedMetric& watched, const Row& row) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : row) {
+    if (name.starts_with(watched.prefix) && is_result(name)) names.push_back(name);
+  }
+  return fmt::format("{}: {}", watched.key, unknown_metric(watched, names));
 }
 
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
@@ -188,18 +234,27 @@ Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
     return selection;
   }
   std::set<std::string> names;
-  const bool list = config.is_list("best");
-  std::vector<Config> all;
-  if (list) all = config.sections("best");
-  if (const Config one = list ? Config() : config.section("best"); config.is_map("best"))
-    all.push_back(one);
-  for (const Config& each : all) {
-    attempt(each, [&] { selection.best.push_back(read_series(each, jobs, list, names)); });
+  for (const Config& each : best_sections(config)) {
+    attempt(each, [&] {
+      const bool by_eval = is_by_eval(each);
+      auto& all = by_eval ? selection.by_eval : selection.best;
+      all.push_back(read_series(each, jobs, config.is_list("best"), names, by_eval));
+    });
   }
   const Config stop = config.section("early_stop");
   if (config.is_map("early_stop"))
     attempt(stop, [&] { selection.early_stop = read_early_stop(stop, jobs, length); });
   return selection;
+}
+
+std::vector<BestSeries> read_best_by_eval(const Config& config, const std::vector<EvalJob>& jobs) {
+  std::vector<BestSeries> all;
+  std::set<std::string> names;
+  for (const Config& each : best_sections(config)) {
+    if (is_by_eval(each))
+      all.push_back(read_series(each, jobs, config.is_list("best"), names, /*by_eval=*/true));
+  }
+  return all;
 }
 
 }  // namespace bv

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lib/config/duration.h"
+#include "lib/report/row.h"
 #include "lib/train/eval_job.h"
 
 namespace bv {
@@ -67,19 +68,32 @@ struct EarlyStop {
 };
 
 struct Selection {
-  std::vector<BestSeries> best;
+  std::vector<BestSeries> best;     // which the training keeps
+  std::vector<BestSeries> by_eval;  // which `bvtrain eval` keeps
   std::optional<EarlyStop> early_stop;
 };
+
+// Returns the value of the metric in a row, if one of its evaluators has run in that row. A value
+// of the same name that only the training measures is none of theirs.
+std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watched);
+
+bool is_better(double a, double b, bool higher_is_better);
 
 // Returns the error message for a metric that none of the evaluators of `watched` measures.
 // `measured` are the metrics that they do measure. Example: "no such metric 'val/lost' (did you
 // mean 'val/loss'?); val measures val/loss, val/prec@1".
 std::string unknown_metric(const WatchedMetric& watched, const std::vector<std::string>& measured);
 
+// Returns that error message for a metric that is not in the row of its evaluators.
+std::string missing_metric(const WatchedMetric& watched, const Row& row);
+
 // Reads both keys. Records problems with the config, such as a metric that none of the evaluators
 // in `jobs` measures during the training. Metrics of evaluators whose Evaluator::metrics() are not
 // known can only be checked after their first run.
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
                          const RunLength& length);
+
+// Like read_selection(), but reads only Selection::by_eval.
+std::vector<BestSeries> read_best_by_eval(const Config& config, const std::vector<EvalJob>& jobs);
 
 }  // namespace bv

@@ -43,8 +43,13 @@ void check_step(const Restored& from, int64_t total_steps) {
 }
 
 void check_best(const Selection& selection, const Workdir& workdir) {
+  check_best(selection.best, workdir);
+  check_best(selection.by_eval, workdir);
+}
+
+void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
   const CkptFolder ckpt = workdir.ckpt();
-  for (const BestSeries& series : selection.best) {
+  for (const BestSeries& series : all) {
     const WatchedMetric& watched = series.watched;
     const std::string folder = ckpt.best(series.name);
     const auto found = read_best(folder);

@@ -50,6 +50,7 @@ nlohmann::json data_summary(const Recipe& recipe);
 // Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is
 // the best by another metric, or the run would start from the beginning.
 void check_best(const Selection& selection, const Workdir& workdir);
+void check_best(const std::vector<BestSeries>& series, const Workdir& workdir);
 
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);

@@ -5,9 +5,7 @@
 // So it is the same with and without restarts, and after a kill at any point. Rank 0 decides for
 // all: only it has the rows of earlier starts.
 #include <algorithm>
-#include <filesystem>
 
-#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
@@ -16,36 +14,6 @@
 #include "lib/util/text.h"
 
 namespace bv {
-namespace {
-
-std::optional<double> value_in(const Row& row, const std::string& metric) {
-  const auto found = std::find_if(row.begin(), row.end(),
-                                  [&](const auto& entry) { return entry.first == metric; });
-  return found == row.end() ? std::nullopt : std::optional(found->second);
-}
-
-bool is_better(double a, double b, bool higher_is_better) {
-  return higher_is_better ? a > b : a < b;
-}
-
-// Returns what to say of a metric that is not in the row although all its evaluators have run.
-std::string missing_metric(const WatchedMetric& watched, const Row& row) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : row) {
-    if (name.starts_with(watched.prefix) && is_result(name)) names.push_back(name);
-  }
-  return fmt::format("{}: {}", watched.key, unknown_metric(watched, names));
-}
-
-// Returns whether the row has values of one of the evaluators. A value of the same name that only
-// the training measures is none of theirs.
-bool is_evaluation(const Row& row, const WatchedMetric& watched) {
-  return std::any_of(
-      watched.evaluators.begin(), watched.evaluators.end(),
-      [&](const std::string& name) { return value_in(row, "z/secs/eval/" + name).has_value(); });
-}
-
-}  // namespace
 
 // Returns the last step at which a restart changed what the metric measures; -1 if there is none.
 // Values up to that step cannot be compared with later ones.
@@ -72,8 +40,8 @@ void Trainer::open_selection() {
     for_each_row(workdir_->metrics(), [this](int64_t step, const Row& row) {
       for (BestValue& each : watched_) {
         const WatchedMetric& watched = each.watched();
-        if (step <= measured_anew(watched) || !is_evaluation(row, watched)) continue;
-        if (const auto value = value_in(row, watched.metric)) each.add(step, *value);
+        if (step <= measured_anew(watched)) continue;
+        if (const auto value = evaluated_value(row, watched)) each.add(step, *value);
       }
     });
   }
@@ -91,14 +59,11 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   std::optional<BestPoint> found = read_best(folder);
   const bool of_the_future = found && found->step > first_step_;
   if (of_the_future || (found && found->step <= measured_anew(watched))) {
-    const std::string aside =
-        fmt::format("{}/old-{}-step-{}", ckpt.path(),
-                    std::filesystem::path(folder).filename().string(), found->step);
+    const std::string aside = put_best_aside(folder, found->step);
     log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
               of_the_future ? fmt::format("the run continues from step {}", first_step_)
                             : fmt::format("{} has measured something else since", watched.metric),
               aside);
-    move_folder(folder, aside, aside + ".old");
     found.reset();
   }
   const auto& rows = best.best();
@@ -130,9 +95,8 @@ Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) 
     BestValue& each = watched_[i];
     const WatchedMetric& watched = each.watched();
     ran_[i].insert(ran.begin(), ran.end());
-    const bool comparable =
-        step > measured_anew(watched) && is_evaluation(metrics_->row(), watched);
-    const auto value = comparable ? value_in(metrics_->row(), watched.metric) : std::nullopt;
+    const bool comparable = step > measured_anew(watched);
+    const auto value = comparable ? evaluated_value(metrics_->row(), watched) : std::nullopt;
     const bool all_ran = std::includes(ran_[i].begin(), ran_[i].end(), watched.evaluators.begin(),
                                        watched.evaluators.end());
     if (comparable && !value && all_ran && each.last_step() < 0) {

@@ -1,0 +1,107 @@
+#include "lib/predict/evaluated_best.h"
+
+#include "lib/ckpt/best_checkpoint.h"
+#include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/read_checkpoint.h"
+#include "lib/report/log.h"
+#include "lib/report/metric_file.h"
+#include "lib/train/start.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+
+EvaluatedBest::EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& series,
+                             const std::string& metrics_file, const EvaluatedCheckpoints& done)
+    : run_(run), series_(series) {
+  check_best(series_, run_);
+  for (const BestSeries& each : series_) values_.emplace_back(each.watched);
+  for_each_row(metrics_file, [this](int64_t step, const Row& row) {
+    for (BestValue& each : values_) {
+      if (const auto value = evaluated_value(row, each.watched())) each.add(step, *value);
+    }
+  });
+  for (size_t i = 0; i < series_.size(); ++i)
+    mend(values_[i], run_.ckpt().best(series_[i].name), done);
+}
+
+EvaluatedBest::~EvaluatedBest() {
+  if (!series_.empty() && file_exists(held())) delete_folder(held());
+}
+
+// A start of the run deletes folders that begin with the name of a best one and end so.
+std::string EvaluatedBest::held() const { return run_.ckpt().best("") + "-evaluated.tmp"; }
+
+// Makes ckpt/best agree with the rows.
+void EvaluatedBest::mend(BestValue& best, const std::string& folder,
+                         const EvaluatedCheckpoints& done) {
+  const WatchedMetric& watched = best.watched();
+  log::info("{} will be the checkpoint with the {} {}", folder,
+            watched.higher_is_better ? "highest" : "lowest", watched.metric);
+  const auto found = read_best(folder);
+  const auto& rows = best.best();
+  if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
+    log::warn(
+        "{} is of step {} with {} {:g}, of which there is no row; it stays until a later "
+        "step is better",
+        folder, found->step, watched.metric, found->value);
+    best.restore({found->step, found->value});
+    return;
+  }
+  if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
+  const std::string checkpoint = run_.ckpt().step(rows->step);
+  try {
+    const auto identity = EvaluatedCheckpoints::identity(checkpoint);
+    if (!identity || !done.contains(rows->step, *identity))
+      throw Error(Exit::storage, checkpoint, "is not there any more");
+    verify_checkpoint(checkpoint);
+    write_best(folder, checkpoint,
+               {watched.metric, watched.higher_is_better, rows->step, rows->value});
+  } catch (const Error&) {
+    log::warn("no whole checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
+              rows->step, watched.metric, rows->value, folder,
+              found ? fmt::format("stays that of step {} until a later step is better", found->step)
+                    : "is written when a later step is better");
+  }
+}
+
+void EvaluatedBest::hold(int64_t step) {
+  if (series_.empty()) return;
+  try {
+    hold_checkpoint(held(), run_.ckpt().step(step));
+  } catch (const Error& error) {
+    log::warn("{}; it cannot become the best checkpoint", error.what());
+  }
+}
+
+void EvaluatedBest::take(int64_t step, const Row& row) {
+  for (size_t i = 0; i < series_.size(); ++i) {
+    const WatchedMetric& watched = series_[i].watched;
+    const auto value = evaluated_value(row, watched);
+    if (!value) throw Error(Exit::usage, watched.place, missing_metric(watched, row));
+    if (step <= values_[i].last_step() || !values_[i].add(step, *value)) continue;
+    const std::string folder = run_.ckpt().best(series_[i].name);
+    try {
+      write_best(folder, held(), {watched.metric, watched.higher_is_better, step, *value});
+      log::info("[{}] best checkpoint: {}", step, folder);
+    } catch (const Error& error) {
+      log::warn("{} stays as it is, although step {} has the best {} so far, {:g}: {}", folder,
+                step, watched.metric, *value, error.what());
+    }
+  }
+  if (!series_.empty()) delete_folder(held());
+}
+
+void EvaluatedBest::put_aside_from(const Workdir& run, const std::vector<BestSeries>& series,
+                                   int64_t step) {
+  for (const BestSeries& each : series) {
+    const std::string folder = run.ckpt().best(each.name);
+    const auto found = read_best(folder);
+    if (!found || found->step < step) continue;
+    const std::string aside = put_best_aside(folder, found->step);
+    log::warn("{} is of step {}, which the run has trained again; it is {} now", folder,
+              found->step, aside);
+  }
+}
+
+}  // namespace bv

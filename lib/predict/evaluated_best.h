@@ -1,0 +1,49 @@
+// The best checkpoints that `bvtrain eval` keeps: those of `best` with `by: eval`.
+//
+// As in the training, the best value follows from the rows of metrics alone, ties keep the earlier
+// step, and a value that is not finite never counts. The run may delete a checkpoint while it is
+// evaluated, so its files are held by second names until its row is known.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/ckpt/workdir.h"
+#include "lib/predict/evaluated_checkpoints.h"
+#include "lib/report/row.h"
+#include "lib/train/selection.h"
+
+namespace bv {
+
+class EvaluatedBest {
+ public:
+  // `series` are to be kept in the workdir `run`, which must outlive this. Takes over the rows in
+  // `metrics_file` and mends ckpt/best: an earlier process may have been killed before it wrote it.
+  // `done` tells which checkpoints these rows describe. Throws Error(Exit::usage) if ckpt/best is
+  // of another metric.
+  EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& series,
+                const std::string& metrics_file, const EvaluatedCheckpoints& done);
+  ~EvaluatedBest();  // lets go of what is held
+  EvaluatedBest(const EvaluatedBest&) = delete;
+
+  // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series.
+  void hold(int64_t step);
+  // Looks at the metrics of the step that is held, and makes its checkpoint the best one if it is.
+  // Throws Error(Exit::usage) if the evaluators have not measured a metric of a series.
+  void take(int64_t step, const Row& row);
+
+  // Moves the best checkpoints of `step` and of later ones aside: the run trains these steps again.
+  static void put_aside_from(const Workdir& run, const std::vector<BestSeries>& series,
+                             int64_t step);
+
+ private:
+  void mend(BestValue& best, const std::string& folder, const EvaluatedCheckpoints& done);
+  std::string held() const;  // the folder for the checkpoint that is held
+
+  const Workdir& run_;
+  const std::vector<BestSeries> series_;
+  std::vector<BestValue> values_;  // one of each series
+};
+
+}  // namespace bv

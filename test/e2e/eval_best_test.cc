@@ -1,0 +1,112 @@
+// `best` with `by: eval`: bvtrain eval keeps the best checkpoint, beside the run or after it.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "lib/ckpt/best_checkpoint.h"
+#include "test/support/digits_run.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RunWithBest : DigitsRun {
+  explicit RunWithBest(const std::string& keys = "keep_ckpt_steps: 5\n")
+      : DigitsRun(digits_config("lr: 0.01\n" + keys +
+                                "best: [{metric: job/loss, by: eval}, "
+                                "{metric: test/loss, name: own}]\nevals:\n") +
+                  digits_evaluator("job", {}, "test[:40]") +
+                  digits_evaluator("test", {"log_steps: 5"})) {}
+  Finished evaluate(const std::vector<std::string>& flags = {},
+                    const Environment& environment = {}) const {
+    std::vector<std::string> all = {"eval", "--workdir", workdir};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return run(all, environment);
+  }
+
+  // ckpt/best must be of the first row with the lowest loss.
+  void check_best() const {
+    int64_t step = -1;
+    double lowest = 0;
+    for (const TextRow& row : metric_rows(workdir + "/eval")) {
+      const double loss = std::stod(row.at("job/loss"));
+      if (step >= 0 && loss >= lowest) continue;
+      step = std::stoll(row.at("step"));
+      lowest = loss;
+    }
+    const auto found = read_best(best());
+    REQUIRE(found);
+    CHECK(found->metric == "job/loss");
+    CHECK(found->step == step);
+    CHECK(found->value == lowest);
+    CHECK(run({"ckpt", "verify", best()}).code == 0);
+    CHECK(!exists(best() + "-evaluated.tmp"));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("bvtrain eval keeps the best checkpoint of its own metric, through kills") {
+  const RunWithBest f;
+  const Finished trained = f.train();
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(!exists(f.best()));
+  CHECK(exists(f.workdir + "/ckpt/best-own"));
+  for (const char* point :
+       {"ckpt.best_written:1", "evaluate.row:1", "ckpt.best_written:2", "evaluate.row:2"})
+    f.evaluate({}, {{"BVTRAIN_CRASH_AT", point}});
+  const Finished evaluated = f.evaluate();
+  INFO(evaluated.err);
+  CHECK(evaluated.code == 0);
+  CHECK(contains(evaluated.err, f.best() + " will be the checkpoint with the lowest job/loss"));
+  CHECK(metric_rows(f.workdir + "/eval").size() == 4);
+  f.check_best();
+  CHECK(f.evaluate({"--best", "--json"}).code == 0);
+
+  // Removed by hand: it is there again after the next evaluation.
+  fs::remove_all(f.best());
+  REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25"}).code == 0);
+  CHECK(f.evaluate().code == 0);
+  f.check_best();
+
+  // Rows elsewhere leave it alone.
+  fs::remove_all(f.best());
+  const Finished elsewhere = f.evaluate({"--output", f.dir / "rows"});
+  CHECK(contains(elsewhere.err, "so no best checkpoint is kept; leave out --output to keep it"));
+  CHECK(!exists(f.best()));
+}
+
+TEST_CASE("bvtrain eval --follow keeps the best checkpoint although the run deletes it") {
+  const RunWithBest f("");
+  Child train(f.args({"--set", "total_steps=60"}), {{"BVTRAIN_SLEEP_AT", "eval.rank0:1+:0.3"}});
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-5"));
+  const Finished followed = f.evaluate({"--follow"});
+  INFO(followed.err);
+  CHECK(train.wait().code == 0);
+  REQUIRE(followed.code == 0);
+  f.check_best();
+}
+
+TEST_CASE("the best checkpoint of bvtrain eval is moved aside when its step is trained again") {
+  const RunWithBest f;
+  REQUIRE(f.train().code == 0);
+  REQUIRE(f.evaluate().code == 0);
+  const auto before = read_best(f.best());
+  REQUIRE(before);
+  REQUIRE(before->step >= 10);  // the loss falls
+  for (const int64_t step : {10, 15, 20}) fs::remove_all(f.step(step));
+  fs::remove(f.workdir + "/DONE");
+  REQUIRE(f.train({"--accept-changes", "--set", "lr=0.0001"}).code == 0);
+  const Finished evaluated = f.evaluate();
+  INFO(evaluated.err);
+  CHECK(evaluated.code == 0);
+  CHECK(contains(evaluated.err,
+                 fmt::format("{} is of step {}, which the run has trained again; it is "
+                             "{}/ckpt/old-best-step-{} now",
+                             f.best(), before->step, f.workdir, before->step)));
+  f.check_best();
+}
+
+}  // namespace bv::test
