@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips: commands for developers, besides test.sh.
+# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips|soak: commands for developers, besides test.sh.
 # CONTRIBUTING.md says what each does.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -35,7 +35,7 @@ lint_include_order() {
 }
 
 # Checks that every type has one definition, that every key of a config that is read has a text, and
-# that no line is too long: the formatter leaves comments alone.
+# that no line is too long: the formatter leaves comments alone. An empty catch must say why.
 lint_names_and_lines() {
   local sources
   mapfile -t sources < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' | grep -E '^(app|lib|models)/')
@@ -43,6 +43,11 @@ lint_names_and_lines() {
   python3 scripts/lint_keys.py "${sources[@]}"
   awk 'length($0) > 100 && /^ *\/\// { printf "%s:%d: error: longer than 100 columns\n", FILENAME, FNR; status = 1 } END { exit status }' \
     $(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu')
+  awk '
+    FNR > 1 && before ~ /catch \(.*\) \{$/ && /^ *\}$/ { printf "%s:%d: error: an empty catch without a comment\n", FILENAME, FNR; status = 1 }
+    { before = $0 }
+    END { exit status }
+  ' "${sources[@]}"
 }
 
 sanitized() {
@@ -89,5 +94,8 @@ case ${1:-} in
   flips)  # flips every bit of a checkpoint, one at a time
     source scripts/setup.sh && bv_find_libtorch && bv_build test_ckpt
     build/release/test_ckpt '[flips]' 2>/dev/null ;;
-  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips" >&2; exit 2 ;;
+  soak)  # a million batches, 1,440 saves; takes minutes
+    source scripts/setup.sh && bv_find_libtorch && bv_build test_input test_ckpt
+    build/release/test_input '[soak]' && build/release/test_ckpt '[soak]' ;;
+  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips|soak" >&2; exit 2 ;;
 esac

@@ -166,6 +166,7 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
       return;
     }
   } catch (...) {
+    // Not an error of the disk: the run ends.
   }
   if (!fatal) fatal = failure;
 }
@@ -241,6 +242,7 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
   try {
     keep = read_manifest(ckpt.step(step)).keep;
   } catch (const Error&) {
+    // It stays.
   }
   return keep_steps[step] = keep;
 }

@@ -17,6 +17,14 @@ using nlohmann::json;
 
 constexpr size_t kMaxNoteBytes = 512;  // LAST holds one line
 
+// Returns the checkpoint that the last start of the run left when it ended, as result.json says; ""
+// if there was none or it is not known. A process that is killed writes no result.json.
+std::string saved_before(const Workdir& workdir) {
+  const json result = json::parse(read_file_if_any(workdir.result()).value_or(""), nullptr, false);
+  const bool known = result.is_object() && result.contains("checkpoint");
+  return known && result["checkpoint"].is_string() ? result["checkpoint"].get<std::string>() : "";
+}
+
 // What is wrong with run.json; "" if nothing is.
 std::string run_json_fault(const json& run) {
   if (run.is_discarded()) return "is not JSON";
@@ -86,9 +94,17 @@ void require_checkpoints(const Workdir& workdir) {
                             "the beginning, or choose another --workdir",
                             printable(trim(*last))));
   }
+  const auto row = last_row_step(workdir.metrics());
+  if (!row) return;
+  if (const std::string saved = saved_before(workdir); !saved.empty()) {
+    throw Error(Exit::usage, ckpt.path(),
+                fmt::format("result.json names the checkpoint {}, but there is none here, so the "
+                            "run cannot continue; put its folder back, or remove metrics.jsonl to "
+                            "start the run from the beginning, or choose another --workdir",
+                            printable(saved)));
+  }
   // A run makes ckpt/ before it writes its first row.
-  const auto row = file_exists(ckpt.path()) ? std::nullopt : last_row_step(workdir.metrics());
-  if (row) {
+  if (!file_exists(ckpt.path())) {
     throw Error(
         Exit::usage, workdir.dir(),
         fmt::format("metrics.jsonl has rows up to step {}, but the folder ckpt/ is gone, so "

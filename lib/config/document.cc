@@ -50,7 +50,7 @@ void Document::read(Read read) {
 }
 
 void Document::replaced(const std::string& mapping, std::string_view key,
-                        std::shared_ptr<Node> value) {
+                        const std::shared_ptr<Node>& value) {
   for (Read& read : reads) {
     if (read.mapping == mapping && read.key == key) read.value = value;
   }

@@ -35,7 +35,8 @@ class Document {
   // Remembers a read; a second read of the same key is merged with the first.
   void read(Read read);
   // Remembers that a key that was read has another value now.
-  void replaced(const std::string& mapping, std::string_view key, std::shared_ptr<Node> value);
+  void replaced(const std::string& mapping, std::string_view key,
+                const std::shared_ptr<Node>& value);
   // Remembers that somebody asked for a key without reading it.
   void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
   // Does nothing for a key that was not read.

@@ -17,7 +17,8 @@ void write_timm(const std::string& output, const TrainedModel& trained, const Na
 }
 
 double timm_ratio(int64_t features, int64_t width) {
-  if (features % width == 0) return static_cast<double>(features / width);
+  const int64_t whole = features / width;
+  if (whole * width == features) return static_cast<double>(whole);
   return (static_cast<double>(features) + 0.5) / static_cast<double>(width);
 }
 

@@ -62,7 +62,8 @@ VitGraph::Value VitGraph::heads(const Value& x, const std::string& name,
 
 VitGraph::Value VitGraph::attention(const Value& queries, const Value& tokens,
                                     const std::string& name) {
-  const Value scale = net_.real(1.0F / std::sqrt(static_cast<float>(vit_.width / vit_.heads)));
+  const int64_t head_width = vit_.width / vit_.heads;
+  const Value scale = net_.real(1.0F / std::sqrt(static_cast<float>(head_width)));
   const Value q = net_.multiply(heads(queries, name + "/query", {0, 2, 1, 3}), scale);
   const Value k = heads(tokens, name + "/key", {0, 2, 3, 1});
   const Value v = heads(tokens, name + "/value", {0, 2, 1, 3});

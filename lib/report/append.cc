@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include "lib/util/error.h"
@@ -21,11 +22,16 @@ namespace {
 
 int open_append(const std::string& file) {
   refuse_special_file(file);
+  const bool is_new = !file_exists(file);
   int fd = -1;
   do {
     fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) fail(file, errno);
+  if (is_new) {
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    fsync_path(folder.empty() ? "." : folder);
+  }
   return fd;
 }
 

@@ -6,7 +6,8 @@
 
 namespace bv {
 
-// Opens `file` for appending and creates it if it does not exist. Throws Error(Exit::storage).
+// Opens `file` for appending. If it does not exist it is created, and the folder is synced: a crash
+// would otherwise lose the file with all that was synced in it. Throws Error(Exit::storage).
 int open_append(const std::string& file);
 
 // Writes all of `bytes` to the end of the file, without a buffer in between. Throws

@@ -41,6 +41,16 @@ TEST_CASE("earlier run: lost checkpoints are told from a run that has had none")
   dir.make("ckpt");
   dir.write("metrics.jsonl", "{\"step\": 0}\n{\"step\": 7}\n");
   CHECK(line() == "");  // killed before its first save
+  dir.write("result.json", R"({"checkpoint": null})");
+  CHECK(line() == "");
+  dir.write("result.json", R"({"checkpoint": "/w/ckpt/step-5"})");
+  CHECK(line() ==
+        dir / "ckpt" + std::string(": error: result.json names the checkpoint /w/ckpt/step-5, but "
+                                   "there is none here, so the run cannot continue; put its folder "
+                                   "back, or remove metrics.jsonl to start the run from the "
+                                   "beginning, or choose another --workdir"));
+  dir.write("result.json", "[");
+  CHECK(line() == "");
   std::filesystem::remove(dir / "ckpt");
   CHECK(line() ==
         dir.path() +

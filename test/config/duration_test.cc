@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <random>
 #include <regex>
 
 #include "lib/config/load_config.h"
@@ -161,6 +162,30 @@ TEST_CASE("seconds are due as in JAXline") {
     ++compared;
   }
   CHECK((cases.empty() || compared == 2));
+}
+
+// The clock is monotonic, but it may stand still while the machine sleeps, or jump when it wakes.
+TEST_CASE("a week by the clock: no interval is lost and none is repeated") {
+  std::mt19937 random(3);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  Due due(Every{0, 600}, int64_t{1} << 40, /*last=*/false, /*first=*/false);
+  double now = 1000, last = now, longest = 0;
+  int64_t step = 1, count = 0;
+  due(step, now);
+  while (now < 7 * 24 * 3600.0) {
+    const double passed = random() % 1000 == 0 ? uniform(600, 20000) : uniform(0, 30);
+    now += passed;
+    longest = std::max(longest, passed);
+    const bool expected = now - last >= 600;
+    REQUIRE(due(++step, now) == expected);
+    if (!expected) continue;
+    last = now;
+    ++count;
+  }
+  CHECK(longest > 600);
+  CHECK(count > 500);
 }
 
 TEST_CASE("due by the clock, at the first and the last step") {

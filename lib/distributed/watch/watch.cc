@@ -222,7 +222,8 @@ void Watch::Impl::check_ranks() {
     const std::lock_guard lock(mutex);
     if (last_sent) return;
     failure = detector.find_failure(mine, waiting, now());
-    if (layout.rank == 0 && (slow = detector.find_slow_rank(mine))) {
+    if (layout.rank == 0) slow = detector.find_slow_rank(mine);
+    if (slow) {
       const Heartbeat* heartbeat = slow->rank == 0 ? &mine : detector.last_heartbeat(slow->rank);
       slow_line = fmt::format(
           "rank {} ({}, pid {}) is slow: its steps take {:.1f} times the "

@@ -42,6 +42,7 @@ template <class T>
       const float lower = tap[c + row] + (tap[c + row + step] - tap[c + row]) * fx;
       const float value = upper + (lower - upper) * fy;
       if constexpr (std::is_same_v<T, uint8_t>) {
+        // Never negative.  NOLINTNEXTLINE(bugprone-incorrect-roundings)
         out[x * step + c] = static_cast<uint8_t>(static_cast<int32_t>(value + 0.5f));
       } else {
         out[x * step + c] = value;

@@ -73,7 +73,7 @@ Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
 
 struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
-       LoaderOptions options);
+       const LoaderOptions& options);
   ~Impl() { stop(); }
 
   void start();
@@ -143,7 +143,7 @@ int64_t chunk_rows(int64_t rows, int threads, bool stacked) {
   return std::min(std::clamp<int64_t>(rows / (2 * threads), 8, 256), rows);
 }
 
-const LoaderOptions& checked(const LoaderOptions& options, const Dataset& data) {
+LoaderOptions checked(const LoaderOptions& options, const Dataset& data) {
   check(options.batch_size >= 1, "loader: batch_size {}", options.batch_size);
   check(options.ranks >= 1 && options.batch_size % options.ranks == 0 && options.rank >= 0 &&
             options.rank < options.ranks,
@@ -157,7 +157,7 @@ const LoaderOptions& checked(const LoaderOptions& options, const Dataset& data) 
 }  // namespace
 
 Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pipeline> ops,
-                   LoaderOptions given)
+                   const LoaderOptions& given)
     : data(std::move(from)),
       pp(std::move(ops)),
       options(checked(given, *data)),

@@ -38,6 +38,7 @@ at::Tensor text_tensor(const std::vector<std::string>& texts) {
       at::zeros({static_cast<int64_t>(texts.size()), static_cast<int64_t>(longest)}, at::kByte);
   auto* row = static_cast<char*>(tensor.mutable_data_ptr());
   for (const std::string& text : texts) {
+    // Rows of bytes, without an end mark.  NOLINTNEXTLINE(bugprone-not-null-terminated-result)
     if (!text.empty()) std::memcpy(row, text.data(), text.size());
     row += longest;
   }
