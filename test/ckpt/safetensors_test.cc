@@ -245,6 +245,23 @@ TEST_CASE("safetensors: a file that could not be read again is not written") {
   CHECK_FALSE(Checkpointer::latest(workdir).has_value());
 }
 
+TEST_CASE("safetensors: tensors of another order in memory") {
+  const MemoryFolder folder;
+  const NamedTensors tensors = {
+      {"long", at::rand({3000, 700}).t()},
+      {"short", at::rand({5000, 150}).t().to(at::kBFloat16)},
+      {"rows", at::rand({2, 800, 500}).permute({1, 2, 0})},
+      {"few", at::rand({300'000, 3}).t()},
+      {"gaps", at::rand({1000, 1000}).slice(1, 0, 1000, 3)},
+  };
+  write_safetensors(folder / "t", tensors);
+  const NamedTensors read = read_safetensors(folder / "t");
+  for (const auto& [name, tensor] : tensors) {
+    INFO(name);
+    CHECK(read.at(name).equal(tensor));
+  }
+}
+
 TEST_CASE("safetensors: a failed write is Error(storage)") {
   const MemoryFolder folder;
   const std::string file = folder / "no/such/folder/a";
