@@ -58,8 +58,8 @@ std::string replace_folder(const std::string& from, const std::string& to,
   }
   if (exchange(from, to)) return from;
   const std::string old = free_name(trash);
-  rename_durably(to, old);
   try {
+    rename_durably(to, old);
     rename_file(from, to);
   } catch (...) {
     ::rename(old.c_str(), to.c_str());

@@ -101,8 +101,14 @@ void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
       write_file_atomically(folder + "/" + part_name(writers.rank), part.text(), /*sync=*/false);
     });
   } catch (const Error& error) {
-    write_file_atomically(folder + "/" + failed_part_name(writers.rank), error.what(),
-                          /*sync=*/false);
+    try {
+      retries([&] {
+        write_file_atomically(folder + "/" + failed_part_name(writers.rank), error.what(),
+                              /*sync=*/false);
+      });
+    } catch (const Error&) {
+      throw UntoldFailure(error);
+    }
     throw;
   }
 }
@@ -113,7 +119,8 @@ void require_room(const std::string& folder, int64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   // A file system that does not say how much is free shows it when it is written to.
-  if (error || space.available >= static_cast<uintmax_t>(bytes)) return;
+  const bool unknown = error || space.capacity == 0;
+  if (unknown || space.available >= static_cast<uintmax_t>(bytes)) return;
   throw Error(Exit::storage, folder,
               fmt::format("needs {} for the next checkpoint, but only {} are free",
                           human_bytes(static_cast<double>(bytes)),

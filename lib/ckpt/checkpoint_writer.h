@@ -6,14 +6,20 @@
 
 #include "lib/ckpt/snapshot.h"
 #include "lib/ckpt/storage_retries.h"
+#include "lib/util/error.h"
 
 namespace bv {
+
+// A rank could not write its part, nor tell rank 0 so.
+struct UntoldFailure : Error {
+  explicit UntoldFailure(const Error& failure) : Error(failure) {}
+};
 
 // Writes this rank's part of a checkpoint into `folder`, which is created if it is missing: the
 // file of its tensors and, on rank 0, the manifest, on other ranks the part file. Rank 0 first
 // waits for the part files of all other ranks. Everything is synced except part files. What fails
 // is tried again; throws Error(Exit::storage) if it fails for good. A rank that gives up tells rank
-// 0, which then gives up, too.
+// 0, which then gives up, too; it throws UntoldFailure if it cannot.
 void write_checkpoint(const std::string& folder, const Snapshot& snapshot, bool keep,
                       const Writers& writers, StorageRetries& retries);
 

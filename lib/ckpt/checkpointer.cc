@@ -82,7 +82,7 @@ struct Checkpointer::Impl {
   void begin(Work work);
   void save(const Snapshot& snapshot, bool keep, const Job& before);
   void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
-  void record(int64_t step, bool keep, const std::exception_ptr& failure);
+  void record(int64_t step, bool keep, const std::exception_ptr& failure, bool tolerable);
   void mark_best(const std::string& best, const BestPoint& point);
   void throw_failure(std::exception_ptr Impl::*failure);
   void start();
@@ -118,12 +118,18 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep, const Job& be
   };
   attempt([&] { write_checkpoint(temporary, snapshot, keep, writers, retries); });
   if (before.valid()) before.wait();
+  // If the rows cannot be synced, what follows them on disk is not known either.
+  bool rows_failed = false;
+  if (writers.rank == 0 && snapshot.before_commit) {
+    const bool written = !failure;
+    attempt([&] { snapshot.before_commit(); });
+    rows_failed = written && failure;
+  }
   if (writers.rank == 0) attempt([&] { commit(snapshot, keep, temporary); });
-  record(snapshot.step, keep, failure);
+  record(snapshot.step, keep, failure, /*tolerable=*/!rows_failed);
 }
 
 void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::string& temporary) {
-  if (snapshot.before_commit) snapshot.before_commit();
   const std::string folder = ckpt.step(snapshot.step);
   std::optional<std::string> old;
   retries([&] {
@@ -135,7 +141,12 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
   keep_steps[snapshot.step] = keep;
   crash_point("ckpt.renamed");
   if (!old->empty()) delete_folder(*old);
-  retries([&] { write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n"); });
+  try {
+    retries(
+        [&] { write_file_atomically(ckpt.last(), CkptFolder::step_name(snapshot.step) + "\n"); });
+  } catch (const Error& error) {
+    log::warn("[ckpt] {}", error.what());  // the checkpoint itself is committed
+  }
   crash_point("ckpt.last_replaced");
   if (keep)
     log::info("[{}] checkpoint kept: {}", snapshot.step, folder);
@@ -149,7 +160,8 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
 }
 
 // Decides what the end of a save means for the run.
-void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure) {
+void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure,
+                                bool tolerable) {
   failed_in_a_row = failure ? failed_in_a_row + 1 : 0;
   unsaved_step = failure ? step : -1;
   const std::lock_guard lock(mutex);
@@ -158,8 +170,10 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   ++failed_saves;
   try {
     std::rethrow_exception(failure);
+  } catch (const UntoldFailure&) {
+    // Rank 0 would wait for this rank.
   } catch (const Error& error) {
-    if (error.code() == Exit::storage && failed_in_a_row == 1) {
+    if (tolerable && error.code() == Exit::storage && failed_in_a_row == 1) {
       log::warn(
           "[{}] the checkpoint{} was not saved: {}; the run ends if the next one is not saved",
           step, keep ? " to be kept" : "", error.what());
@@ -303,6 +317,11 @@ void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
     if (before.valid()) before.wait();
     impl->mark_best(impl->ckpt.best(name), point);
   });
+}
+
+void Checkpointer::drain() {
+  if (impl_->last.valid()) impl_->last.wait();
+  impl_->throw_failure(&Impl::fatal);
 }
 
 void Checkpointer::wait() {

@@ -69,6 +69,8 @@ class Checkpointer {
   void mark_best(const std::string& name, const BestPoint& point);
   // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
   void wait();
+  // Like wait(), but throws only what ends the run: the last save may have failed.
+  void drain();
   int64_t failed_saves() const;    // how many saves have failed for good
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 

@@ -88,11 +88,13 @@ void require_checkpoints(const Workdir& workdir) {
   const CkptFolder ckpt = workdir.ckpt();
   if (!ckpt.steps().empty()) return;
   if (const auto last = read_file_if_any(ckpt.last(), kMaxNoteBytes)) {
-    throw Error(Exit::usage, ckpt.path(),
-                fmt::format("LAST names {}, but there is no checkpoint here, so the run cannot "
-                            "continue; put its folder back, or remove LAST to start the run from "
-                            "the beginning, or choose another --workdir",
-                            printable(trim(*last))));
+    throw Error(
+        Exit::usage, ckpt.path(),
+        fmt::format(
+            "LAST names {}, but there is no checkpoint here, so the run cannot "
+            "continue; put its folder back, or remove LAST and metrics.jsonl to start the run from "
+            "the beginning, or choose another --workdir",
+            printable(trim(*last))));
   }
   const auto row = last_row_step(workdir.metrics());
   if (!row) return;

@@ -181,6 +181,7 @@ class NewCheckpoints {
  private:
   // Returns false, after a warning, if the checkpoint cannot be used.
   bool evaluate(const FoundCheckpoint& found) {
+    if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
     const std::optional<Restored> checkpoint = read_weights_of(run_.ckpt().step(found.step));
     if (!checkpoint) {
       done_->add(found.step, found.identity, /*has_row=*/false);
@@ -189,11 +190,13 @@ class NewCheckpoints {
     build(*checkpoint);
     check_evaluators(rows_, evaluators_->evals(), done_->last_row() >= 0);
     if (found.step <= done_->last_row()) drop_rows_from(found.step);
-    if (!best_) best_.emplace(run_, best_series(), rows_.metrics(), *done_);
-    best_->hold(found.step);
+    if (!best_) {
+      best_.emplace(run_, best_series(), rows_.metrics(), *done_);
+      best_->hold(found.step);
+    }
     metrics_->begin_row(found.step);
     evaluators_->run(*checkpoint, *metrics_, rows_.dir());
-    best_->take(found.step, metrics_->row());
+    best_->take(found.step, found.identity, metrics_->row());
     crash_point("evaluate.row");
     metrics_->write_report();
     metrics_->end_row();
@@ -208,11 +211,11 @@ class NewCheckpoints {
         "{}: step {} has been saved anew since it was evaluated; the rows from there on are "
         "replaced",
         rows_.metrics(), step);
+    EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
     metrics_->close();
     restore_rows(rows_.metrics(), step - 1);
     metrics_.emplace(open_rows(rows_, request_.workdir));
     done_->remove_from(step);
-    EvaluatedBest::put_aside_from(run_, best_series(), step);
     best_.reset();
   }
 

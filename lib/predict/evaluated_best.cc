@@ -29,8 +29,8 @@ EvaluatedBest::~EvaluatedBest() {
   if (!series_.empty() && file_exists(held())) delete_folder(held());
 }
 
-// A start of the run deletes folders that begin with the name of a best one and end so.
-std::string EvaluatedBest::held() const { return run_.ckpt().best("") + "-evaluated.tmp"; }
+// Not in ckpt/, where a start of the run deletes what killed saves have left.
+std::string EvaluatedBest::held() const { return run_.evaluation() + "/.held"; }
 
 // Makes ckpt/best agree with the rows.
 void EvaluatedBest::mend(BestValue& best, const std::string& folder,
@@ -74,7 +74,19 @@ void EvaluatedBest::hold(int64_t step) {
   }
 }
 
-void EvaluatedBest::take(int64_t step, const Row& row) {
+// Writes ckpt/best from what is held. A start of the run may delete the unfinished folder, once.
+void EvaluatedBest::write(const std::string& folder, const BestPoint& point) const {
+  constexpr int kMostAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return write_best(folder, held(), point);
+    } catch (const Error&) {
+      if (attempt == kMostAttempts) throw;
+    }
+  }
+}
+
+void EvaluatedBest::take(int64_t step, const std::string& identity, const Row& row) {
   for (size_t i = 0; i < series_.size(); ++i) {
     const WatchedMetric& watched = series_[i].watched;
     const auto value = evaluated_value(row, watched);
@@ -82,7 +94,9 @@ void EvaluatedBest::take(int64_t step, const Row& row) {
     if (step <= values_[i].last_step() || !values_[i].add(step, *value)) continue;
     const std::string folder = run_.ckpt().best(series_[i].name);
     try {
-      write_best(folder, held(), {watched.metric, watched.higher_is_better, step, *value});
+      if (EvaluatedCheckpoints::identity(held()) != identity)
+        throw Error(Exit::storage, run_.ckpt().step(step), "is not there any more");
+      write(folder, {watched.metric, watched.higher_is_better, step, *value});
       log::info("[{}] best checkpoint: {}", step, folder);
     } catch (const Error& error) {
       log::warn("{} stays as it is, although step {} has the best {} so far, {:g}: {}", folder,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/row.h"
@@ -29,9 +30,10 @@ class EvaluatedBest {
 
   // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series.
   void hold(int64_t step);
-  // Looks at the metrics of the step that is held, and makes its checkpoint the best one if it is.
+  // Looks at the metrics of the checkpoint that is held, and makes it the best one if it is.
+  // `identity` is that of the checkpoint that was evaluated (EvaluatedCheckpoints::identity()).
   // Throws Error(Exit::usage) if the evaluators have not measured a metric of a series.
-  void take(int64_t step, const Row& row);
+  void take(int64_t step, const std::string& identity, const Row& row);
 
   // Moves the best checkpoints of `step` and of later ones aside: the run trains these steps again.
   static void put_aside_from(const Workdir& run, const std::vector<BestSeries>& series,
@@ -39,6 +41,7 @@ class EvaluatedBest {
 
  private:
   void mend(BestValue& best, const std::string& folder, const EvaluatedCheckpoints& done);
+  void write(const std::string& folder, const BestPoint& point) const;
   std::string held() const;  // the folder for the checkpoint that is held
 
   const Workdir& run_;

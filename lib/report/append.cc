@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -30,7 +31,12 @@ int open_append(const std::string& file) {
   if (fd < 0) fail(file, errno);
   if (is_new) {
     const std::string folder = std::filesystem::path(file).parent_path().string();
-    fsync_path(folder.empty() ? "." : folder);
+    try {
+      fsync_path(folder.empty() ? "." : folder);
+    } catch (...) {
+      ::close(fd);
+      throw;
+    }
   }
   return fd;
 }

@@ -61,7 +61,8 @@ TEST_CASE("earlier run: lost checkpoints are told from a run that has had none")
   CHECK(line() ==
         dir / "ckpt" +
             ": error: LAST names step-5, but there is no checkpoint here, so the run cannot "
-            "continue; put its folder back, or remove LAST to start the run from the beginning, "
+            "continue; put its folder back, or remove LAST and metrics.jsonl to start the run from "
+            "the beginning, "
             "or choose another --workdir");
   dir.make("ckpt/step-5");
   CHECK(line() == "");

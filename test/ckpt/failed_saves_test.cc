@@ -116,9 +116,37 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   CHECK(checkpointer.failed_saves() == 3);
   checkpointer.save(state_of(6), false);
   checkpointer.save(state_of(7), false);
+  checkpointer.drain();  // one failure ends nothing yet
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(7));
   checkpointer.wait();  // it is told once
   CHECK(steps(workdir) == std::vector<int64_t>{3, 6});
+}
+
+TEST_CASE("saves: rows that cannot be synced end the run at once") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  Snapshot snapshot = state_of(1);
+  snapshot.before_commit = [] {
+    throw Error(Exit::storage, "metrics.jsonl", "cannot sync: Input/output error");
+  };
+  checkpointer.save(std::move(snapshot), false);
+  CHECK(error_of([&] { checkpointer.drain(); }, Exit::storage) ==
+        "metrics.jsonl: error: cannot sync: Input/output error");
+  CHECK(steps(workdir).empty());
+}
+
+TEST_CASE("saves: LAST is only a hint") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
+  checkpointer.start();
+  fs::create_directory(workdir.ckpt().last());  // cannot be replaced by a file
+  checkpointer.save(state_of(1), false);
+  checkpointer.save(state_of(2), false);
+  checkpointer.wait();
+  CHECK(steps(workdir) == std::vector<int64_t>{2});
 }
 
 TEST_CASE("saves: another error than that of a disk ends the run at once") {

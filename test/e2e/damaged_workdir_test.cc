@@ -94,7 +94,8 @@ TEST_CASE("a run whose checkpoints are gone does not silently start again") {
   write(f.workdir + "/ckpt/LAST", "step-8\n");
   f.refused(f.workdir +
             "/ckpt: error: LAST names step-8, but there is no checkpoint here, so the run cannot "
-            "continue; put its folder back, or remove LAST to start the run from the beginning, or "
+            "continue; put its folder back, or remove LAST and metrics.jsonl to start the run from "
+            "the beginning, or "
             "choose another --workdir");
   CHECK(f.steps() == steps);
   fs::remove(f.workdir + "/ckpt/LAST");

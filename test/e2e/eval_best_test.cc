@@ -41,7 +41,7 @@ struct RunWithBest : DigitsRun {
     CHECK(found->step == step);
     CHECK(found->value == lowest);
     CHECK(run({"ckpt", "verify", best()}).code == 0);
-    CHECK(!exists(best() + "-evaluated.tmp"));
+    CHECK(!exists(workdir + "/eval/.held"));
   }
 };
 

@@ -51,7 +51,7 @@ def handles_signals(pid):
     try:
         with open(f"/proc/{pid}/status") as file:
             caught = next(line for line in file if line.startswith("SigCgt:"))
-        return bool(int(caught.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
+        return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
     except (OSError, StopIteration):
         return False
 

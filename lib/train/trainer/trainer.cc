@@ -69,7 +69,6 @@ Exit Trainer::run() {
   begun_ = true;
   done_step_ = first_step_;
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
-  require_room();
   if (workdir_ && is_rank0()) {
     workdir_->remove_end();
     checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
@@ -77,6 +76,7 @@ Exit Trainer::run() {
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
+  if (first_step_ < total_steps_) require_room();  // killed saves have left no rest now
   open_metrics();
   open_skipped();
   open_selection();

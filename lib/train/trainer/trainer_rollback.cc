@@ -63,7 +63,7 @@ nlohmann::json Trainer::choose_rollback(int64_t step) const {
 void Trainer::roll_back(int64_t step) {
   const Group::Phase phase(group_, "checkpoint");
   log::clear_progress();
-  if (checkpointer_) checkpointer_->wait();
+  if (checkpointer_) checkpointer_->drain();
   nlohmann::json chosen;
   if (is_rank0()) chosen = choose_rollback(step);
   chosen = nlohmann::json::parse(group_.gather_text(chosen.dump(), "rollback").at(0));

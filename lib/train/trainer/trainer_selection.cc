@@ -144,7 +144,7 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
   if (workdir_ && (!better.empty() || !fault.empty()) && saved_step_ != step)
     save(step, /*keep=*/false);
   if (!fault.empty()) {
-    if (checkpointer_) checkpointer_->wait();  // no step is lost
+    if (checkpointer_) checkpointer_->drain();  // no step is lost
     const auto i = agreed.at("place").get<size_t>();
     throw Error(Exit::usage,
                 i < selection.best.size() ? selection.best[i].watched.place
