@@ -23,6 +23,7 @@ struct Arguments {
     bench,
     compare,
     ckpt,
+    data,
     init,
     help,
     schema,
@@ -45,7 +46,7 @@ struct Arguments {
   bool synthetic = false;
   bool ema = false;    // export, predict, ckpt average: the averaged weights
   bool best = false;   // export, predict, eval: the best checkpoint, which `workdir` then names
-  std::string output;  // export, predict, init, ckpt average
+  std::string output;  // export, predict, init, ckpt average, data check
   std::string format;  // export, predict: empty if the suffix of the output tells it
 
   // train
@@ -97,6 +98,14 @@ struct Arguments {
     int64_t last = 0, top = 10;  // last: 0 if not given
     bool all_but_newest = false, dry_run = false;
   } ckpt;
+
+  // data
+  struct Data {
+    std::string folder;             // instead of `config`
+    std::vector<std::string> only;  // "input", "evals.val"; empty: all
+    int threads = 0;                // 0: the cores of this process
+    bool pp = false;
+  } data;
 
   // init
   struct Init {

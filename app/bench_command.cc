@@ -57,6 +57,7 @@ Exit bench_command(const Arguments& arguments) {
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, Group::single(), device);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);
+  recipe.data->open_cache(recipe.group);
   if (arguments.json)
     print_throughput_json(recipe, arguments.seconds);
   else

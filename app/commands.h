@@ -15,6 +15,7 @@ Exit bench_command(const Arguments& arguments);
 Exit list_command(const Arguments& arguments);
 Exit compare_command(const Arguments& arguments);
 Exit ckpt_command(const Arguments& arguments);
+Exit data_command(const Arguments& arguments);
 Exit init_command(const Arguments& arguments);
 Exit help_command(const Arguments& arguments);
 Exit completion_command(const Arguments& arguments);

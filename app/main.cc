@@ -46,6 +46,8 @@ Exit run(int argc, char** argv) {
       return compare_command(arguments);
     case Arguments::Verb::ckpt:
       return ckpt_command(arguments);
+    case Arguments::Verb::data:
+      return data_command(arguments);
     case Arguments::Verb::init:
       return init_command(arguments);
     case Arguments::Verb::help:

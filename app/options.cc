@@ -289,6 +289,40 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
   return ckpt;
 }
 
+// Adds the options that the parts of `data` have in common.
+void add_data_options(CLI::App& part, Arguments& out, std::vector<std::string>& sets) {
+  part.add_option("folder", out.data.folder,
+                  "instead of --config: a folder of data of any kind that `bvtrain init` knows");
+  part.add_option("--config", out.config, "YAML file whose data sets are looked at");
+  add_set(part, sets, "KEY=VALUE, e.g. input.data.split=test");
+  part.add_option("--only", out.data.only,
+                  "look at these data sets alone, joined by ',': input, evals.val, ...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  part.add_option("--threads", out.data.threads, "threads that read; default: one for each core")
+      ->check(CLI::Range(1, 4096));
+}
+
+CLI::App* add_data(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
+  CLI::App* data = app.add_subcommand("data", "look at data: find broken examples, measure, index");
+  CLI::App* check = data->add_subcommand(
+      "check", "read and decode every example, and list the broken ones (exit code 3)");
+  add_data_options(*check, out, sets);
+  check->add_flag("--pp", out.data.pp, "also apply the preprocessing ops of the config");
+  check->add_option("--output", out.output,
+                    "JSON Lines file to write, for the key `quarantine`; default: standard output");
+  CLI::App* stats = data->add_subcommand(
+      "stats", "measure every example: classes, sizes of images, mean and deviation of pixels");
+  add_data_options(*stats, out, sets);
+  add_json(*stats, out);
+  add_data_options(*data->add_subcommand(
+                       "index", "open every data set, so that its index is stored for later runs"),
+                   out, sets);
+  data->require_subcommand(0, 1);
+  return data;
+}
+
 CLI::App* add_init(CLI::App& app, Arguments& out) {
   CLI::App* init =
       app.add_subcommand("init", "look at a folder of images and write a config that trains on it");
@@ -394,6 +428,7 @@ Options::Options(Arguments& out) {
            {Verb::replay, add_replay(app, out, sets)},
            {Verb::compare, add_compare(app, out)},
            {Verb::ckpt, add_ckpt(app, out)},
+           {Verb::data, add_data(app, out, sets)},
            {Verb::init, add_init(app, out)},
            {Verb::help, add_help(app, out)},
            {Verb::schema, app.add_subcommand("schema", "print the JSON Schema of a config")},

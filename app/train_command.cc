@@ -129,6 +129,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     log_grad_accumulation(recipe);
   }
   check_ranks(group, recipe);
+  recipe.data->open_cache(group);
   TrainerOptions options = {arguments.argv,           BV_VERSION,
                             build_commit(),           arguments.cleanup,
                             arguments.accept_changes, arguments.synthetic};

@@ -60,6 +60,7 @@ bv_plain_library(fmt fmt)
 bv_plain_library(spng spng)
 bv_plain_library(jpeg jpeg)
 bv_plain_library(deflate deflate)
+bv_plain_library(zstd zstd)
 bv_plain_library(xxhash xxhash)
 # libwebp is linked statically if there is an archive: the executable then holds its decoder alone.
 find_library(BV_WEBP NAMES libwebp.a webp REQUIRED)

@@ -58,6 +58,7 @@ endforeach()
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
+bv_test(fuzz input)  # every fuzz target with its corpus; cmake/Fuzz.cmake builds them for libFuzzer
 if(TARGET test_cuda)
   # Stand-ins for CUDA's headers, which let the CPU run the kernels, come before the real ones.
   target_include_directories(test_cuda BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/test/cuda/emulation)

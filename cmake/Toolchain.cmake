@@ -1,5 +1,5 @@
-# Sets the compiler cache, the linker, warnings, and the options of sanitizer builds (asan and tsan in
-# CMakePresets.json).
+# Sets the compiler cache, the linker, warnings, and the options of sanitizer builds (asan, tsan and fuzz
+# in CMakePresets.json).
 find_program(BV_CCACHE ccache)
 if(BV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
@@ -33,4 +33,16 @@ if(BVTRAIN_SANITIZE STREQUAL "address")
 elseif(BVTRAIN_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
+endif()
+
+option(BV_FUZZ "builds the fuzz targets of test/fuzz (cmake/Fuzz.cmake)" OFF)
+if(BV_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "BV_FUZZ needs clang 16 or newer: scripts/dev.sh fuzz finds one")
+  endif()
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  # All sources are instrumented. vptr and function look at types of LibTorch, which is not.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function
+                      -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
 endif()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips|soak: commands for developers, besides test.sh.
+# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|fuzz|ends|flips|soak: commands for developers, besides test.sh.
 # CONTRIBUTING.md says what each does.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -58,6 +58,37 @@ sanitized() {
   (cd "build/$1" && setarch --addr-no-randomize ctest --output-on-failure "${@:2}")
 }
 
+# fuzz [TARGET] [SECONDS]: runs one fuzz target of test/fuzz, or all one after the other, for 60 seconds
+# each. What it finds is kept in test/fuzz/regression/<target>, and is then a test of test_fuzz. Inputs
+# that reach new code are kept in build/fuzz/corpus.
+fuzz() {
+  local target=${1:-all} seconds=${2:-60} clang name names folder failed=()
+  clang=$(command -v clang++-{19,18,17,16} clang++ | head -n 1) || true
+  if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+      "${clang:-clang++}" -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
+    echo "dev.sh fuzz: needs clang 16 or newer with libFuzzer; on Debian: apt-get install clang-19 libclang-rt-19-dev" >&2
+    exit 2
+  fi
+  source scripts/setup.sh && bv_find_libtorch
+  cmake --preset fuzz -D CMAKE_CXX_COMPILER="$clang" -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
+  ninja -C build/fuzz "fuzz_$target"
+  names=("$target")
+  [[ $target != all ]] || mapfile -t names < <(cd test/fuzz && ls *.cc | grep -vxE '(fuzz|corpus_test)\.cc' | sed 's/\.cc$//')
+  for name in "${names[@]}"; do
+    folder=test/fuzz/regression/$name
+    mkdir -p "build/fuzz/corpus/$name" "$folder"
+    # The limit of resident memory has room for the sanitizer and LibTorch. No single block may have more
+    # than 1 GiB.
+    ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 "build/fuzz/fuzz_$name" -max_total_time="$seconds" \
+      -timeout=10 -report_slow_units=10 -rss_limit_mb=2560 -malloc_limit_mb=1024 -max_len=70000 \
+      -print_final_stats=1 -artifact_prefix="$folder/" \
+      "build/fuzz/corpus/$name" "test/fuzz/corpus/$name" "$folder" >"build/fuzz/$name.log" 2>&1 || failed+=("$name")
+    rmdir --ignore-fail-on-non-empty "$folder"
+    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") executions"
+  done
+  [[ ${#failed[@]} -eq 0 ]] || { echo "findings in ${failed[*]}: see build/fuzz/<target>.log and test/fuzz/regression" >&2; exit 1; }
+}
+
 case ${1:-} in
   build) source scripts/setup.sh && bv_find_libtorch && bv_build "${@:2}" ;;
   lint)
@@ -88,6 +119,7 @@ case ${1:-} in
       --extra-arg=-isystem"$PWD/build/tidy/openmp" ;;
   asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
   tsan) TSAN_OPTIONS="suppressions=$root/test/tsan.supp allocator_may_return_null=1 die_after_fork=0 report_mutex_bugs=0 detect_deadlocks=0 history_size=7" sanitized tsan "${@:2}" ;;
+  fuzz) fuzz "${@:2}" ;;  # [TARGET|all] [SECONDS of each]
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes
     source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain test_e2e
     BVTRAIN=$root/build/release/bvtrain build/release/test_e2e '[ends]' ;;
@@ -97,5 +129,5 @@ case ${1:-} in
   soak)  # a million batches, 1,440 saves; takes minutes
     source scripts/setup.sh && bv_find_libtorch && bv_build test_input test_ckpt
     build/release/test_input '[soak]' && build/release/test_ckpt '[soak]' ;;
-  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|ends|flips|soak" >&2; exit 2 ;;
+  *) echo "usage: scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|fuzz|ends|flips|soak" >&2; exit 2 ;;
 esac

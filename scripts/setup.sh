@@ -16,7 +16,8 @@ bv_fetched=$bv_cache/libtorch-2.11.0  # holds torch/ and nvidia/, as site-packag
 bv_packages=(
   g++ cmake ninja-build mold ccache git ca-certificates python3 python3-pip
   libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 nlohmann-json3-dev
-  libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libxxhash-dev libgloo-dev
+  libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev libxxhash-dev
+  libgloo-dev
 )
 # Where there is no dpkg, a package counts as installed if its command or its header is found.
 # mold and ccache are left out: they only make builds faster.
@@ -25,7 +26,7 @@ declare -A bv_headers=(
   [libcli11-dev]=CLI/CLI.hpp [libyaml-cpp-dev]=yaml-cpp/yaml.h [libspdlog-dev]=spdlog/spdlog.h
   [libfmt-dev]=fmt/core.h [catch2]=catch2/catch.hpp [nlohmann-json3-dev]=nlohmann/json.hpp
   [libjpeg62-turbo-dev]=jpeglib.h [libspng-dev]=spng.h [libwebp-dev]=webp/decode.h
-  [libdeflate-dev]=libdeflate.h
+  [libdeflate-dev]=libdeflate.h [libzstd-dev]=zstd.h
   [libxxhash-dev]=xxhash.h [libgloo-dev]=gloo/config.h
 )
 

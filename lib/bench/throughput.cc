@@ -36,7 +36,7 @@ void measure_throughput(Recipe& recipe, double seconds,
                         const std::function<void(const Throughput&)>& report) {
   const int64_t batch_size = recipe.length.batch_size;
   const SpinThrottle throttle(recipe.compute_threads);
-  Loader loader(recipe.data, recipe.pp, recipe.loader);
+  Loader loader(recipe.data, recipe.loader);
   report(measure("loader", batch_size, seconds, [&] { loader.next(); }));
   int64_t step = 0;
   Batch batch = loader.next();

@@ -25,7 +25,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kFormat = 1, kPiecedFormat = 2;
-constexpr size_t kMaxManifestBytes = size_t{1} << 30;
+// A manifest takes 27 bytes for each MiB of the checkpoint, so that this is enough for 4 TiB.
+// Parsed JSON takes up to twenty times the memory of its text.
+constexpr size_t kMaxManifestBytes = size_t{128} << 20;
 constexpr size_t kHexDigits = 16;
 // The end of the text: the checksum of everything before it stands between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
@@ -170,6 +172,9 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
     throw broken(name, "is missing or unreadable");
   }
   check_self(text, name);
+  // The checksum proves that nothing has changed, but not who wrote it.
+  if (json_nesting(text) > kMostJsonNesting)
+    throw broken(name, fmt::format("is nested more than {} deep", kMostJsonNesting));
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) throw broken(name, "is not JSON");
   return parse_manifest(root);

@@ -25,9 +25,10 @@ struct ModelCard {
   std::optional<std::string> pp;         // the pp string with which predict preprocesses
   std::vector<int64_t> image;            // height, width, channels; empty if unknown
   std::string precision;                 // float32 or bf16; empty if unknown
-  std::string loss;                      // softmax_xent or sigmoid_xent
-  std::optional<int64_t> step;           // of the checkpoint
-  bool ema = false;                      // the weights are averages
+  // softmax_xent or sigmoid_xent; mse, l1 or huber if the outputs are numbers, not classes.
+  std::string loss;
+  std::optional<int64_t> step;  // of the checkpoint
+  bool ema = false;             // the weights are averages
 };
 
 // Returns the pairs of a file. What is unknown has no key.

@@ -18,7 +18,8 @@
 //                       section that describes a data set), "evals.*: knn", "optax: adam",
 //                       "schedule: cosine"
 //     "pp: resize"      the arguments of an op, in their order
-//     "loss: softmax_xent", "task: regression"   plug-ins that have no keys of their own
+//     "task_kw: regress"   the mapping `task_kw` if the task is regress
+//     "loss: softmax_xent"   a plug-in that has no keys of its own
 //
 // Tables register before main(), like plug-ins, and do not change afterwards.
 #pragma once

@@ -244,7 +244,7 @@ class FewshotLsr : public Evaluator {
   }
 
   const std::string name_, data_dir_;
-  const LoaderOptions options_;
+  const EvalLoaderOptions options_;
   DataEnv data_env_;
   const RepresentationKeys keys_;
   const std::vector<int64_t> shots_;

@@ -176,7 +176,7 @@ class Knn : public Evaluator {
   const std::vector<int64_t> ks_;
   const bool by_similarity_;
   const double temperature_;
-  const LoaderOptions options_;
+  const EvalLoaderOptions options_;
   const std::shared_ptr<const Pipeline> pp_;
   EvalInput test_, train_;
 };

@@ -9,7 +9,9 @@
 #include "lib/config/call.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
+#include "lib/model/target_scale.h"
 #include "lib/report/log.h"
+#include "lib/tasks/task.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
 
@@ -55,7 +57,8 @@ ModelCard card_of(const Config& config) {
   card.model_name = config.get<std::string>("model_name", "");
   card.model = config.section("model").json();
   card.num_classes = config.get<int64_t>("num_classes", 0);
-  card.loss = config.word("loss", "sigmoid_xent", {"sigmoid_xent", "softmax_xent"});
+  card.loss = config.word("loss", default_loss(config.get("task", "classify")),
+                          {"sigmoid_xent", "softmax_xent", "mse", "l1", "huber"});
   if (const auto evaluator = first_evaluator_with_pp(config))
     card.pp = fill_constants(evaluator->get<std::string>("pp_fn"), *evaluator);
   const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});
@@ -142,6 +145,7 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
     }
     if (!any) throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
   }
+  fold_target_scale(trained.params, trained.buffers, trained.origin);
   const auto image = checkpoint.meta.find("image");
   if (image != checkpoint.meta.end() && image->is_array() && image->size() == 3)
     trained.image = {image->at(0), image->at(1), image->at(2)};

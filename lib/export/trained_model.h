@@ -25,8 +25,9 @@ struct TrainedModel {
   ModelCard card;        // all but its version and its image
 };
 
-// Takes config and weights from a checkpoint. `ema` takes the averaged weights of those tensors
-// that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
+// Takes config and weights from a checkpoint. The scale of a regression's targets moves into the
+// last layer, so that the outputs are in the units of the targets. `ema` takes the averaged weights
+// of those tensors that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // Warns if evaluators of the config measured the averaged weights, but `ema` does not take them:
 // their metrics are not those of the weights that are used.

@@ -39,7 +39,7 @@ const std::vector<PluginKind>& plugin_kinds() {
       {"optax", "optimizer", "optimizers", "optax_name"},
       {"schedule", "schedule", "schedules", "decay_type", true},
       {"loss", "loss", "losses", "loss"},
-      {"task", "task", "tasks", "task"},
+      {"task_kw", "task", "tasks", "task"},
   };
   return kinds;
 }

@@ -12,7 +12,8 @@ const std::vector<ExitText>& exit_codes() {
        "trained. Correct what the message says and run the command again."},
       {Exit::data, "data error",
        "During the run, more examples were broken than skip_errors allows, or a label was out of "
-       "range. Of predict: no image could be read. Correct the data and run the command again."},
+       "range. Of predict: no image could be read. Of data check: an example is broken. Correct "
+       "the data and run the command again."},
       {Exit::diverged, "diverged",
        "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
        "set grad_clip_norm or a warm-up."},

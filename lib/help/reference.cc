@@ -113,8 +113,7 @@ std::string selector_line(const PluginKind& kind) {
   const std::string key =
       kind.inside ? fmt::format("{}.{}", kind.mapping, kind.selector) : std::string(kind.selector);
   std::string text = fmt::format("The key `{}` names one of these.", key);
-  if (kind.mapping != "loss" && kind.mapping != "task")
-    text += fmt::format(" Its keys stand below `{}`.", kind.mapping);
+  if (kind.mapping != "loss") text += fmt::format(" Its keys stand below `{}`.", kind.mapping);
   return text + "\n\n";
 }
 

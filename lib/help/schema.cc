@@ -6,6 +6,7 @@
 #include "lib/help/catalog.h"
 #include "lib/help/key_type.h"
 #include "lib/input/prepare_data.h"
+#include "lib/tasks/task.h"
 
 namespace bv {
 namespace {
@@ -23,11 +24,22 @@ const PluginKind* kind_named_by(const std::string& place, std::string_view key) 
 Json names_of(const PluginKind& kind) {
   Json names = Json::array();
   for (const HelpTable* table : plugins_of(kind)) names.push_back(table->plugin);
-  // With --synthetic, the name of a data set may be one of these.
-  if (kind.mapping == "input.data") {
-    for (const std::string& name : known_tfds_names()) names.push_back(name);
-  }
   return names;
+}
+
+// Returns whether any other name stands for a plug-in too: the name of a data set of TFDS.
+bool takes_other_names(const PluginKind& kind) { return kind.mapping == "input.data"; }
+constexpr const char* kPluginOfOtherNames = "tfds";
+
+// Returns the schema of the key that names a plug-in.
+Json selector_schema(const PluginKind& kind) {
+  Json names = names_of(kind);
+  if (kind.mapping == "loss") {
+    for (const char* name : kNumberLosses) names.push_back(name);
+  }
+  if (!takes_other_names(kind)) return {{"enum", names}};
+  for (const std::string& name : known_tfds_names()) names.push_back(name);
+  return {{"anyOf", {{{"enum", names}}, {{"type", "string"}}}}};
 }
 
 // Returns the value that `yaml` stands for.
@@ -45,8 +57,13 @@ void add_keys(Json& schema, const HelpTable& table) {
   for (const KeyText& key : table.keys) {
     for (const std::string& name : expand_braces(key.name)) {
       Json property;
+      if (name == "*") {  // a name of the user's choice
+        schema["additionalProperties"] =
+            type_schema(parse_key_type(key.type), path_below(table.mapping, name));
+        continue;
+      }
       if (const PluginKind* kind = kind_named_by(table.place, name)) {
-        property["enum"] = names_of(*kind);
+        property = selector_schema(*kind);
       } else {
         property = type_schema(parse_key_type(key.type), path_below(table.mapping, name));
       }
@@ -89,7 +106,7 @@ Json when_named(const PluginKind& kind, const std::string& plugin, const Json& c
 Json choice_schema(const PluginKind& kind) {
   const HelpTable* common = find_help_table(kind.mapping);
   const std::string selector(kind.selector);
-  Json schema = {{"type", "object"}, {"properties", {{selector, {{"enum", names_of(kind)}}}}}};
+  Json schema = {{"type", "object"}, {"properties", {{selector, selector_schema(kind)}}}};
   std::string fallback;
   if (common != nullptr) {
     schema["description"] = std::string(common->text.about);
@@ -104,6 +121,13 @@ Json choice_schema(const PluginKind& kind) {
     if (plugin->plugin == fallback)
       schema["allOf"].push_back(
           {{"if", {{"not", {{"required", {selector}}}}}}, {"then", reference(plugin->place)}});
+    if (takes_other_names(kind) && plugin->plugin == kPluginOfOtherNames) {
+      schema["allOf"].push_back(
+          {{"if",
+            {{"properties", {{selector, {{"not", {{"enum", names_of(kind)}}}}}}},
+             {"required", {selector}}}},
+           {"then", reference(plugin->place)}});
+    }
   }
   return schema;
 }
@@ -128,7 +152,7 @@ nlohmann::ordered_json config_schema() {
     const bool call = table.mapping == "pp" || (table.kind == nullptr && !table.plugin.empty());
     if (table.place.empty() || call) continue;
     if (table.kind != nullptr) {
-      if (table.mapping == "loss" || table.mapping == "task") continue;
+      if (table.mapping == "loss") continue;
       definitions[table.place] = plugin_schema(table);
       if (!table.kind->inside)
         root["allOf"].push_back(
@@ -144,7 +168,7 @@ nlohmann::ordered_json config_schema() {
     const std::string mapping(kind.mapping);
     if (kind.inside) definitions[mapping] = choice_schema(kind);
     // The mapping of a plug-in that is named beside it: the conditions at the root say more.
-    if (!kind.inside && (mapping == "model" || mapping == "optax"))
+    if (!kind.inside && (mapping == "model" || mapping == "optax" || mapping == "task_kw"))
       definitions[mapping] = {{"type", "object"}};
   }
   schema.update(root);

@@ -180,10 +180,15 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
     }
     while (std::ssize(classes) <= label)
       classes.push_back({.name = fmt::format("{}", classes.size())});
-    // An image folder that keeps broken files has an example "cat/" for a class without images.
-    if (source.describe(index, i).ends_with('/')) continue;
     ++(classes[label].*count);
     ++images;
+  }
+  // An image folder that keeps broken files has an example "cat/" for a class without images.
+  for (int64_t i = 0; i < labels.size(0); ++i) {
+    FoundClass& one = classes[values[i]];
+    if (one.*count != 1 || !source.describe(index, i).ends_with('/')) continue;
+    --(one.*count);
+    --images;
   }
   if (images == 0) {
     // The file tells which of two npz files is empty: both have a split 'train'.

@@ -61,6 +61,7 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
                     join(notes.unused_folders, ", "),
                     notes.unused_folders.size() == 1 ? "it is not" : "they are not"));
   }
+  for (const std::string& remark : notes.remarks) add(remark);
   return lines;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -40,21 +41,47 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
   const std::vector<std::string> known = source_->splits();
   for (const SplitTerm& term : terms) {
     const auto found = std::find(known.begin(), known.end(), term.base);
-    if (found == known.end()) {
-      throw Error(Exit::usage, split_place, unknown_name_message("split", term.base, known));
+    if (found != known.end()) {
+      add_piece(term, static_cast<size_t>(found - known.begin()), split_place);
+    } else if (term.text == "all") {
+      for (size_t i = 0; i < known.size(); ++i) add_piece(term, i, split_place);
+    } else {
+      const bool all = term.base == "all";  // as in TFDS
+      throw Error(Exit::usage, split_place,
+                  all ? fmt::format("split '{}': 'all' cannot be sliced; name the splits: {}",
+                                    term.text, join(known, ", "))
+                      : unknown_name_message("split", term.base, known));
     }
-    Piece piece;
-    piece.split = static_cast<size_t>(found - known.begin());
-    piece.split_size = source_->size(piece.split);
-    std::tie(piece.begin, piece.end) = term.range(piece.split_size, split_place);
-    const bool whole = piece.begin == 0 && piece.end == piece.split_size;
-    piece.permuted = !whole && source_->sorted_by_class(piece.split);
-    size_ += piece.end - piece.begin;
-    pieces_.push_back(piece);
   }
 }
 
-int64_t Dataset::Piece::source_index(int64_t position) const {
+void Dataset::add_piece(const SplitTerm& term, size_t split, const Place& split_place) {
+  Piece piece;
+  piece.split = split;
+  piece.split_size = source_->size(split);
+  std::tie(piece.begin, piece.end) =
+      term.range(piece.split_size, split_place, source_->shard_lengths(split));
+  const bool whole = piece.begin == 0 && piece.end == piece.split_size;
+  piece.permuted = !whole && source_->sorted_by_class(split);
+  if (term.part == SplitTerm::Part::fold || term.part == SplitTerm::Part::not_fold) {
+    const int64_t count = piece.end - piece.begin;
+    const at::Tensor all = source_->labels(split);
+    std::vector<int64_t> labels(all.defined() ? count : 0);
+    for (int64_t i = 0; i < std::ssize(labels); ++i)
+      labels[i] = all.const_data_ptr<int64_t>()[piece.source_index(i)];
+    piece.fold = fold_positions(term, count, labels);
+    if (piece.fold.empty()) {
+      throw Error(Exit::usage, split_place,
+                  fmt::format("split '{}' is empty: {} examples do not fill {} folds", term.text,
+                              count, term.parts));
+    }
+  }
+  size_ += piece.size();
+  pieces_.push_back(std::move(piece));
+}
+
+int64_t Dataset::Piece::source_index(int64_t i) const {
+  const int64_t position = begin + (fold.empty() ? i : fold[i]);
   return permuted ? shuffle(kSliceSeed, 0, position, split_size) : position;
 }
 
@@ -62,12 +89,11 @@ std::pair<size_t, int64_t> Dataset::locate(int64_t index) const {
   check(index >= 0 && index < size_, "example {} of a data set of {}", index, size_);
   if (!kept_.empty()) index = kept_[index];
   for (const Piece& piece : pieces_) {
-    const int64_t length = piece.end - piece.begin;
-    if (index >= length) {
-      index -= length;
+    if (index >= piece.size()) {
+      index -= piece.size();
       continue;
     }
-    return {piece.split, piece.source_index(piece.begin + index)};
+    return {piece.split, piece.source_index(index)};
   }
   throw Error(Exit::internal, "internal", "pieces of a data set do not add up");
 }
@@ -104,16 +130,31 @@ Example Dataset::read_batch(std::span<const int64_t> indices) const {
   return batch;
 }
 
-// Replaces the labels of one example or of a batch by the run's numbers.
+// Replaces the labels of one example or of a batch by the run's numbers: class numbers in `label`,
+// and in `labels` one column for each class.
 void Dataset::renumber(Example& example) const {
-  const auto label = example.find("label");
-  if (classes_.keeps_all() || label == example.end()) return;
-  const at::Tensor from = label->second.to(at::kLong).contiguous();
-  at::Tensor to = at::empty_like(from);
-  const int64_t* in = from.const_data_ptr<int64_t>();
-  int64_t* out = to.mutable_data_ptr<int64_t>();
-  for (int64_t i = 0; i < from.numel(); ++i) out[i] = classes_(in[i]);
-  label->second = to;
+  if (classes_.keeps_all()) return;
+  if (const auto label = example.find("label"); label != example.end()) {
+    const at::Tensor from = label->second.to(at::kLong).contiguous();
+    at::Tensor to = at::empty_like(from);
+    const int64_t* in = from.const_data_ptr<int64_t>();
+    int64_t* out = to.mutable_data_ptr<int64_t>();
+    for (int64_t i = 0; i < from.numel(); ++i) out[i] = classes_(in[i]);
+    label->second = to;
+  }
+  const auto labels = example.find("labels");
+  if (labels == example.end() || !at::isFloatingType(labels->second.scalar_type())) return;
+  const at::Tensor from = labels->second;
+  std::vector<int64_t> shape = from.sizes().vec();
+  const auto own = static_cast<int64_t>(source_->class_names().size());
+  if (shape.empty() || shape.back() != own) return;  // not one column for each class
+  shape.back() = static_cast<int64_t>(class_names_.size());
+  at::Tensor to = at::zeros(shape, from.options());
+  for (int64_t label = 0; label < own; ++label) {
+    if (const int64_t number = classes_(label); number != ClassMap::kUnknown)
+      to.select(-1, number).copy_(from.select(-1, label));
+  }
+  labels->second = to;
 }
 
 std::string Dataset::describe(int64_t index) const {
@@ -129,12 +170,14 @@ bool Dataset::for_each_label(const std::function<void(int64_t, int64_t)>& each) 
   for (const Piece& piece : pieces_) {
     if (!source_->labels(piece.split).defined()) return false;
   }
-  int64_t index = 0;
+  int64_t index = 0, in_slices = 0;
   for (const Piece& piece : pieces_) {
     const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
     const int64_t* values = labels.const_data_ptr<int64_t>();
-    for (int64_t position = piece.begin; position < piece.end; ++position, ++index)
-      each(index, values[piece.source_index(position)]);
+    for (int64_t i = 0; i < piece.size() && index < size_; ++i, ++in_slices) {
+      if (!kept_.empty() && kept_[index] != in_slices) continue;
+      each(index++, values[piece.source_index(i)]);
+    }
   }
   return true;
 }
@@ -177,6 +220,23 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
                      classes.owner, names);
 }
 
+void Dataset::leave_out(std::span<const int64_t> indices) {
+  if (indices.empty()) return;
+  std::vector<int64_t> kept;
+  kept.reserve(size_ - std::ssize(indices));
+  auto out = indices.begin();
+  for (int64_t index = 0; index < size_; ++index) {
+    if (out != indices.end() && *out == index)
+      ++out;
+    else
+      kept.push_back(kept_.empty() ? index : kept_[index]);
+  }
+  check(out == indices.end() && !kept.empty(), "{} of {} examples cannot be left out",
+        indices.size(), size_);
+  size_ = std::ssize(kept);
+  kept_ = std::move(kept);
+}
+
 std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) const {
   std::vector<std::pair<int64_t, int64_t>> least, most;
   // `better`: the label is further out than those found so far.
@@ -195,6 +255,21 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) cons
   });
   least.insert(least.end(), most.begin(), most.end());
   return least;
+}
+
+std::vector<int64_t> Dataset::labels() const {
+  std::vector<int64_t> all;
+  for_each_label([&](int64_t, int64_t source_label) { all.push_back(classes_(source_label)); });
+  return all;
+}
+
+std::map<int64_t, int64_t> Dataset::label_counts() const {
+  std::map<int64_t, int64_t> counts;
+  for_each_label([&](int64_t, int64_t source_label) {
+    const int64_t label = classes_(source_label);
+    if (label != ClassMap::kUnknown || classes_.keeps_all()) ++counts[label];
+  });
+  return counts;
 }
 
 std::set<int64_t> Dataset::labels_of_splits() const {
@@ -233,9 +308,9 @@ std::vector<std::pair<std::string, FileNotes>> Dataset::file_notes() const {
 
 std::string Dataset::missing_classes() const {
   const bool sliced = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
-    return piece.end - piece.begin != piece.split_size;
+    return piece.size() != piece.split_size;
   });
-  if (!sliced) return "";
+  if (!sliced && kept_.empty()) return "";
   const std::set<int64_t> expected = labels_of_splits();
   std::set<int64_t> present, lost;
   for_each_label([&](int64_t, int64_t label) { present.insert(classes_(label)); });

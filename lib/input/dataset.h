@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "lib/input/class_map.h"
 #include "lib/input/source.h"
+#include "lib/input/split.h"
 
 namespace bv {
 
@@ -28,13 +30,18 @@ class Dataset {
   // out of bounds.
   Dataset(std::shared_ptr<const Source> source, const std::string& split, const Place& split_place);
 
-  // Renumbers the labels (the feature "label") as in `classes`, by the names of the classes. Does
+  // Renumbers the labels (the class numbers in the feature "label", and the columns of "labels" if
+  // there is one for each class) as in `classes`, by the names of the classes. Does
   // nothing if the source or the run has no names. Call it once, before the data set is shared.
   //
   // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
   // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says
   // how many; the line is empty if there are none.
   std::string use_classes(const ClassNames& classes, bool skip_unknown);
+
+  // Takes examples out of the data set: `indices`, ascending, of which at least one other example
+  // must be left. The others keep their order. Call it before the data set is shared.
+  void leave_out(std::span<const int64_t> indices);
 
   int64_t size() const { return size_; }
   // The members below are those of Source for example `index` of the data set, 0 <= index < size().
@@ -49,6 +56,13 @@ class Dataset {
   // Returns the distinct labels of the splits, whether their examples are in the slices or not.
   // Empty if the source does not know its labels.
   std::set<int64_t> labels_of_splits() const;
+
+  // Returns the label of each example, in the run's numbers. Empty if the source does not know its
+  // labels.
+  std::vector<int64_t> labels() const;
+  // Returns how many examples have each label, in the run's numbers. Empty if the source does not
+  // know its labels.
+  std::map<int64_t, int64_t> label_counts() const;
 
   // Returns a hash of the number of examples, the class names and, where they are known without
   // reading the examples, the labels. Equal for a copy of the data at another path.
@@ -69,13 +83,16 @@ class Dataset {
     int64_t begin, end;  // positions in the source's order, or along the permutation if `permuted`
     int64_t split_size;
     bool permuted;
+    std::vector<int64_t> fold;  // the positions that the fold holds; empty: all from begin to end
 
-    // Returns the source's index of the example at `position`.
-    int64_t source_index(int64_t position) const;
+    int64_t size() const { return fold.empty() ? end - begin : std::ssize(fold); }
+    // Returns the source's index of example `i` of the piece, 0 <= i < size().
+    int64_t source_index(int64_t i) const;
   };
+  void add_piece(const SplitTerm& term, size_t split, const Place& split_place);
   // Returns the split and the index in it of example `index`.
   std::pair<size_t, int64_t> locate(int64_t index) const;
-  // Calls each(index, label) for every example of the slices, with the source's label. Returns
+  // Calls each(index, label) for every example of the data set, with the source's label. Returns
   // false, without a call, if the source does not know its labels.
   bool for_each_label(const std::function<void(int64_t, int64_t)>& each) const;
   void renumber(Example& example) const;
@@ -86,8 +103,8 @@ class Dataset {
   int64_t size_ = 0;
   std::vector<std::string> class_names_;
   ClassMap classes_;
-  // The examples that are left if some have unknown classes, as indices into the slices; otherwise
-  // empty.
+  // The examples that are left if some have unknown classes or were left out, as ascending indices
+  // into the slices; otherwise empty.
   std::vector<int64_t> kept_;
 };
 

@@ -1,6 +1,10 @@
 #include "lib/input/detect_data.h"
 
+#include <algorithm>
+#include <exception>
 #include <map>
+
+#include "lib/util/error.h"
 
 namespace bv {
 namespace {
@@ -25,12 +29,21 @@ RegisterDetector::RegisterDetector(const std::string& source, const std::string&
 
 std::vector<DetectedData> detect_data(const std::string& folder) {
   std::vector<DetectedData> found;
+  std::exception_ptr failure;  // the first one
   for (const auto& [source, detector] : detectors()) {
-    if (auto data = detector.detect(folder)) {
-      data->source = source;
-      found.push_back(std::move(*data));
+    try {
+      if (auto data = detector.detect(folder)) {
+        data->source = source;
+        found.push_back(std::move(*data));
+      }
+    } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
     }
   }
+  const auto weak = [](const DetectedData& data) { return data.weak; };
+  const bool all_weak = std::all_of(found.begin(), found.end(), weak);
+  if (all_weak && failure) std::rethrow_exception(failure);
+  if (!all_weak) std::erase_if(found, weak);
   return found;
 }
 

@@ -23,6 +23,8 @@ struct DetectedData {
   std::string source = {};   // the name of the source; detect_data() fills it in
   // One line each if there is more than one candidate: what was taken for what, and what was not.
   std::vector<std::string> notes = {};
+  // The folder may just as well be part of other data: this answer gives way to another.
+  bool weak = false;
 };
 
 // Looks at a folder that exists. Returns nullopt if it is not a folder for this source. Reads names
@@ -36,7 +38,8 @@ struct RegisterDetector {
   RegisterDetector(const std::string& source, const std::string& expected, Detector detect);
 };
 
-// Returns the answers of all detectors that know the folder, sorted by source.
+// Returns the answers of all detectors that know the folder, sorted by source. Leaves out weak
+// answers beside others. A detector's error is thrown only if no other detector knows the folder.
 std::vector<DetectedData> detect_data(const std::string& folder);
 // Returns what the detectors look for, one text for each.
 std::vector<std::string> detectable_data();

@@ -10,6 +10,7 @@
 
 #include "lib/config/registry.h"
 #include "lib/input/example.h"
+#include "lib/input/image/decoding.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -36,6 +37,13 @@ class Op {
   // For an op that makes vectors of the class numbers in `label`: the length of the vectors, which
   // is the number of classes that it can tell apart.
   virtual std::optional<int64_t> class_count() const { return std::nullopt; }
+
+  // For an op that decodes an image file and draws no random number before: how. The cache of
+  // decoded images (cache/decoded_images.h) may then decode in its place.
+  virtual std::optional<Decoding> decodes() const { return std::nullopt; }
+  // Applies an op with decodes() to an example whose file is decoded already: `image`,
+  // (height, width, channels) uint8. The result is that of apply(), bit for bit.
+  virtual void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;
 
   // Returns whether the op decodes images without turning them as their EXIF orientation says.
   virtual bool ignores_orientation() const { return false; }

@@ -61,9 +61,60 @@ std::string Pipeline::ignores_orientation() const {
   return "";
 }
 
+std::optional<Decoding> Pipeline::decodes() const {
+  return steps_.empty() ? std::nullopt : steps_[0].op->decodes();
+}
+
+void Pipeline::shrink_decoded(int64_t short_side) {
+  const Pipeline small(fmt::format("resize_small({})", short_side), Place{});
+  short_side_ = short_side;
+  shrink_ = small.steps_.at(0).op;
+}
+
+at::Tensor Pipeline::decode(const Example& example) const {
+  const std::optional<Decoding> how = decodes();
+  if (!how) return {};
+  const auto feature = example.find(how->key);
+  if (feature == example.end() || feature->second.dim() != 1 ||
+      feature->second.scalar_type() != at::kByte)
+    return {};
+  const at::Tensor file = feature->second.contiguous();
+  at::Tensor image;
+  try {
+    image = decode_image({file.const_data_ptr<uint8_t>(), static_cast<size_t>(file.numel())}, *how);
+  } catch (const Error& error) {
+    // An op that decodes a part only may succeed, but its part would not be resized.
+    if (error.code() != Exit::data || short_side_ > 0) throw;
+    return {};
+  }
+  image = image.contiguous();
+  if (short_side_ == 0 || std::min(image.size(0), image.size(1)) <= short_side_) return image;
+  Example resized{{"image", image}};
+  Rng unused(0, Purpose::augment, 0);
+  shrink_->apply(resized, unused);
+  return resized.at("image").contiguous();
+}
+
+bool Pipeline::decodes_later() const {
+  return std::any_of(steps_.begin() + !steps_.empty(), steps_.end(),
+                     [](const Step& step) { return step.op->decodes().has_value(); });
+}
+
 void Pipeline::apply(Example& example, Rng& rng) const {
+  if (short_side_ > 0) {
+    if (const at::Tensor image = decode(example); image.defined())
+      return apply_decoded(example, image, rng);
+  }
   for (const Step& step : steps_) {
     at_place(step.place, [&] { step.op->apply(example, rng); });
+  }
+}
+
+void Pipeline::apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const {
+  check(!steps_.empty(), "a decoded image was given to no op");
+  at_place(steps_[0].place, [&] { steps_[0].op->apply_decoded(example, image, rng); });
+  for (size_t i = 1; i < steps_.size(); ++i) {
+    at_place(steps_[i].place, [&] { steps_[i].op->apply(example, rng); });
   }
 }
 

@@ -35,9 +35,24 @@ class Pipeline {
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.
   std::string ignores_orientation() const;
+  // From now on an image that the first op decodes is resized so that its shorter side is
+  // `short_side`, as by the op resize_small, if that side is longer. Call it before the pipeline is
+  // shared.
+  void shrink_decoded(int64_t short_side);
+  int64_t short_side() const { return short_side_; }  // 0: images are not resized
+  // Returns how the first op decodes image files; nullopt if it does not.
+  std::optional<Decoding> decodes() const;
+  // Returns whether an op after the first one decodes image files.
+  bool decodes_later() const;
   // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.
   void apply(Example& example, Rng& rng) const;
   void apply_batch(Example& batch, std::span<Rng> rngs) const;
+  // Returns the image of an example as the first op decodes it, resized if shrink_decoded() says
+  // so. Undefined if apply() has to find out what is wrong: the first op does not decode, or the
+  // example has no encoded image, or it cannot be decoded as a whole.
+  at::Tensor decode(const Example& example) const;
+  // The same as apply(), if the first op decodes, with the result of decode().
+  void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;
 
  private:
   struct Step {
@@ -49,6 +64,8 @@ class Pipeline {
 
   std::string text_;
   std::vector<Step> steps_;
+  int64_t short_side_ = 0;
+  std::shared_ptr<const Op> shrink_;  // null if short_side_ is 0
 };
 
 }  // namespace bv

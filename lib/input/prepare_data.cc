@@ -1,11 +1,14 @@
 #include "lib/input/prepare_data.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/skip_hint.h"
+#include "lib/input/sources/common/records/tfds_folder.h"
 #include "lib/input/sources/synthetic.h"
 #include "lib/input/split.h"
 
@@ -40,6 +43,11 @@ const std::map<std::string, std::map<std::string, int64_t>> kSizes = {
     {"imagenet21k", {{"full", 14'197'122}}},
     {"imagenet_v2", {{"test", 10'000}}}};
 
+bool is_folder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 bool registered(const std::string& name) {
   const std::vector<std::string> names = Source::Registry::names();
   return std::binary_search(names.begin(), names.end(), name);
@@ -47,12 +55,22 @@ bool registered(const std::string& name) {
 
 [[noreturn]] void unknown_source(const std::string& name, const Place& place) {
   std::string message = unknown_name_message(Source::kKind, name, Source::Registry::names());
-  const auto tfds = kTfdsNames.find(name);
-  if (tfds != kTfdsNames.end()) {
-    message +=
-        fmt::format(" ('{}' is TFDS's name: its files are read by 'name: {}')", name, tfds->second);
+  const std::string root = tfds_root("");
+  if (const auto tfds = kTfdsNames.find(name); tfds != kTfdsNames.end()) {
+    message += fmt::format(
+        " ('{}' is TFDS's name: data_dir says where TFDS has prepared it; its published files are "
+        "read by 'name: {}')",
+        name, tfds->second);
+  } else if (is_folder(root)) {
+    message += fmt::format("; and no TFDS data set in '{}' has this name", root);
   }
   throw Error(Exit::usage, place, message);
+}
+
+// Returns whether `data` names a data set of TFDS: it says where those are, or there is one.
+bool is_tfds(const Config& data, const std::string& name) {
+  return data.has("data_dir") ||
+         is_folder(tfds_root("") + "/" + name.substr(0, name.find_first_of("/:")));
 }
 
 // Returns a source of generated data whose splits are large enough for every absolute bound of the
@@ -64,7 +82,7 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   for (const SplitTerm& term : parse_split(split, split_place)) {
     if (std::find(names.begin(), names.end(), term.base) == names.end()) names.push_back(term.base);
     for (const auto& bound : {term.begin, term.end}) {
-      if (!bound || bound->percent) continue;
+      if (!bound || bound->unit != SplitTerm::Unit::examples) continue;
       constexpr int64_t kMaxBound = int64_t{1} << 40;
       farthest = std::max(farthest, std::clamp(bound->value, -kMaxBound, kMaxBound));
       farthest = std::max(farthest, -std::clamp(bound->value, -kMaxBound, kMaxBound));
@@ -102,8 +120,7 @@ void refuse_mixture(const Config& data) {
         std::strtod(text.c_str(), &end);
         return !text.empty() && *end == '\0';
       });
-  if (weights)
-    data.fail("", "mixtures of data sets are not supported; name one data set with 'name'");
+  if (weights) data.fail("", "only input.data can be a mixture of data sets; name one with 'name'");
 }
 
 }  // namespace
@@ -135,6 +152,8 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
       spec.split_sizes = known->second;
     if (name.ends_with("_real")) spec.label = "real_label";  // the ReaL labels of ImageNet
     source = stand_in(spec, split, split_place, env.source);
+  } else if (is_tfds(data, name)) {
+    source = Source::Registry::make("tfds", data, data.place("name"), env.source);
   } else {
     data.mark_read();
     unknown_source(name, data.place("name"));

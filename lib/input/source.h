@@ -44,6 +44,7 @@ struct FileNotes {
   int64_t loose_images = 0;   // images beside the class folders, which were ignored
   // Folders beside those of the splits, whose images were ignored.
   std::vector<std::string> unused_folders;
+  std::vector<std::string> remarks;  // anything else, one line each
 };
 
 // The members are thread-safe. Files are opened at the first call of a member, never in the
@@ -62,6 +63,9 @@ class Source {
   virtual std::vector<std::string> splits() const = 0;
   // Returns the number of examples of a split.
   virtual int64_t size(size_t split) const = 0;
+  // Returns the number of examples in each of a split's files, which add up to its size. Empty if
+  // the split is not in several files, or they do not hold its examples one after the other.
+  virtual std::vector<int64_t> shard_lengths(size_t split) const { return {}; }
   // Returns the raw example, typically {"image", "label"}. 0 <= index < size(split).
   virtual Example read(size_t split, int64_t index) const = 0;
 

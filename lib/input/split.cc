@@ -1,90 +1,189 @@
 #include "lib/input/split.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <numeric>
 
+#include "lib/input/shuffle.h"
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-[[noreturn]] void bad(const std::string& expression, const Place& place, std::string_view why) {
-  throw Error(Exit::usage, place,
-              fmt::format("bad split '{}': {}; examples: train, train[:99%], train[51200:], a+b",
-                          expression, why));
-}
+using Unit = SplitTerm::Unit;
+using Part = SplitTerm::Part;
 
-std::optional<SplitTerm::Bound> parse_bound(std::string text, const std::string& expression,
-                                            const Place& place) {
-  if (text.empty()) return std::nullopt;
-  SplitTerm::Bound bound;
-  bound.percent = text.back() == '%';
-  if (bound.percent) text.pop_back();
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bound.value);
-  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) {
-    bad(expression, place,
-        fmt::format("'{}' is not an integer{}", text, bound.percent ? " percentage" : ""));
-  }
-  if (bound.percent && std::abs(bound.value) > 100) {
-    bad(expression, place, fmt::format("{}% is not within -100% .. 100%", bound.value));
-  }
-  return bound;
-}
+// The seed of the order in which examples are dealt to folds. It must never change.
+constexpr uint64_t kFoldSeed = 0xF01D;
 
-SplitTerm parse_term(const std::string& text, const std::string& expression, const Place& place) {
-  SplitTerm term;
-  term.text = text;
-  const size_t open = text.find('[');
-  term.base = text.substr(0, open);
-  if (term.base.empty() || term.base.find_first_of("]: \t") != std::string::npos) {
-    bad(expression, place, term.base.empty() ? "a split name is missing" : "not a split name");
+// Parses one split expression.
+class SplitParser {
+ public:
+  SplitParser(const std::string& expression, const Place& place)
+      : expression_(expression), place_(place) {}
+
+  SplitTerm term(const std::string& text) const {
+    SplitTerm term;
+    term.text = text;
+    const size_t open = text.find('[');
+    term.base = text.substr(0, open);
+    if (term.base.empty() || term.base.find_first_of("]: \t") != std::string::npos)
+      bad(term.base.empty() ? "a split name is missing" : "not a split name");
+    for (size_t at = open; at < text.size();) {
+      const size_t close = text.find(']', at);
+      if (text[at] != '[') bad(fmt::format("'{}' stands behind ']'", text.substr(at)));
+      if (close == std::string::npos) bad("']' is missing at the end");
+      add_selection(trim(text.substr(at + 1, close - at - 1)), at == open, term);
+      at = close + 1;
+    }
+    return term;
   }
-  if (open == std::string::npos) return term;
-  if (text.back() != ']') bad(expression, place, "']' is missing at the end");
-  const std::string inner = text.substr(open + 1, text.size() - open - 2);
-  const size_t colon = inner.find(':');
-  if (colon == std::string::npos) bad(expression, place, "a slice needs ':'");
-  term.begin = parse_bound(trim(inner.substr(0, colon)), expression, place);
-  term.end = parse_bound(trim(inner.substr(colon + 1)), expression, place);
-  if (term.begin && term.end && term.begin->percent != term.end->percent) {
-    bad(expression, place, "both ends must be percentages, or neither");
+
+ private:
+  [[noreturn]] void bad(std::string_view why) const {
+    throw Error(Exit::usage, place_,
+                fmt::format("bad split '{}': {}; examples: train, train[:99%], train[51200:], a+b",
+                            expression_, why));
   }
-  return term;
+
+  // Adds what stands in a pair of brackets: a slice in the first one, a part in any.
+  void add_selection(const std::string& text, bool first, SplitTerm& term) const {
+    for (const auto& [word, part] : {std::pair("even ", Part::even), std::pair("fold ", Part::fold),
+                                     std::pair("not fold ", Part::not_fold)}) {
+      if (!text.starts_with(word)) continue;
+      if (term.part != Part::whole) bad("only one part can be taken");
+      term.part = part;
+      return add_part(trim(text.substr(std::string_view(word).size())), term);
+    }
+    if (!first) bad(fmt::format("'{}' is not a part such as fold 2/5", text));
+    add_slice(text, term);
+  }
+
+  void add_part(const std::string& text, SplitTerm& term) const {
+    const size_t slash = text.find('/');
+    const auto number = parse_count(trim(text.substr(0, slash)));
+    const auto parts =
+        slash == std::string::npos ? std::nullopt : parse_count(trim(text.substr(slash + 1)));
+    if (!number || !parts || *number < 1 || *number > *parts)
+      bad(fmt::format("'{}' is not a part such as 2/5, from 1/5 to 5/5", text));
+    if (term.part != Part::even && *parts < 2) bad("one fold alone leaves nothing to train with");
+    term.number = *number;
+    term.parts = *parts;
+  }
+
+  void add_slice(const std::string& text, SplitTerm& term) const {
+    const size_t colon = text.find(':');
+    if (colon == std::string::npos) {
+      term.begin = bound(text);
+      if (!term.begin || term.begin->unit != Unit::shards) bad("a slice needs ':'");
+      term.end = term.begin;
+      ++term.end->value;
+      return;
+    }
+    term.begin = bound(trim(text.substr(0, colon)));
+    term.end = bound(trim(text.substr(colon + 1)));
+    if (term.begin && term.end && term.begin->unit != term.end->unit) {
+      const bool percent = term.begin->unit == Unit::percent || term.end->unit == Unit::percent;
+      bad(fmt::format("both ends must be {}, or neither", percent ? "percentages" : "shards"));
+    }
+  }
+
+  std::optional<SplitTerm::Bound> bound(std::string text) const {
+    if (text.empty()) return std::nullopt;
+    SplitTerm::Bound bound;
+    if (text.ends_with('%')) {
+      bound.unit = Unit::percent;
+      text.pop_back();
+    } else if (text.ends_with("shard")) {
+      bound.unit = Unit::shards;
+      text.resize(text.size() - 5);
+    }
+    const bool percent = bound.unit == Unit::percent;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] =
+        percent ? std::from_chars(text.data(), end, bound.percent, std::chars_format::fixed)
+                : std::from_chars(text.data(), end, bound.value);
+    if (error != std::errc{} || rest != end || text.empty() || !std::isfinite(bound.percent))
+      bad(fmt::format("'{}' is not {}", text, percent ? "a percentage" : "an integer"));
+    if (std::abs(bound.percent) > 100)
+      bad(fmt::format("{}% is not within -100% .. 100%", bound.percent));
+    return bound;
+  }
+
+  const std::string& expression_;
+  const Place& place_;
+};
+
+// Returns the number of examples in the shards before `bound`. A negative bound counts from the
+// end; at the end of a slice, 0 does so too (splits.py, _rel_to_abs_instr).
+int64_t examples_before(int64_t bound, std::span<const int64_t> shards, bool at_end) {
+  const int64_t count = std::ssize(shards);
+  if (bound < 0 || (at_end && bound == 0)) bound += count;
+  const int64_t kept = std::clamp<int64_t>(bound, 0, count);
+  return std::accumulate(shards.begin(), shards.begin() + kept, int64_t{0});
 }
 
 }  // namespace
 
 std::vector<SplitTerm> parse_split(const std::string& expression, const Place& place) {
+  const SplitParser parser(expression, place);
   std::vector<SplitTerm> terms;
-  for (const std::string& part : split(expression, '+')) {
-    terms.push_back(parse_term(trim(part), expression, place));
-  }
+  for (const std::string& part : split(expression, '+')) terms.push_back(parser.term(trim(part)));
   return terms;
 }
 
-std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place) const {
-  const auto absolute = [&](const std::optional<Bound>& bound, int64_t fallback) {
-    if (!bound) return fallback;
+std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place,
+                                             std::span<const int64_t> shards) const {
+  const auto fail = [&](std::string_view why) {
+    throw Error(Exit::usage, place, fmt::format("split '{}'{}", text, why));
+  };
+  const auto absolute = [&](const std::optional<Bound>& bound, bool at_end) {
+    if (!bound) return at_end ? n : int64_t{0};
+    if (bound->unit == Unit::shards) {
+      if (shards.empty())
+        fail(fmt::format(": '{}' is not in shards, so that a slice cannot count them", base));
+      return examples_before(bound->value, shards, at_end);
+    }
     int64_t index = bound->value;
-    if (bound->percent) {
-      index = std::llrint(static_cast<double>(bound->value) * static_cast<double>(n) / 100.0);
-    }
+    if (bound->unit == Unit::percent)
+      index = std::llrint(bound->percent * static_cast<double>(n) / 100.0);
     // Not std::abs: -2^63 has no positive counterpart.
-    if (index > n || index < -n) {
-      throw Error(
-          Exit::usage, place,
-          fmt::format("split '{}': {} is outside the {} examples of '{}'", text, index, n, base));
-    }
+    if (index > n || index < -n)
+      fail(fmt::format(": {} is outside the {} examples of '{}'", index, n, base));
     return index < 0 ? n + index : index;
   };
-  const int64_t first = absolute(begin, 0);
-  const int64_t last = absolute(end, n);
-  if (first >= last) {
-    throw Error(Exit::usage, place,
-                fmt::format("split '{}' is empty: '{}' has {} examples", text, base, n));
+  int64_t first = absolute(begin, false), last = absolute(end, true);
+  if (part == Part::even && first < last) {
+    // The first `rest` parts have one example more (subsplits_utils.py, _EvenSplit).
+    const int64_t each = (last - first) / parts, rest = (last - first) % parts;
+    const int64_t from = first + (number - 1) * each + std::min(number - 1, rest);
+    last = first + number * each + std::min(number, rest);
+    first = from;
   }
+  if (first >= last) fail(fmt::format(" is empty: '{}' has {} examples", base, n));
   return {first, last};
+}
+
+std::vector<int64_t> fold_positions(const SplitTerm& term, int64_t n,
+                                    std::span<const int64_t> labels) {
+  std::map<int64_t, std::vector<int64_t>> classes;  // the positions of each class
+  for (int64_t i = 0; i < n; ++i) classes[labels.empty() ? 0 : labels[i]].push_back(i);
+  std::vector<int64_t> chosen;
+  int64_t dealt = 0;
+  for (const auto& [label, positions] : classes) {
+    const int64_t count = std::ssize(positions);
+    for (int64_t i = 0; i < count; ++i, ++dealt) {
+      const bool held = dealt % term.parts == term.number - 1;
+      if (held == (term.part == Part::fold))
+        chosen.push_back(positions[shuffle(kFoldSeed, static_cast<uint64_t>(label), i, count)]);
+    }
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
 }  // namespace bv

@@ -10,8 +10,10 @@
 #include "lib/device/spin_throttle.h"
 #include "lib/export/trained_model.h"
 #include "lib/input/data_notes.h"
+#include "lib/model/target_scale.h"
 #include "lib/predict/predict_data.h"
 #include "lib/report/log.h"
+#include "lib/tasks/task.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/text.h"
@@ -44,6 +46,8 @@ class Predictor {
     throw_problems(config);
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
+      if (from.checkpoint->tensors.contains(std::string("buffers/") + kTargetMean))
+        add_target_scale(*model_, env.num_classes);
       copy_weights(*from.checkpoint, request.ema, *model_);
       warn_of_other_weights(config, request.ema);
     } else {
@@ -60,7 +64,7 @@ class Predictor {
     Pass pass;
     pass.precision = precision_;
     pass.features = &features;
-    return model_->forward(image, pass);
+    return in_target_units(*model_, model_->forward(image, pass));
   }
 
  private:
@@ -145,7 +149,10 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   batch.class_names = model.class_names;
   if (batch.class_names.empty()) batch.class_names = data.data().class_names();
   batch.labelled = data.labelled();
-  batch.sigmoid = model.config.get("loss", "sigmoid_xent") == "sigmoid_xent";
+  const std::string task = model.config.get("task", "classify");
+  const std::string loss = model.config.get("loss", default_loss(task));
+  batch.sigmoid = loss == "sigmoid_xent";
+  batch.numbers = compares_numbers(loss);  // the card of a weights file names no task
   PredictedCounts counts;
   while (data.next()) {
     batch.rows = data.rows();

@@ -43,6 +43,8 @@ struct PredictedBatch {
   std::vector<std::string> class_names;  // empty if unknown
   bool labelled = false;                 // the rows have labels
   bool sigmoid = false;  // the model was trained with sigmoid_xent rather than softmax_xent
+  // The model was trained by the task regress: "logits" are numbers in the units of its targets.
+  bool numbers = false;
 };
 
 struct PredictedCounts {

@@ -15,12 +15,14 @@
 namespace bv {
 namespace {
 
+// A class with its probability, or the number of a target with its value.
 struct Guess {
   int64_t index = 0;
   float probability = 0;
 };
 
-// Returns the `top` most probable classes of each row that has no error, the best first.
+// Returns the `top` most probable classes of each row that has no error, the best first. Of numbers
+// it returns all, in their order.
 std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_t top) {
   std::vector<std::vector<Guess>> best;
   if (batch.arrays.empty()) return best;
@@ -28,6 +30,13 @@ std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_
   if (logits.dim() != 2)
     throw Error(Exit::usage, "--output",
                 "classes need logits (n, classes); write the outputs to an *.npz");
+  if (batch.numbers) {
+    for (int64_t i = 0; i < logits.size(0); ++i) {
+      std::vector<Guess>& row = best.emplace_back();
+      for (int64_t k = 0; k < logits.size(1); ++k) row.push_back({k, logits[i][k].item<float>()});
+    }
+    return best;
+  }
   const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
   const auto [values, classes] = at::topk(probabilities, std::min(top, logits.size(1)));
   for (int64_t i = 0; i < values.size(0); ++i) {
@@ -68,7 +77,10 @@ class JsonLines : public PredictionText {
     each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
       Json line = {{"file", row.name}};
       if (row.label) line["label"] = class_entry(*row.label);
-      if (row.error.empty()) {
+      if (row.error.empty() && batch.numbers) {
+        line["values"] = Json::array();
+        for (const Guess& guess : guesses) line["values"].push_back(guess.probability);
+      } else if (row.error.empty()) {
         line["top"] = Json::array();
         for (const Guess& guess : guesses) {
           Json entry = class_entry(guess.index);
@@ -100,6 +112,7 @@ class Csv : public PredictionText {
         return "";
       }
       columns_ = best_classes(batch, top_).at(0).size();
+      numbers_ = batch.numbers;
     }
     std::string text = started_ ? "" : header(batch);
     started_ = true;
@@ -116,8 +129,9 @@ class Csv : public PredictionText {
     std::vector<std::string> names = {"file"};
     if (batch.labelled) names.insert(names.end(), {"label", "label_name"});
     for (size_t k = 1; k <= columns_; ++k) {
+      if (numbers_) names.push_back(fmt::format("value_{}", k));
       for (const char* name : {"class", "name", "probability"})
-        names.push_back(fmt::format("{}_{}", name, k));
+        if (!numbers_) names.push_back(fmt::format("{}_{}", name, k));
     }
     names.push_back("error");
     return join(names, ",") + "\n";
@@ -131,11 +145,11 @@ class Csv : public PredictionText {
       fields.push_back(row.label ? field(class_name(batch, *row.label)) : "");
     }
     for (const Guess& guess : guesses) {
-      fields.push_back(fmt::format("{}", guess.index));
-      fields.push_back(field(class_name(batch, guess.index)));
+      if (!numbers_) fields.push_back(fmt::format("{}", guess.index));
+      if (!numbers_) fields.push_back(field(class_name(batch, guess.index)));
       fields.push_back(fmt::format("{}", guess.probability));
     }
-    fields.resize(fields.size() + 3 * (columns_ - guesses.size()));
+    fields.resize(fields.size() + (numbers_ ? 1 : 3) * (columns_ - guesses.size()));
     fields.push_back(field(row.error));
     return join(fields, ",") + "\n";
   }
@@ -149,7 +163,8 @@ class Csv : public PredictionText {
 
   const int64_t top_;
   bool started_ = false;              // the header is written
-  size_t columns_ = 0;                // classes per line
+  bool numbers_ = false;              // the columns are values, not classes
+  size_t columns_ = 0;                // classes or values per line
   std::vector<PredictedRow> unread_;  // rows before the header
 };
 
@@ -167,13 +182,17 @@ class Table : public PredictionText {
     each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
       if (!row.error.empty()) return;
       Line line = {.file = printable(row.name, std::string::npos)};
-      if (row.label) {
+      if (batch.numbers) {
+        for (const Guess& guess : guesses) line.guesses.emplace_back("", guess.probability);
+        numbers_ = true;
+      }
+      if (row.label && !batch.numbers) {
         line.label = name(*row.label);
         ++labelled_;
         right_ += *row.label == guesses.at(0).index;
       }
       for (const Guess& guess : guesses)
-        line.guesses.emplace_back(name(guess.index), guess.probability);
+        if (!batch.numbers) line.guesses.emplace_back(name(guess.index), guess.probability);
       lines_.push_back(std::move(line));
     });
     return "";
@@ -194,7 +213,8 @@ class Table : public PredictionText {
       text += "predicted";
       const char* before = " ";
       for (const auto& [guess, probability] : line.guesses) {
-        text += fmt::format("{}{:{}}   {:.3f}", before, guess, guess_width, probability);
+        text += numbers_ ? fmt::format("{}{:.6g}", before, probability)
+                         : fmt::format("{}{:{}}   {:.3f}", before, guess, guess_width, probability);
         before = "   ";
       }
       text += "\n";
@@ -212,6 +232,7 @@ class Table : public PredictionText {
   const int64_t top_;
   std::vector<Line> lines_;
   int64_t labelled_ = 0, right_ = 0;  // numbers of lines
+  bool numbers_ = false;              // the lines have values, not classes
 };
 
 }  // namespace

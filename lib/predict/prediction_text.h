@@ -10,7 +10,7 @@
 namespace bv {
 
 // All need the output "logits" of shape (n, classes), and throw Error(Exit::usage) if it has
-// another shape.
+// another shape. If PredictedBatch::numbers is set, they write all its values in place of classes.
 class PredictionText {
  public:
   virtual ~PredictionText() = default;
@@ -21,11 +21,13 @@ class PredictionText {
 };
 
 // One JSON object per line and example: its file, its label if known, and the `top` most probable
-// classes. An image that could not be read has the keys `file` and `error` only.
+// classes, or "values": [3.5, 7]. An image that could not be read has the keys `file` and `error`
+// only.
 std::unique_ptr<PredictionText> json_lines(int64_t top);
 
 // A line of names, then a line per example (RFC 4180). The columns are file, label and label_name
-// if labels are known, class_<k>, name_<k> and probability_<k> for k = 1 to `top`, and error.
+// if labels are known, class_<k>, name_<k> and probability_<k> for k = 1 to `top`, or value_<k> for
+// each number, and error.
 std::unique_ptr<PredictionText> csv(int64_t top);
 
 // One line per example that could be read with its `top` most probable classes, and at the end the

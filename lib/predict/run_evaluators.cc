@@ -99,10 +99,12 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   model_ = Model::Registry::make(name, config_.section("model"), config_.place("model_name"),
                                  {num_classes, image[0], image[1], image[2]});
   TaskEnv task;
-  task.loss_name = config_.get("loss", "sigmoid_xent");
+  const std::string task_name = config_.get("task", "classify");
+  task.loss_name = config_.get("loss", default_loss(task_name));
   task.loss_place = config_.place("loss");
-  task_ =
-      Task::Registry::make(config_.get("task", "classify"), Config(), config_.place("task"), task);
+  task.num_classes = num_classes;
+  task_ = Task::Registry::make(task_name, config_.section("task_kw"), config_.place("task"), task);
+  task_->add_buffers(*model_, num_classes);
   throw_problems(config_);
   init_parameters(*model_, 0, std::nullopt);
   read_jobs(from, num_classes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bv {
@@ -23,12 +24,32 @@ struct EvalDetails {
     double examples = 0;                  // how many (the sum of their weights)
     double confidence = 0, accuracy = 0;  // means over the examples
   };
+  // What one class got. NaN: not defined for this class.
+  struct ClassFigures {
+    int64_t examples = 0;  // that belong to it
+    double precision = 0, recall = 0, f1 = 0, average_precision = 0, auroc = 0;
+  };
+  using Points = std::vector<std::pair<double, double>>;  // (x, y), at most 200 to a curve
+  // The curves of one class against the others, or the mean of all classes.
+  struct Curves {
+    std::string name;         // of the class, or "mean"
+    Points roc;               // false and true positive rate
+    Points precision_recall;  // recall and precision
+  };
+  // Errors of a regression.
+  struct Residuals {
+    std::string target;
+    Points points;  // truth, and prediction - truth
+  };
   std::string evaluator;  // its name in the config
   int64_t step = 0;
   std::vector<std::string> class_names;         // one per class
   std::vector<std::vector<int64_t>> confusion;  // [truth][guess]: examples
   std::vector<Wrong> wrong;
   std::vector<Bin> calibration;
+  std::vector<ClassFigures> classes;  // one per class
+  std::vector<Curves> curves;
+  std::vector<Residuals> residuals;
 };
 
 }  // namespace bv

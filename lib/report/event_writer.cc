@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "lib/report/append.h"
-#include "lib/report/crc32c.h"
+#include "lib/util/crc32c.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/protobuf.h"

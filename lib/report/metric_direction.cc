@@ -12,8 +12,8 @@ namespace {
 using Words = std::span<const std::string_view>;
 constexpr std::string_view kAccuracies[] = {"prec", "precision", "acc",     "accuracy", "top",
                                             "hits", "recall",    "correct", "ncorrect", "shot"};
-constexpr std::string_view kOthersUp[] = {"f1",   "auc",  "auroc", "map",  "iou",
-                                          "miou", "dice", "psnr",  "ssim", "bleu"};
+constexpr std::string_view kOthersUp[] = {"f1",   "auc",  "auroc", "map",  "ap",   "r2",
+                                          "miou", "dice", "psnr",  "ssim", "bleu", "iou"};
 constexpr std::string_view kDown[] = {"losses",     "errors", "err", "ece", "mce",
                                       "nll",        "xent",   "mse", "mae", "rmse",
                                       "perplexity", "brier",  "ppl", "fid", "wer"};

@@ -2,12 +2,18 @@
 //
 // A batch has "image" (n, h, w, c) float32 and, for the loss, dense labels "labels" (n, classes)
 // float32. The loss is the config's `loss` (lib/model/loss.h). Training smooths the labels y to
-// y (1 - ls) + ls / classes with `label_smoothing: ls`.
+// y (1 - ls) + ls / classes with `label_smoothing: ls`. With `class_weights` the loss is
+//   sum(w[c] * y[i, c] * -log p[i, c]) / sum(w[c] * y[i, c])
+// over all examples i of the batch and all classes c, with smoothed labels in the numerator only.
+// For one-hot labels this is torch's cross_entropy(weight=w, reduction="mean").
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/ranges.h>
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
 #include "lib/model/loss.h"
+#include "lib/tasks/class_weights.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
 
@@ -15,18 +21,17 @@ namespace bv {
 namespace {
 
 const KeyTable keys(
-    "task: classify",
+    "task_kw: classify",
     {"Teaches the model to assign images to classes. Each example must have a float `image` and "
-     "`labels`, one number per class, which the op `onehot` makes; an image may have several "
-     "classes or none. What is minimised is the `loss`, with `label_smoothing` in training only.",
-     "task: classify\n"
-     "loss: softmax_xent\n"
-     "input:\n"
-     "  data: {name: digits, split: train}\n"
-     "  batch_size: 100\n"
-     "  pp: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
-     "keep(\"image\", \"labels\")"},
-    {});
+     "`labels`, one number per class, which the op `onehot` makes; with `loss: sigmoid_xent` an "
+     "image may have several classes or none. What is minimised is the `loss`, with "
+     "`label_smoothing` in training only.",
+     "class_weights: balanced"},
+    {{"multilabel", "bool", "false",
+      "Says that an image may have several classes or none, and checks that the run fits: the "
+      "`loss` must be `sigmoid_xent`, and labels must be within 0 and 1. Predictions are then a "
+      "probability for each class by itself. Give the evaluator `class_metrics` the same key."}},
+    kClassWeightKeys);
 
 [[noreturn]] void refuse(const std::string& why) { throw Error::in("classify", Exit::usage, why); }
 
@@ -66,7 +71,10 @@ constexpr std::pair<const char*, const char*> kOthers[] = {
      "images of classes use softmax_xent or sigmoid_xent"},
     {"bidirectional_contrastive_loss",
      "it needs embeddings of images and of texts, which no task supplies; for images of classes "
-     "use softmax_xent or sigmoid_xent"}};
+     "use softmax_xent or sigmoid_xent"},
+    {"mse", "it compares numbers; add task: regress"},
+    {"l1", "it compares numbers; add task: regress"},
+    {"huber", "it compares numbers; add task: regress"}};
 
 std::unique_ptr<Loss> make_loss(const TaskEnv& env) {
   for (const auto& [name, why] : kOthers) {
@@ -78,15 +86,39 @@ std::unique_ptr<Loss> make_loss(const TaskEnv& env) {
 
 class Classify : public Task {
  public:
-  Classify(const Config&, const TaskEnv& env)
-      : loss_(make_loss(env)), smoothing_(env.label_smoothing) {}
+  Classify(const Config& config, const TaskEnv& env)
+      : loss_(make_loss(env)),
+        smoothing_(env.label_smoothing),
+        multilabel_(config.get<bool>("multilabel", false)) {
+    const std::vector<double> weights = read_class_weights(config, env);
+    if (!weights.empty()) weights_ = at::tensor(weights, at::kFloat);
+    if (multilabel_ && env.loss_name != "sigmoid_xent") {
+      config.problem("multilabel",
+                     fmt::format("needs loss: sigmoid_xent, which judges each class for itself; {} "
+                                 "chooses one class",
+                                 env.loss_name));
+    }
+    if (config.has("class_weights") && env.loss_name != "softmax_xent")
+      config.problem("class_weights",
+                     fmt::format("needs loss: softmax_xent, not {}", env.loss_name));
+  }
 
   at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
     const at::Tensor logits = forward(model, batch, pass);
-    const at::Tensor& labels = need_labels(batch, logits);
-    if (smoothing_ == 0) return (*loss_)(logits, labels).mean();
-    const double share = smoothing_ / static_cast<double>(logits.size(-1));
-    return (*loss_)(logits, labels.mul(1 - smoothing_).add_(share)).mean();
+    at::Tensor labels = need_labels(batch, logits);
+    if (multilabel_ && labels.is_cpu()) check_range(labels);
+    if (smoothing_ != 0) {
+      const double share = smoothing_ / static_cast<double>(logits.size(-1));
+      labels = labels.mul(1 - smoothing_).add_(share);
+    }
+    if (weights_.defined()) labels = labels * weights_on(labels.device());
+    return (*loss_)(logits, labels).mean();
+  }
+
+  at::Tensor weight(const Batch& batch) const override {
+    if (!weights_.defined()) return {};
+    const at::Tensor& labels = batch.at("labels");
+    return labels.mul(weights_on(labels.device())).sum();
   }
 
   std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
@@ -103,8 +135,25 @@ class Classify : public Task {
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
     return model.forward(need_key(batch, "image", "name it in keep(\"image\", ...)"), pass);
   }
+  // Throws if a label is not a probability, with which the loss could fall without an end.
+  static void check_range(const at::Tensor& labels) {
+    if (labels.numel() == 0) return;
+    const auto least = labels.min().item<float>(), most = labels.max().item<float>();
+    if (least >= 0 && most <= 1) return;
+    refuse(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
+                       least >= 0 ? most : least));
+  }
+  // Returns the weights of the classes on a device, to which they are copied once.
+  at::Tensor weights_on(c10::Device device) const {
+    if (device.is_meta()) return weights_.to(device);
+    if (weights_.device() != device) weights_ = weights_.to(device);
+    return weights_;
+  }
+
   std::unique_ptr<Loss> loss_;
-  double smoothing_;
+  const double smoothing_;
+  const bool multilabel_;
+  mutable at::Tensor weights_;  // (classes) float32; undefined if all classes count alike
 };
 const Register<Task, Classify> registered("classify");
 

@@ -2,6 +2,9 @@
 // file in lib/tasks, named after the config's `task`.
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,12 +17,40 @@ namespace bv {
 // What a prediction function returns, by name.
 using Outputs = std::map<std::string, at::Tensor>;
 
-// What the constructor of a task gets besides its own section of the config.
+// How many training examples have each label. Empty if that is not known without reading them.
+using LabelCounts = std::map<int64_t, int64_t>;
+
+// What the constructor of a task gets besides its arguments, the section `task_kw` of the config.
 struct TaskEnv {
   std::string loss_name = "sigmoid_xent";  // the key `loss`
   Place loss_place = {};                   // where `loss` is written, for messages
   double label_smoothing = 0;              // the key `label_smoothing`, in [0, 1)
+  int64_t num_classes = 0;                 // of the model; 0: not known
+  // Returns the labels of the training data. Empty if nothing is trained, or if the data could not
+  // be opened: then a task does without what it needs the labels for.
+  std::function<LabelCounts()> label_counts = {};
 };
+
+// The training examples, for a task that must know all labels before the first step. The functions
+// throw what Dataset::read() and compute_example() throw.
+struct LabelledExamples {
+  int64_t size = 0;
+  std::function<Example(int64_t index)> raw;       // as it is in the data set
+  std::function<Example(int64_t index)> computed;  // after input.pp
+  std::function<std::string(int64_t index)> describe;
+  int64_t error_budget = 0;  // how many examples may fail
+};
+
+// The losses that compare numbers, not classes: those of the task `regress`.
+inline constexpr const char* kNumberLosses[] = {"mse", "l1", "huber"};
+inline bool compares_numbers(const std::string& loss) {
+  return std::find(std::begin(kNumberLosses), std::end(kNumberLosses), loss) !=
+         std::end(kNumberLosses);
+}
+// Returns the loss of a run without the key `loss`.
+inline std::string default_loss(const std::string& task) {
+  return task == "regress" ? "mse" : "sigmoid_xent";
+}
 
 class Task {
  public:
@@ -27,9 +58,20 @@ class Task {
   static constexpr const char* kKind = "task";
   virtual ~Task() = default;
 
+  // Adds to a new model the buffers that the task keeps in it. `outputs` is the model's
+  // num_classes. Every model that the task runs must have them.
+  virtual void add_buffers(Model& model, int64_t outputs) const {}
+  // Sets these buffers from the training examples, of which `first` is one after input.pp. Called
+  // once before a training; a checkpoint replaces the values. Throws Error(Exit::usage).
+  virtual void fit(Model& model, const LabelledExamples& examples, const Example& first) const {}
+
   // Runs the model on a batch and returns the mean loss: a scalar with a gradient. Throws
   // Error(Exit::usage) if the batch lacks a feature that the task needs.
   virtual at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const = 0;
+  // Returns the sum of the weights of the batch's examples, () float32 on its device, or an
+  // undefined tensor if each counts 1. A step divides loss() by the mean weight of its whole batch,
+  // over all ranks and micro-batches.
+  virtual at::Tensor weight(const Batch& batch) const { return {}; }
 
   // Returns the prediction functions that an evaluator may name in `pred` (as big_vision's train.py
   // offers them). Every task has "predict" (outputs "logits"; fills pass.features) and "loss"

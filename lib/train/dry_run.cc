@@ -25,7 +25,7 @@ Batch first_examples(const Recipe& recipe, int64_t n) {
   options.pinned = false;  // this host may have no GPU
   options.threads = 1;
   options.prefetch = 1;
-  Loader loader(recipe.data, recipe.pp, options);
+  Loader loader(recipe.data, options);
   Batch batch = loader.next();
   for (auto& [name, value] : batch) value = value.clone();  // to outlive the loader
   return batch;

@@ -36,7 +36,7 @@ inline const Keys kLengthKeys = {"total", "log_training", "log_images", "ckpt", 
 inline const Keys kLengthUnits = {"_steps", "_examples", "_epochs", "_percent", "_seconds"};
 inline const Keys kModelKeys = {"model", "model_name"};
 inline const Keys kInitKeys = {"init_head_bias"};
-inline const Keys kTaskKeys = {"task", "loss", "label_smoothing"};
+inline const Keys kTaskKeys = {"task", "task_kw", "loss", "label_smoothing"};
 inline const Keys kStepKeys = {"optax_name",
                                "optax",
                                "schedule",
@@ -73,6 +73,7 @@ inline const Keys kHarmlessKeys = {
     "periodic_action_growth_ratios(\\[.*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
     "(input\\.)?(threads|prefetch|skip_errors|shuffle_buffer_size|cache_raw|num_parallel_calls)",
+    "input\\.cache\\.(in|gib)",
     "(best|early_stop|max_checkpoints_to_keep|nan|nan_limit|rollback_examples)(\\..*|\\[.*)?",
     "batch_size_eval",
     "evals\\.[^.]*\\.(log_(steps|examples|epochs|percent|seconds)|skip_first|batch_size|threads|"
@@ -80,6 +81,7 @@ inline const Keys kHarmlessKeys = {
 // Returns whether the path is one of them.
 bool is_harmless(const std::string& key);
 // Keys of data sets that say where the files are. Moving the same files changes nothing.
-inline const std::string_view kDataPaths = ".*\\.(data_dir|fname|images|labels)";
+inline const std::string_view kDataPaths =
+    ".*\\.(data_dir|fname|images|labels|urls|files|folder)(\\[.*)?";
 
 }  // namespace bv

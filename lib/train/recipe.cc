@@ -1,18 +1,15 @@
 #include "lib/train/recipe.h"
 
 #include <ATen/ops/empty.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
-#include "lib/config/familiar_words.h"
 #include "lib/device/compute_threads.h"
-#include "lib/input/data_notes.h"
-#include "lib/input/loader/check_examples.h"
 #include "lib/train/keys.h"
+#include "lib/train/recipe_reading.h"
 #include "lib/train/shape_check.h"
+#include "lib/train/training_labels.h"
 
 namespace bv {
 namespace {
@@ -30,79 +27,12 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
   return ratios;
 }
 
-// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
-// divide the cores of a host by that variable.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
-  const char* share = std::getenv("OMP_NUM_THREADS");
-  const long asked = share ? std::strtol(share, nullptr, 10) : 0;
-  return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
-}
-
-std::string keys_of(const Example& example) {
-  std::string keys;
-  for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
-  return keys;
-}
-
-// Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
-void read_example(const Config& config, std::string_view pp_key,
-                  const std::function<void()>& read) {
-  try {
-    read();
-  } catch (const Error& error) {
-    if (error.code() == Exit::data) config.fail(pp_key, error.what());
-    if (error.code() == Exit::usage && error.needs_place() && error.component().empty())
-      config.fail(pp_key, error.message());
-    throw;
-  }
-}
-
-// Returns whether the config gives the key `path`, or one that begins like it, in the words of
-// another trainer or in the wrong place. done() reports the wrong key, so the right one is not
-// missing.
-bool given_wrongly(const Config& config, std::string_view path) {
-  const std::vector<std::string> keys = config.keys(), below = config.section("input").keys();
-  return std::any_of(keys.begin(), keys.end(),
-                     [&](const std::string& key) {
-                       return familiar_key("", key).ours.starts_with(path);
-                     }) ||
-         std::any_of(below.begin(), below.end(), [&](const std::string& key) {
-           return key.starts_with(path) || familiar_key("input", key).ours.starts_with(path);
-         });
-}
-
-// Checks what a model needs of an example.
-void check_image(const Config& input, const Example& example) {
-  const auto image = example.find("image");
-  if (image == example.end())
-    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(example)));
-  if (image->second.dim() != 3) {
-    input.fail("pp", image->second.dim() == 1
-                         ? "gives an encoded image; start it with 'decode'"
-                         : "gives an 'image' that is not (height, width, channels)");
-  }
-  if (image->second.scalar_type() != at::kFloat)
-    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
-}
-
 // Takes the place of a model that could not be built, so that the optimizer's keys are still
 // checked.
 class NoModel : public Model {
  public:
   at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
 };
-
-int positive(const Config& config, const char* key, int fallback) {
-  const auto value = config.get<int64_t>(key, fallback);
-  if (value < 1 || value > 4096) {
-    config.problem(key, fmt::format("must be between 1 and 4096, got {}", value));
-    return fallback;
-  }
-  return static_cast<int>(value);
-}
 
 }  // namespace
 
@@ -152,7 +82,7 @@ void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
   precision_choice = read_precision_choice(config, device);
   precision = precision_choice.precision;
-  compute_threads = positive(config, "compute_threads", usable_cores());
+  compute_threads = positive_count(config, "compute_threads", usable_cores());
   try {
     start_compute_threads(compute_threads);
   } catch (const Error& error) {
@@ -165,73 +95,6 @@ void Recipe::read_run() {
     config.warn("model_load", "has no effect without model_init");
   config.get("pp_modules", std::vector<std::string>{});  // no effect: every op is built in
   for (const auto& [key, instead] : kSupersededKeys) config.superseded(key, instead);
-}
-
-void Recipe::read_input(bool synthetic) {
-  const Config input = config.section("input");
-  bool has_classes = read_num_classes();
-  data_env_.source = {seed, num_classes};
-  data_env_.synthetic = synthetic;
-  loader.rank = group.rank();
-  loader.ranks = group.size();
-  if (config.has("input") && !config.is_map("input")) return;  // section() has recorded it
-  attempt(config, [&] { read_loader(input); });
-  const size_t problems = problem_count(config);
-  pp = std::make_shared<Pipeline>(input, "pp");
-  const bool misnamed = !input.has("pp") && given_wrongly(config, "input.pp");
-  const bool has_pp = !misnamed && problem_count(config) == problems;
-  DataEnv env = data_env_;
-  env.source.keep_broken = loader.error_budget > 0;
-  env.skip_section = loader.section;
-  env.source.min_split_size = length.batch_size;
-  OpenDataset open;
-  attempt(config, [&] { open = prepare_data(input.section("data"), env); });
-  input.done(/*although_incomplete=*/true);
-
-  if (!open) return;
-  data = open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
-  if (classes_.names.empty()) classes_.names = data->class_names();
-  data_env_.classes = classes_;
-  const bool counted = attempt(config, [&] { count_classes(input); });
-  has_classes = has_classes && counted;
-  length.data_size = data->size();
-  if (length.batch_size > length.data_size) {
-    input.problem("batch_size", fmt::format("{} is more than the {} training examples",
-                                            length.batch_size, length.data_size));
-  }
-  if (const std::string warning = data->missing_classes(); !warning.empty())
-    input.warn("data", warning);
-  for (const std::string& line : data_notes(*data, *pp)) input.warn("data", line);
-  if (!has_pp || !counted) return;  // its labels would be out of range
-  read_example(input, "pp", [&] {
-    Example first = compute_first_example(*data, *pp, seed, loader.error_budget);
-    check_more_examples(*data, *pp, seed, first, loader.error_budget);
-    check_image(input, first);
-    first_ = std::move(first);
-    check_labels(input, has_classes);
-  });
-}
-
-// Reads how batches are made.
-void Recipe::read_loader(const Config& input) {
-  loader.threads = positive(input, "threads", usable_cores());
-  loader.threads_place = input.place("threads");
-  loader.prefetch = positive(input, "prefetch", 2);
-  loader.seed = seed;
-  loader.pinned = !device.is_cpu();
-  loader.shuffle = input.get<bool>("shuffle", true);
-  attempt(config, [&] { loader.error_budget = read_error_budget(input); });
-  input.superseded("shuffle_buffer_size",
-                   "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
-  input.superseded("cache_raw", "the system's page cache serves repeated reads");
-  input.superseded("num_parallel_calls", "input.threads");
-  const auto batch_size = input.get<int64_t>("batch_size");
-  if (batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", batch_size));
-  if (batch_size % loader.ranks != 0) {
-    input.fail("batch_size", fmt::format("Batch size ({}) must be divisible by device number ({})",
-                                         batch_size, loader.ranks));
-  }
-  length.batch_size = loader.batch_size = batch_size;
 }
 
 void Recipe::read_length() {
@@ -261,7 +124,7 @@ void Recipe::read_length() {
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
   attempt(config, [&] { log_images = duration_every(config, "log_images", length); });
   attempt(config, [&] { growth_ratios = read_growth_ratios(config, *this); });
-  newest_kept = positive(config, "max_checkpoints_to_keep", 2);
+  newest_kept = positive_count(config, "max_checkpoints_to_keep", 2);
   attempt(config, [&] {
     constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
     profile = read_profile(config, length.made_up ? kUnknown : length.total_steps);
@@ -284,19 +147,22 @@ void Recipe::read_model(bool meta) {
   std::optional<MetaDevice> on_meta;
   if (meta || !known) on_meta.emplace();
   model = Model::Registry::make(model_name, keys, config.place("model_name"), env_);
+  if (task) task->add_buffers(*model, env_.num_classes);
 }
 
 void Recipe::read_task() {
+  const std::string name = config.get("task", "classify");
   TaskEnv env;
-  env.loss_name = config.get("loss", "sigmoid_xent");
+  env.loss_name = config.get("loss", default_loss(name));
   env.loss_place = config.place("loss");
   env.label_smoothing = config.get<double>("label_smoothing", 0.0);
   if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
     config.problem("label_smoothing",
                    fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
   }
-  const std::string name = config.get("task", "classify");
-  task = Task::Registry::make(name, Config(), config.place("task"), env);
+  env.num_classes = num_classes;
+  if (data) env.label_counts = [this] { return count_labels(*data); };
+  task = Task::Registry::make(name, config.section("task_kw"), config.place("task"), env);
 }
 
 namespace {
@@ -400,12 +266,26 @@ void Recipe::check_activations(const Config& keys, const EvalJob& job, const Bat
 
 // Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
 // examples and passes one through the model on the meta device.
+// Lets the task see the labels of the training data.
+void Recipe::fit_task(const Config& input) {
+  if (step_config_.mixup.p > 0 && !first_.contains("labels")) {
+    config.fail("mixup", fmt::format("mixes the feature 'labels', which input.pp does not give (it "
+                                     "gives {})",
+                                     keys_of(first_)));
+  }
+  read_example(input, "data", [&] {
+    task->fit(*model, labelled_examples(*data, seed, loader.error_budget), first_);
+  });
+}
+
 void Recipe::probe_shapes() {
   const Config input = config.section("input"), section = config.section("evals");
   std::optional<ShapeCheck> shapes;  // absent if the sizes of the model are not known
   if (model && task && !first_.empty() && data_env_.source.num_classes == num_classes) {
     shapes.emplace(config, model_name, env_, precision);
-    attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
+    task->add_buffers(shapes->model(), env_.num_classes);
+    const bool fits = attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
+    if (fits) attempt(config, [&] { fit_task(input); });
   }
   for (EvalJob& job : evals) {
     if (!job.sound) continue;

@@ -12,6 +12,8 @@
 #include "lib/config/duration.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/prepare_data.h"
+#include "lib/input/quarantine.h"
+#include "lib/input/sample_rule.h"
 #include "lib/model/model.h"
 #include "lib/model/precision_choice.h"
 #include "lib/tasks/task.h"
@@ -57,8 +59,7 @@ struct Recipe {
   RunLength length;  // input.batch_size, the size of the data, total_steps
   StartFrom start;
 
-  std::shared_ptr<const Dataset> data;
-  std::shared_ptr<const Pipeline> pp;
+  std::shared_ptr<const TrainingData> data;
   LoaderOptions loader;
 
   std::string model_name;
@@ -90,8 +91,24 @@ struct Recipe {
   }
 
  private:
+  // A data set to train on.
+  struct InputPart {
+    Config keys;  // the mapping that has its `data` and `pp`
+    TrainingData::Part is;
+    OpenDataset open;  // empty if its keys are wrong
+    SampleRule sample;
+    std::shared_ptr<const Quarantine> quarantine = {};
+
+    // Returns what lists of broken examples call it: "input" or "input.<name>".
+    std::string name() const { return is.name.empty() ? "input" : "input." + is.name; }
+  };
   void read_run();
   void read_input(bool synthetic);
+  bool read_data_sets(const Config& input, const DataEnv& env);
+  void open_data(const std::vector<std::string>& keep_only);
+  void make_sampler_of(InputPart& part);
+  void make_data(const std::vector<std::string>& keep_only);
+  void check_examples(const InputPart& part, bool has_classes);
   bool read_num_classes();
   void count_classes(const Config& input);
   void read_loader(const Config& input);
@@ -102,11 +119,15 @@ struct Recipe {
   void read_optimizer();
   void read_evaluators();
   void probe_shapes();
+  void fit_task(const Config& input);
   void check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
                          const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   ClassNames classes_;  // what the labels of all data sets are numbered by
   DataEnv data_env_;
+  std::vector<InputPart> inputs_;
+  std::optional<ImageCacheOptions> image_cache_;  // input.cache
+  bool config_counts_classes_ = false;            // num_classes: auto
   Example first_;  // the first training example, preprocessed; empty if something is wrong with it
   ModelEnv env_;
   std::optional<double> head_bias_;

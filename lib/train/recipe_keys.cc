@@ -1,6 +1,8 @@
 // What the keys mean that recipe.cc reads: those of the top level, and of `input`.
 #include "lib/config/key_table.h"
 #include "lib/input/loader/loader.h"
+#include "lib/input/quarantine.h"
+#include "lib/input/sample_rule.h"
 
 namespace bv {
 namespace {
@@ -31,7 +33,7 @@ const KeyTable run_keys(
       "Number of classes, which is the number of outputs of the model. With `auto` it is that of "
       "the training data, if their classes or labels are known without reading the images. A "
       "number below that of the data is an error, a larger one gives a warning, and 0 leaves out "
-      "the model's last layer."},
+      "the model's last layer. With the task `regress` it is the number of targets."},
      {"input", "map", "required",
       "The training data: where the images come from, how each one is prepared, and how they "
       "become batches."},
@@ -47,9 +49,14 @@ const KeyTable run_keys(
       "refuses it.",
       "-6.9"},
      {"task", "string", "classify",
-      "What the model learns to do. The task `classify` assigns images to classes.", "", "-"},
-     {"loss", "string", "sigmoid_xent",
-      "Loss that the training minimises. Choose `softmax_xent` if each image has exactly one "
+      "What the model learns to do. The task `classify` assigns images to classes, and `regress` "
+      "predicts numbers.",
+      "", "-"},
+     {"task_kw", "map", "{}", "Arguments of the task. Each task has its own.",
+      "{class_weights: balanced}", "-"},
+     {"loss", "string", "= sigmoid_xent; mse if the task is regress",
+      "Loss that the training minimises. The task `regress` has `mse`, `l1` and `huber`. For "
+      "classes, choose `softmax_xent` if each image has exactly one "
       "class; `sigmoid_xent` judges every class for itself, so that an image may have several."},
      {"label_smoothing", "float 0..<1", "0",
       "Share of each label that is spread evenly over all classes: with s, a label y becomes y * "
@@ -154,8 +161,23 @@ const KeyTable input_keys(
      "pp: decode_jpeg_and_inception_crop(224)|flip_lr|value_range(-1, 1)|onehot(10, key=\"label\", "
      "key_result=\"labels\")|keep(\"image\", \"labels\")",
      "input_pipeline.py training"},
-    {{"data", "map", "required", "The data set to train on: its source, and the part of it to use.",
+    {{"data", "map | map of float", "required",
+      "The data set to train on: its source, and the part of it to use. Or a mixture of several: "
+      "names of your choice with a weight each, such as `{own: 0.7, public: 0.3}`. Each data set "
+      "then has a section of its name below `input`, with `data` and `pp`. The weights are exact: "
+      "of any 1000 examples in a row about 700 come from the first. A data set of weight 0 is left "
+      "out.",
       "{name: digits, split: train}"},
+     {"*", "map of input.*", "none",
+      "In a mixture: the data set of this name in `data`, with its own `data` and `pp`.",
+      "{data: {name: digits, split: train}, pp: value_range(-1, 1)}"},
+     {"keep_only", "list of string", "[]",
+      "In a mixture: the features of each example that are kept after `pp`, so that all data sets "
+      "have the same ones. By default all are kept.",
+      "[image, labels]"},
+     {"{pre_filter_fn,post_filter_fn}", "any", "none",
+      "An error: functions cannot be given in YAML. List the examples to use in a manifest."},
+     {"{pack,tfdata}", "any", "none", "An error: big_vision's text models and TensorFlow need it."},
      {"pp", "string", "\"\"",
       "Preprocessing and augmentation of each image: ops joined by `|`, applied from left to "
       "right. They must make a float `image` of one size for all examples, and the `labels` that "
@@ -166,6 +188,8 @@ const KeyTable input_keys(
       "number of processes, and not more than the training data have. If memory runs out, raise "
       "`grad_accum_steps` before you make it smaller, because the best learning rate depends on "
       "it."},
+     kSampleKey,
+     kQuarantineKey,
      {"shuffle", "bool", "true",
       "Whether each pass over the training data has a new random order. With `false` the images "
       "come in the order of the data set, which usually trains worse.",

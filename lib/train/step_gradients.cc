@@ -38,6 +38,17 @@ Batch micro_batch_of(const Batch& batch, int64_t index, int64_t count) {
   return some;
 }
 
+// Returns the mean weight of the examples of the whole batch, () float64 on their device; undefined
+// if each counts 1. If all weights are 0, so is the loss, whatever it is divided by.
+at::Tensor mean_weight(const Task& task, const Batch& batch, int64_t own_examples, Group& group) {
+  const at::Tensor own = task.weight(batch);
+  if (!own.defined()) return own;
+  const at::Tensor sum = own.to(at::kDouble);
+  group.all_reduce_sum(sum, "weights of examples").wait();
+  constexpr double kLeast = 1e-30;
+  return sum.div_(static_cast<double>(own_examples * group.size())).clamp_min_(kLeast);
+}
+
 // The all-reduce of the control word. It runs on the CPU, where the values are read. A loss on the
 // CPU is summed with it.
 class WordReduction {
@@ -127,6 +138,7 @@ at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& 
   pass.first_example = group_.rank() * own_examples;
   // The mean over the batch is the mean over all micro-batches, because they have the same size.
   const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
+  const at::Tensor weight = mean_weight(task_, batch, own_examples, group_);
   at::Tensor whole;
   WordReduction reduction;
   params_.zero_grad();
@@ -136,11 +148,16 @@ at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& 
     if (i > 0) pass.next_micro_batch(n);
     const at::Tensor loss = forward(pass, micro_batch_of(batch, i, micro_batches));
     const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
+    const at::Tensor seed = at::full({}, share, loss.options());
+    if (weight.defined()) {
+      own.div_(weight);
+      seed.div_(weight);
+    }
     whole = i == 0 ? own : whole.add_(own);
     if (group_.open() && i + 1 == micro_batches) reduction.begin(group_, whole, word);
     if (units_) units_->begin_gradients(/*accumulate=*/i > 0);
     trace::Span span("backward");
-    loss.backward(at::full({}, share, loss.options()));
+    loss.backward(seed);
     span.end();
     if (units_) units_->finish_gradients();
   }

@@ -69,4 +69,21 @@ std::string json_fault(const json& value, JsonKind kind) {
   return fmt::format("is {}, expected {}", name_of(value), name_of(kind));
 }
 
+int64_t json_nesting(std::string_view text) {
+  int64_t depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '{' || c == '['))
+      deepest = std::max(deepest, ++depth);
+    else if (!quoted && (c == '}' || c == ']'))
+      --depth;
+  }
+  return deepest;
+}
+
 }  // namespace bv

@@ -1,8 +1,10 @@
 // What is wrong with a value of a JSON file, in words for the user of the program.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace bv {
 
@@ -15,6 +17,11 @@ enum class JsonKind {
   list,
   object
 };
+
+// Returns how deep the brackets of a JSON text are nested. Look before you parse a text from
+// elsewhere: writing a value back as text, for a message, recurses as deep.
+int64_t json_nesting(std::string_view text);
+inline constexpr int64_t kMostJsonNesting = 64;
 
 // Returns "is a text, expected a whole number" unless `value` is of that kind; then "".
 std::string json_fault(const nlohmann::json& value, JsonKind kind);

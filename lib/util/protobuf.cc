@@ -3,12 +3,12 @@
 #include <bit>
 #include <cstring>
 
+#include "lib/util/protobuf_reader.h"
+
 namespace bv::protobuf {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-enum class WireType : uint64_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 // 7 bits a byte, lowest first; the top bit says that another byte follows.
 void put_varint(std::string& out, uint64_t value) {

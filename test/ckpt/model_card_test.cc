@@ -107,7 +107,9 @@ TEST_CASE("a bad model card is refused by key") {
         its + "image' is \"[18446744073709551615,8,3]\", expected [height, width, channels]");
   CHECK(refusal("precision", "fp8") == its + "precision' is \"fp8\", expected float32 or bf16");
   CHECK(refusal("loss", "\x1b[2J") ==
-        its + "loss' is \"\\u001b[2J\", expected softmax_xent or sigmoid_xent");
+        its +
+            "loss' is \"\\u001b[2J\", expected softmax_xent or sigmoid_xent or mse or l1 or "
+            "huber");
   CHECK(refusal("step", "1e3") == its + "step' is \"1e3\", expected a whole number");
 }
 

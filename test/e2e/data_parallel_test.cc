@@ -10,6 +10,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
 #include "test/support/binary.h"
+#include "test/support/digits_run.h"
 
 namespace bv::test {
 namespace {
@@ -231,6 +232,17 @@ log_training_steps: 1
     }
     CHECK(buffers > 4);
   }
+}
+
+TEST_CASE("two processes evaluate a data set without a mistake") {
+  // The mistakes of all ranks are gathered for the report: none at all must not be an error.
+  const DigitsRun run(
+      digits_config("lr: 0.01\nevals:\n" + digits_evaluator("few", {"log_steps: 75"}, "test[:2]")));
+  const Finished finished =
+      run.train({"--devices", "cpu:2", "--set", "total_steps=150", "--set", "ckpt_steps=150"});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  CHECK(metric_rows(run.workdir).back().at("few/prec@1") == "1");
 }
 
 }  // namespace bv::test

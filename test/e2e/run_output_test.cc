@@ -190,7 +190,7 @@ TEST_CASE("every shipped config passes --dry-run --synthetic") {
 
 TEST_CASE("--list, --version, --explain, --help") {
   CHECK(contains(run({"--list", "models"}).out, "cnn\n"));
-  CHECK(contains(run({"--list", "evals"}).out, "calibration\nclassification\n"));
+  CHECK(contains(run({"--list", "evals"}).out, "calibration\nclass_metrics\nclassification\n"));
   const Finished unknown = run({"--list", "modles"});
   CHECK(unknown.code == 2);
   CHECK(contains(unknown.err, "did you mean 'models'?"));

@@ -99,10 +99,10 @@ Measured run(const std::string& name, Evaluator& evaluator, const std::string& w
 
 TEST_CASE("the registered evaluators") {
   CHECK(Evaluator::Registry::names() ==
-        std::vector<std::string>{"calibration", "classification", "contrastive", "distance",
-                                 "fewshot_lsr", "knn", "mean", "proj.distill.distance",
+        std::vector<std::string>{"calibration", "class_metrics", "classification", "contrastive",
+                                 "distance", "fewshot_lsr", "knn", "mean", "proj.distill.distance",
                                  "proj.image_text.contrastive", "proj.image_text.retrieval",
-                                 "retrieval", "save"});
+                                 "regression", "retrieval", "save"});
 }
 
 TEST_CASE("each evaluator sees every example once and measures the same for any batch size") {

@@ -96,12 +96,15 @@ inline Measured measure(const std::string& type, const std::string& yaml) {
 
 // Returns the text of the Error that the config, the probe or the run of an evaluator throws, "" if
 // there is none.
-inline std::string refusal(const std::string& type, const std::string& yaml) {
-  return error_of([&] {
-    const auto evaluator = make_evaluator(type, yaml);
-    evaluator->probe(1);
-    measure(*evaluator);
-  });
+inline std::string refusal(const std::string& type, const std::string& yaml,
+                           Exit code = Exit::usage) {
+  return error_of(
+      [&] {
+        const auto evaluator = make_evaluator(type, yaml);
+        evaluator->probe(1);
+        measure(*evaluator);
+      },
+      code);
 }
 
 }  // namespace bv::test

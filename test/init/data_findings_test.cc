@@ -305,9 +305,12 @@ TEST_CASE("folders without usable data are refused in one line") {
   std::filesystem::rename(dir / "1.jpg", dir / "notes.txt");
   CHECK(problem(dir) ==
         "has no data that can be trained on; expected the binary files of CIFAR (data_batch_1.bin "
-        "or train.bin), or IDX files (train-images-idx3-ubyte[.gz] and "
-        "train-labels-idx1-ubyte[.gz]), or one folder of JPEG, PNG or WebP images for each class, "
-        "or an npz file with the arrays image and label");
+        "or train.bin), or a CSV file with the columns image and label, or IDX files "
+        "(train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz]), or one folder of JPEG, "
+        "PNG or WebP images for each class, or a jsonl file with the keys image and label, or an "
+        "npz file with the arrays image and label, or a data set of TFDS: dataset_info.json and "
+        "features.json, or tar files whose samples have an image and a class, 000.jpg with "
+        "000.cls");
   write_class(dir.path(), "cat", 5, 20);
   CHECK(problem(dir) == "has images of one class only, 'cat': a classifier needs at least two");
   write_class(dir.path(), "dog", 5, 20);

@@ -12,6 +12,7 @@
 #include "lib/input/image/jpeg.h"
 #include "test/support/compare.h"
 #include "test/support/config.h"
+#include "test/support/digits_40.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
@@ -54,6 +55,27 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
     for (const char* file : {"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"}) temp.write(file, jpeg);
     return "{name: image_folder, data_dir: " + temp.path() + "}";
   }
+  if (name == "csv" || name == "jsonl" || name == "bv:jsonl") {
+    const at::Tensor bytes = encode_jpeg(at::full({4, 4, 3}, 7, at::kByte), 90);
+    temp.write("a.jpg", std::string(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+                                    bytes.numel()));
+    if (name == "csv") {
+      temp.write("t.csv", "image,label\na.jpg,cat\na.jpg,dog\n");
+      return "{name: csv, fname: " + (temp / "t.csv") + "}";
+    }
+    temp.write("t.jsonl",
+               "{\"image\": \"a.jpg\", \"label\": 0}\n{\"image\": \"a.jpg\", \"label\": 1}\n");
+    return "{name: '" + name + "', fname: " + (temp / "t.jsonl") + ", fopen_keys: [image]}";
+  }
+  const std::string formats = digits_40();
+  if (name == "tfds" || name == "from_data_dir")
+    return "{name: " + name + ", data_dir: " + formats + "/tfds/digits_40}";
+  if (name == "webdataset")
+    return "{name: webdataset, urls: '" + formats + "/wds/train-{000..001}.tar'}";
+  if (name == "tfrecord") {
+    return "{name: tfrecord, files: '" + formats +
+           "/tfrecord/train-*', features: {image: image/encoded, label: image/class/label}}";
+  }
   FAIL("no smallest config for source '" + name + "': add one here");
   return "";
 }
@@ -71,7 +93,9 @@ std::string open_error(const std::string& section, const DataEnv& env = {}) {
 
 TEST_CASE("the registered sources", "[source]") {
   CHECK(Source::Registry::names() ==
-        std::vector<std::string>{"cifar", "digits", "idx", "image_folder", "npz", "synthetic"});
+        std::vector<std::string>{"bv:jsonl", "cifar", "csv", "digits", "from_data_dir", "idx",
+                                 "image_folder", "jsonl", "npz", "synthetic", "tfds", "tfrecord",
+                                 "webdataset"});
 }
 
 TEST_CASE("contract of a source", "[source]") {
@@ -166,10 +190,11 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
                  Catch::Contains("known: test, train"));
   CHECK_THAT(open_error("{name: digit}"),
              Catch::StartsWith("t.yaml:1:8: error: unknown data source 'digit'") &&
-                 Catch::Contains("known: cifar, digits, idx, image_folder, npz, synthetic"));
-  CHECK_THAT(open_error("{name: imagenet2012, split: train}"),
-             Catch::EndsWith("('imagenet2012' is TFDS's name: its files are read by 'name: "
-                             "image_folder')"));
+                 Catch::Contains("known: digits, from_data_dir, bv:jsonl, cifar, "));
+  CHECK_THAT(
+      open_error("{name: imagenet2012, split: train}"),
+      Catch::EndsWith("('imagenet2012' is TFDS's name: data_dir says where TFDS has prepared "
+                      "it; its published files are read by 'name: image_folder')"));
   CHECK_THAT(open_error("{name: idx, data_dir: a, images: b}"), Catch::Contains("not both"));
   CHECK_THAT(open_error("{name: idx}"), Catch::Contains("needs data_dir, or images and labels"));
   CHECK_THAT(open_error("{name: cifar, data_dir: a, classes: 20}"),

@@ -4,12 +4,15 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
 #include "lib/input/dataset.h"
+#include "lib/util/file.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/golden.h"
 
 using namespace bv;
 using namespace bv::test;
@@ -78,6 +81,66 @@ TEST_CASE("slices mean what they mean in TFDS", "[split]") {
   CHECK(range("train[99%:]", 1281167) == Range{1268355, 1281167});
 }
 
+TEST_CASE("240 random splits select what TFDS selects", "[split]") {
+  const auto cases = nlohmann::json::parse(read_file(golden_file("tfds_splits.json")));
+  REQUIRE(cases.size() == 240);
+  for (const nlohmann::json& one : cases) {
+    const auto shards = one.at("shards").get<std::map<std::string, std::vector<int64_t>>>();
+    std::string expression = one.at("split");
+    if (one.contains("even")) {
+      expression +=
+          fmt::format("[even {}/{}]", one["even"][0].get<int>(), one["even"][1].get<int>());
+    }
+    INFO(one.dump());
+    nlohmann::json slices = nlohmann::json::array();
+    try {
+      for (const SplitTerm& term : parse_split(expression, kPlace)) {
+        const std::vector<int64_t>& lengths = shards.at(term.base);
+        const int64_t size = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+        const auto [begin, end] = term.range(size, kPlace, lengths);
+        slices.push_back({term.base, begin, end});
+      }
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::usage);
+      slices = nullptr;
+    }
+    CHECK(slices == one.at("slices"));
+  }
+}
+
+TEST_CASE("folds divide a split, with equal shares of every class", "[split]") {
+  const auto source = std::make_shared<Sorted>(3, 11, true);
+  std::vector<int64_t> together;
+  for (int fold = 1; fold <= 4; ++fold) {
+    const Dataset held(source, fmt::format("train[fold {}/4]", fold), kPlace);
+    const Dataset rest(source, fmt::format("train[not fold {}/4]", fold), kPlace);
+    CHECK(held.size() + rest.size() == 33);
+    std::vector<int64_t> shares(3);
+    for (const int64_t i : all(held)) ++shares[(i - 1000) / 11];
+    for (const int64_t share : shares) CHECK((share == 2 || share == 3));
+    std::vector<int64_t> both = all(held), others = all(rest);
+    together.insert(together.end(), both.begin(), both.end());
+    both.insert(both.end(), others.begin(), others.end());
+    std::sort(both.begin(), both.end());
+    CHECK(std::set<int64_t>(both.begin(), both.end()).size() == 33);
+  }
+  CHECK(std::set<int64_t>(together.begin(), together.end()).size() == 33);
+  CHECK(together.size() == 33);
+  // A fold of a slice, and one without labels.
+  CHECK(Dataset(source, "train[:12][fold 1/3]", kPlace).size() == 4);
+  CHECK(fold_positions(parse_split("a[fold 2/3]", kPlace)[0], 10, {}).size() == 3);
+  CHECK(error_of([&] { Dataset(source, "train[:3][fold 4/4]", kPlace); }) ==
+        "x.yaml:5:12: error: split 'train[:3][fold 4/4]' is empty: 3 examples do not fill 4 folds");
+}
+
+TEST_CASE("the split all has all splits", "[split]") {
+  const auto source = std::make_shared<Sorted>(1, 2, false);
+  CHECK(all(Dataset(source, "all", kPlace)) == std::vector<int64_t>{0, 1, 1000, 1001});
+  CHECK(error_of([&] { Dataset(source, "all[:50%]", kPlace); }) ==
+        "x.yaml:5:12: error: split 'all[:50%]': 'all' cannot be sliced; name the splits: test, "
+        "train");
+}
+
 TEST_CASE("complementary percentages cover a split exactly", "[split]") {
   for (int64_t n : {1, 2, 3, 7, 99, 101, 1437, 50000}) {
     for (int percent = 1; percent < 100; ++percent) {
@@ -97,9 +160,26 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
         "x.yaml:5:12: error: bad split 'train[5]': a slice needs ':'" + examples);
   CHECK(problem("train[:x]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:x]': 'x' is not an integer" + examples);
-  CHECK(problem("train[:1.5%]", 100) ==
-        "x.yaml:5:12: error: bad split 'train[:1.5%]': '1.5' is not an integer percentage" +
+  CHECK(problem("train[:1.5.2%]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:1.5.2%]': '1.5.2' is not a percentage" + examples);
+  CHECK(problem("train[:nan%]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:nan%]': 'nan' is not a percentage" + examples);
+  CHECK(problem("train[:2shard]", 100) ==
+        "x.yaml:5:12: error: split 'train[:2shard]': 'train' is not in shards, so that a slice "
+        "cannot count them");
+  CHECK(problem("train[fold 0/5]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[fold 0/5]': '0/5' is not a part such as 2/5, from "
+        "1/5 to 5/5" +
             examples);
+  CHECK(problem("train[fold 1/1]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[fold 1/1]': one fold alone leaves nothing to train "
+        "with" +
+            examples);
+  CHECK(problem("train[:50%][10:]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:50%][10:]': '10:' is not a part such as fold 2/5" +
+            examples);
+  CHECK(problem("train[:50%]x", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:50%]x': 'x' stands behind ']'" + examples);
   CHECK(problem("train[:110%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:110%]': 110% is not within -100% .. 100%" +
             examples);

@@ -94,6 +94,27 @@ TEST_CASE("predictions as a table") {
   CHECK(whole(*prediction_table(1), {hostile}).starts_with("\\x1b[2J   predicted 2 \\n"));
 }
 
+TEST_CASE("predictions of numbers: all of them, in their order") {
+  PredictedBatch batch = example();
+  batch.numbers = true;
+  batch.class_names.clear();
+  batch.arrays["logits"] = at::tensor({3.5F, -2.F, 0.25F, 1e6F}).reshape({2, 2});
+  CHECK(whole(*json_lines(1), {batch}) ==
+        R"({"file":"a.jpg","values":[3.5,-2.0]}
+{"file":"b,\"c\".jpg","error":"too short"}
+{"file":"d","values":[0.25,1000000.0]}
+)");
+  CHECK(whole(*csv(1), {unread(), batch}) ==
+        "file,value_1,value_2,error\n"
+        "e,,,bad\n"
+        "a.jpg,3.5,-2,\n"
+        "\"b,\"\"c\"\".jpg\",,,too short\n"
+        "d,0.25,1000000,\n");
+  CHECK(whole(*prediction_table(1), {batch}) ==
+        "a.jpg   predicted 3.5   -2\n"
+        "d       predicted 0.25   1e+06\n");
+}
+
 TEST_CASE("classes need logits of two dimensions") {
   PredictedBatch batch = example();
   batch.arrays["logits"] = at::zeros({2, 3, 3});

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/report/crc32c.h"
 #include "lib/report/event_writer.h"
+#include "lib/util/crc32c.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/support/folder.h"

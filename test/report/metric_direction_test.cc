@@ -16,7 +16,8 @@ TEST_CASE("accuracies are better if they are higher") {
     CHECK(metric_direction(name) == Direction::up);
     CHECK(is_accuracy(name));
   }
-  for (const char* name : {"seg/miou", "f1", "val/auroc", "psnr"}) {
+  for (const char* name : {"seg/miou", "f1", "val/auroc", "psnr", "val/r2", "val/r2@0",
+                           "val/f1@cat", "val/ap_weighted", "val/auroc_macro"}) {
     CAPTURE(name);
     CHECK(metric_direction(name) == Direction::up);
     CHECK_FALSE(is_accuracy(name));

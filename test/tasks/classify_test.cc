@@ -49,7 +49,7 @@ std::string refusal(const Batch& batch) {
 }  // namespace
 
 TEST_CASE("the registered tasks") {
-  CHECK(Task::Registry::names() == std::vector<std::string>{"classify"});
+  CHECK(Task::Registry::names() == std::vector<std::string>{"classify", "regress"});
 }
 
 TEST_CASE("the loss is the mean over the batch and has a gradient") {

@@ -15,9 +15,11 @@
 
 namespace bv {
 
-LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
-  LoaderOptions options;
+EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
+  EvalLoaderOptions options;
   options.error_budget = read_error_budget(config);
+  attempt(config, [&] { options.quarantine = Quarantine::read(config); });
+  options.keep_broken = options.error_budget > 0 || config.has("quarantine");
   options.section = "evals." + env.name;
   options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
   options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
@@ -48,18 +50,21 @@ EvalInput::EvalInput(const Config& config, const EvalEnv& env)
                 read_eval_loader(config, env), env.data) {}
 
 EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
-                     const LoaderOptions& options, const DataEnv& env, const std::string& part)
+                     const EvalLoaderOptions& options, const DataEnv& env, const std::string& part)
     : classes_(env.classes),
       pp_(std::move(pp)),
       options_(options),
       name_(options.section + (part.empty() ? "" : "." + part)) {
   DataEnv own = env;
-  own.source.keep_broken = options_.error_budget > 0;
+  own.source.keep_broken = options.keep_broken;
   own.skip_section = options_.section;
   attempt(data, [&] {
     // The section is kept for the warnings, which come when the data is opened.
-    open_ = [data, pp = pp_, open = prepare_data(data, own)](const auto& classes) {
+    const auto quarantine = env.synthetic ? nullptr : options.quarantine;
+    open_ = [data, pp = pp_, quarantine, name = name_, threads = std::max(options.threads, 1),
+             open = prepare_data(data, own)](const auto& classes) {
       auto opened = open(classes);
+      if (quarantine) opened = quarantine->leave_out(opened, name, threads);
       for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
       return opened;
     };

@@ -9,6 +9,7 @@
 #include "lib/config/key_table.h"
 #include "lib/evals/evaluator.h"
 #include "lib/input/loader/loader.h"
+#include "lib/input/quarantine.h"
 
 namespace bv {
 
@@ -29,6 +30,7 @@ inline constexpr KeyText kEvalLoaderKeys[] = {
         "leave out, over all processes: `true` allows any number, 0 or `false` none. The file "
         "`skipped.jsonl` in the workdir lists them, and the metric `errors` is then their number.",
         "-"),
+    kQuarantineKey,
     {"cache", "any", "none",
      "Has no effect and gives a warning. An evaluator keeps its threads and buffers between "
      "evaluations, and the operating system keeps files in memory that are read again."},
@@ -54,8 +56,14 @@ inline constexpr KeyText kEvalDataKeys[] = {
      "keep(\"image\", \"labels\")"},
 };
 
+// How the data of an evaluator are loaded.
+struct EvalLoaderOptions : LoaderOptions {
+  std::shared_ptr<const Quarantine> quarantine;  // what is left out; may be null
+  bool keep_broken = false;                      // see SourceEnv
+};
+
 // Reads kEvalLoaderKeys. Records problems with the config.
-LoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
+EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
 
 // Opens no file before its first use.
 class EvalInput {
@@ -65,8 +73,8 @@ class EvalInput {
   EvalInput(const Config& config, const EvalEnv& env);
   // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
   // the list of skipped examples ("evals.<name>.<part>").
-  EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp, const LoaderOptions& options,
-            const DataEnv& env, const std::string& part = "");
+  EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
+            const EvalLoaderOptions& options, const DataEnv& env, const std::string& part = "");
   EvalInput(EvalInput&&) noexcept;
   ~EvalInput();
 

@@ -39,8 +39,10 @@ at::Tensor stack_rows(Group& group, const at::Tensor& rows, const at::Tensor& co
   std::vector<at::Tensor> parts;
   for (int64_t r = 0; r < group.size(); ++r) parts.push_back(all[r].narrow(0, 0, count[r]));
   auto shape = rows.sizes().vec();
+  const at::Tensor whole = at::cat(parts);
+  if (whole.size(0) == 0) return rows;  // no rank has a row
   shape[0] = -1;
-  return at::cat(parts).view(rows.scalar_type()).view(shape);
+  return whole.view(rows.scalar_type()).view(shape);
 }
 
 }  // namespace
@@ -80,6 +82,7 @@ at::Tensor gather_rows_on_first(Group& group, const at::Tensor& rows, const at::
   }
   if (!all.defined()) return all;
   auto shape = rows.sizes().vec();
+  if (all.size(0) == 0) return rows;  // no rank has a row
   shape[0] = -1;
   return all.view(rows.scalar_type()).view(shape);
 }

@@ -28,9 +28,7 @@
 
 #include "lib/device/out_of_memory.h"
 #include "lib/input/loader/batch_ring.h"
-#include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
-#include "lib/input/shuffle.h"
 #include "lib/input/skip_hint.h"
 #include "lib/report/log.h"
 #include "lib/util/text.h"
@@ -53,17 +51,18 @@ void stay_single_threaded() {
   }
 }
 
-// Returns the example from which the ring takes its shapes: the first of the data set that can be
-// computed, so that the shapes do not depend on where a run begins. Failures before it are not
-// reported here but at their batch. Throws the first failure if the first 20 examples fail.
-Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
+// Returns the example from which the ring takes its shapes: the first of the (first) data set that
+// can be computed, so that the shapes do not depend on where a run begins. Failures before it are
+// not reported here but at their batch. Throws the first failure if the first 20 examples fail.
+Example find_prototype(const TrainingData& data, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   std::optional<ExampleFailure> failure;
-  for (int64_t index = 0; index < std::min<int64_t>(data.size(), kMaxReplacements); ++index) {
+  const Dataset& first = *data.parts()[0].data;
+  for (int64_t index = 0; index < std::min<int64_t>(first.size(), kMaxReplacements); ++index) {
     try {
-      return compute_example(data, pp, seed, index, index);
+      return data.compute({0, index}, seed, index);
     } catch (...) {
-      if (!failure) failure = current_failure(data, index);
+      if (!failure) failure = current_failure(first, index);
     }
   }
   throw Error::in("input", failure->code, failure->text());
@@ -72,8 +71,7 @@ Example find_prototype(const Dataset& data, const Pipeline& pp, uint64_t seed) {
 }  // namespace
 
 struct Loader::Impl {
-  Impl(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
-       const LoaderOptions& options);
+  Impl(std::shared_ptr<const TrainingData> data, const LoaderOptions& options);
   ~Impl() { stop(); }
 
   void start();
@@ -88,7 +86,7 @@ struct Loader::Impl {
   void fill(int64_t batch, int64_t chunk);
   void fill_stacked(int64_t batch, int64_t begin, int64_t end);
   bool fill_row(int64_t batch, int64_t row);
-  int64_t index_at(int64_t position) const;
+  TrainingData::Pick pick_at(int64_t position) const;
   void record(int64_t batch, ExampleFailure failure);
 
   struct Slot {
@@ -103,8 +101,7 @@ struct Loader::Impl {
     return options.shift + batch * options.batch_size + options.rank * rows + row;
   }
 
-  const std::shared_ptr<const Dataset> data;
-  const std::shared_ptr<const Pipeline> pp;
+  const std::shared_ptr<const TrainingData> data;
   const LoaderOptions options;
   const int64_t size;
   const int64_t rows;       // per batch, in this rank
@@ -143,27 +140,27 @@ int64_t chunk_rows(int64_t rows, int threads, bool stacked) {
   return std::min(std::clamp<int64_t>(rows / (2 * threads), 8, 256), rows);
 }
 
-LoaderOptions checked(const LoaderOptions& options, const Dataset& data) {
+LoaderOptions checked(const LoaderOptions& options, const TrainingData& data) {
   check(options.batch_size >= 1, "loader: batch_size {}", options.batch_size);
   check(options.ranks >= 1 && options.batch_size % options.ranks == 0 && options.rank >= 0 &&
             options.rank < options.ranks,
         "loader: rank {} of {}, batch_size {}", options.rank, options.ranks, options.batch_size);
   check(options.threads >= 1, "loader: threads {}", options.threads);
   check(options.prefetch >= 0, "loader: prefetch {}", options.prefetch);
+  check(!options.evaluation || !data.is_mixture(), "loader: an evaluation of a mixture");
   if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
   return options;
 }
 
 }  // namespace
 
-Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pipeline> ops,
-                   const LoaderOptions& given)
+Loader::Impl::Impl(std::shared_ptr<const TrainingData> from, const LoaderOptions& given)
     : data(std::move(from)),
-      pp(std::move(ops)),
       options(checked(given, *data)),
       size(data->size()),
       rows(options.batch_size / options.ranks),
-      stacked(data->is_array() && pp->has_batched()),
+      stacked(!data->is_mixture() && data->parts()[0].data->is_array() &&
+              data->parts()[0].pp->has_batched()),
       chunk(chunk_rows(rows, options.threads, stacked)),
       chunks((rows + chunk - 1) / chunk),
       end_batch(options.evaluation ? (size + options.batch_size - 1) / options.batch_size
@@ -173,7 +170,7 @@ Loader::Impl::Impl(std::shared_ptr<const Dataset> from, std::shared_ptr<const Pi
 void Loader::Impl::start() {
   if (!ring) {
     const bool given = !options.prototype.empty();
-    ring.emplace(given ? options.prototype : find_prototype(*data, *pp, options.seed), rows,
+    ring.emplace(given ? options.prototype : find_prototype(*data, options.seed), rows,
                  static_cast<int>(slots.size()), options.evaluation, options.pinned);
   }
   for (Slot& each : slots) {
@@ -332,11 +329,12 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
     rngs.reserve(end - begin);
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position = position_of(batch, row);
-      indices.push_back(index_at(position));
+      indices.push_back(pick_at(position).index);
       rngs.emplace_back(options.seed, Purpose::augment, static_cast<uint64_t>(position));
     }
-    Example examples = data->read_batch(indices);
-    pp->apply_batch(examples, rngs);
+    const TrainingData::Part& part = data->parts()[0];
+    Example examples = part.data->read_batch(indices);
+    part.pp->apply_batch(examples, rngs);
     ring->write_stacked(ring_slot(batch), begin, end - begin, examples);
     for (int64_t row = begin; row < end; ++row) {
       ring->mark(ring_slot(batch), row, indices[row - begin]);
@@ -352,7 +350,7 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
   try {
     std::rethrow_exception(failure);
   } catch (...) {
-    ExampleFailure whole = current_failure(*data, indices.at(0));
+    ExampleFailure whole = current_failure(*data->parts()[0].data, indices.at(0));
     whole.row = begin;
     whole.fatal = true;
     record(batch, std::move(whole));
@@ -362,16 +360,18 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
 // Computes one row, with replacements if necessary. Returns whether the first try succeeded.
 bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
   const int64_t position = position_of(batch, row);
-  int64_t index = index_at(position);
+  TrainingData::Pick pick = pick_at(position);
+  const Dataset& part = *data->parts()[pick.part].data;
   std::optional<Rng> replacement;
   for (int attempt = 0;; ++attempt) {
     try {
-      ring->write(ring_slot(batch), row,
-                  compute_example(*data, *pp, options.seed, position, index));
-      ring->mark(ring_slot(batch), row, index);
+      ring->write(ring_slot(batch), row, data->compute(pick, options.seed, position));
+      ring->mark(ring_slot(batch), row, pick.index);
       return attempt == 0;
     } catch (...) {
-      ExampleFailure failure = current_failure(*data, index);
+      ExampleFailure failure = current_failure(part, pick.index);
+      if (data->is_mixture())  // two data sets may both have a "train row 17"
+        failure.name = data->parts()[pick.part].name + ": " + failure.name;
       failure.row = row;
       failure.attempt = attempt;
       if (!failure.fatal && attempt == kMaxReplacements) {
@@ -389,14 +389,13 @@ bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
     if (!replacement) {
       replacement.emplace(options.seed, Purpose::shuffle, static_cast<uint64_t>(position));
     }
-    index = replacement->below(size);
+    pick.index = replacement->below(part.size());
   }
 }
 
-int64_t Loader::Impl::index_at(int64_t position) const {
-  if (options.evaluation) return position;
-  const int64_t within = position % size;
-  return options.shuffle ? shuffle(options.seed, position / size, within, size) : within;
+TrainingData::Pick Loader::Impl::pick_at(int64_t position) const {
+  if (options.evaluation) return {0, position};
+  return data->pick(position, options.seed, options.shuffle);
 }
 
 void Loader::Impl::record(int64_t batch, ExampleFailure failure) {
@@ -406,7 +405,10 @@ void Loader::Impl::record(int64_t batch, ExampleFailure failure) {
 
 Loader::Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
                LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(data), std::move(pp), std::move(options))) {}
+    : Loader(std::make_shared<TrainingData>(std::move(data), std::move(pp)), std::move(options)) {}
+
+Loader::Loader(std::shared_ptr<const TrainingData> data, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(data), options)) {}
 
 Loader::~Loader() = default;
 

@@ -2,14 +2,15 @@
 //
 // The stream of examples is a pure function of (data, pp, seed). Position p = b * batch_size + row
 // belongs to batch b. It holds example shuffle(seed, p / n, p % n) of the n examples (p % n without
-// shuffling), augmented with Rng(seed, Purpose::augment, p). Threads, prefetching and restarts
-// change nothing.
+// shuffling), augmented with Rng(seed, Purpose::augment, p). For mixtures of data sets see
+// TrainingData::pick(). Threads, prefetching and restarts change nothing.
 //
 // An example that fails (the source or an op throws Error(Exit::data) or a foreign exception)
 // counts against the error budget. In training another example takes its place: try k, up to 20,
-// takes example number k of the draws Rng(seed, Purpose::shuffle, p).below(n). In evaluation the
-// row is filled with zeros. Failures that only a wrong config can cause (examples of different
-// shapes, a missing feature, a label out of range) always stop the run.
+// takes example number k of the draws Rng(seed, Purpose::shuffle, p).below(n), from the same data
+// set of a mixture. In evaluation the row is filled with zeros. Failures that only a wrong config
+// can cause (examples of different shapes, a missing feature, a label out of range) always stop the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,8 @@
 #include <vector>
 
 #include "lib/config/key_table.h"
-#include "lib/input/dataset.h"
 #include "lib/input/loader/failed_example.h"
-#include "lib/input/pipeline.h"
+#include "lib/input/training_data.h"
 
 namespace bv {
 
@@ -68,6 +68,8 @@ class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp,
          LoaderOptions options);
+  // For evaluation the data must not be a mixture.
+  Loader(std::shared_ptr<const TrainingData> data, LoaderOptions options);
   ~Loader();
 
   // Returns ceil(n / batch_size).

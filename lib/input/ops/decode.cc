@@ -1,9 +1,8 @@
 // The op decode. Draws no random numbers.
-#include "lib/input/image/decode.h"
+#include "lib/input/image/decoding.h"
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
-#include "lib/input/image/orientation.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
 #include "lib/util/text.h"
@@ -53,8 +52,14 @@ class Decode : public Op {
     }
     const std::span<const uint8_t> file{bytes.const_data_ptr<uint8_t>(),
                                         static_cast<size_t>(bytes.numel())};
-    const at::Tensor image = decode_image(file, static_cast<int>(channels_), precise_);
-    example[keys_.out] = exif_ ? turn_upright(image, exif_orientation(file)) : image;
+    example[keys_.out] = decode_image(file, *decodes());
+  }
+
+  std::optional<Decoding> decodes() const override {
+    return Decoding{keys_.in, static_cast<int>(channels_), precise_, exif_};
+  }
+  void apply_decoded(Example& example, const at::Tensor& image, Rng&) const override {
+    example[keys_.out] = image;
   }
 
   bool ignores_orientation() const override { return !exif_; }

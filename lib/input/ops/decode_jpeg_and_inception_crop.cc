@@ -71,6 +71,18 @@ class DecodeJpegAndInceptionCrop : public Op {
     example[keys_.out] = size_ ? resized(image) : image;
   }
 
+  // A window of the whole image has the same bits as a window that is decoded alone, because
+  // JpegDecoder decodes a margin around it.
+  std::optional<Decoding> decodes() const override {
+    return Decoding{keys_.in, 3, /*precise=*/false, exif_};
+  }
+  void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const override {
+    const Window window = sample_crop_window(image.size(0), image.size(1), range_, rng);
+    const at::Tensor part =
+        image.narrow(0, window.y, window.height).narrow(1, window.x, window.width);
+    example[keys_.out] = size_ ? resized(part) : part.contiguous();
+  }
+
  private:
   static constexpr double kMaxRatio = 1000;
 
@@ -93,12 +105,12 @@ class DecodeJpegAndInceptionCrop : public Op {
                         orientation);
   }
 
+  // The pixels of each row of `image` must be contiguous.
   at::Tensor resized(const at::Tensor& image) const {
     const Resizer resizer(resize_.method, resize_.antialias, {image.size(0), image.size(1)}, *size_,
                           3);
     at::Tensor out = at::empty({size_->height, size_->width, 3}, at::kByte);
-    resizer.run(image.const_data_ptr<uint8_t>(), image.size(1) * 3,
-                out.mutable_data_ptr<uint8_t>());
+    resizer.run(image.const_data_ptr<uint8_t>(), image.stride(0), out.mutable_data_ptr<uint8_t>());
     return out;
   }
 

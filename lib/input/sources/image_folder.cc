@@ -15,8 +15,8 @@
 #include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/source.h"
+#include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
-#include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -35,28 +35,6 @@ const KeyTable keys(
       "folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all folders "
       "are splits. Otherwise the layout is <class>/<file>, and the only split is train.",
       "data/flowers"}});
-
-constexpr size_t kMaxBytes = size_t{1} << 30;
-
-// Returns the file as (n,) uint8. Messages do not name the file, because the loader names the
-// example.
-at::Tensor read_bytes(const std::string& file) {
-  const auto failed = [](std::string_view why) {
-    return Error::bare(Exit::data, fmt::format("can't be read: {}", why));
-  };
-  try {
-    const RegularFile opened(file);
-    if (opened.size() > kMaxBytes)
-      throw failed(fmt::format("{} bytes are more than the limit of 1 GiB", opened.size()));
-    at::Tensor bytes = at::empty({static_cast<int64_t>(opened.size())}, at::kByte);
-    if (opened.read(bytes.mutable_data_ptr<uint8_t>(), opened.size(), 0) < opened.size())
-      throw failed("it became shorter while it was read");
-    return bytes;
-  } catch (const Error& error) {
-    if (error.code() == Exit::data) throw;
-    throw failed(error.message());
-  }
-}
 
 // Returns whether the layout of `dir`, which holds the folders `top`, is <split>/<class>/<file>.
 bool has_split_folders(const std::string& dir, const std::vector<std::string>& top) {
@@ -84,7 +62,7 @@ class ImageFolder : public Source {
   Example read(size_t split, int64_t i) const override {
     if (index(split).file(i).empty())
       throw Error::bare(Exit::data, "no images in this class folder");
-    return {{"image", read_bytes(dir_.path + "/" + describe(split, i))},
+    return {{"image", file_bytes(dir_.path + "/" + describe(split, i), "can't be read")},
             {"label", at::full({}, label(split, i), at::kLong)}};
   }
 
@@ -239,7 +217,12 @@ std::optional<DetectedData> detect(const std::string& folder) {
   }
   if (!any_with_images(folder, top)) return std::nullopt;
   refuse_splits_without_classes(folder, top);
-  return DetectedData{"image folder, <class>/<file>", {{"data_dir", folder}}};
+  DetectedData data{"image folder, <class>/<file>", {{"data_dir", folder}}};
+  // One folder of images may be the one whose images a CSV file names.
+  data.weak = std::count_if(top.begin(), top.end(), [&](const std::string& name) {
+                return count_images(folder + "/" + name) > 0;
+              }) < 2;
+  return data;
 }
 
 const Register<Source, ImageFolder> registered("image_folder");

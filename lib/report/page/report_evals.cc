@@ -9,6 +9,7 @@
 
 #include "lib/report/page/class_labels.h"
 #include "lib/report/page/html.h"
+#include "lib/report/page/report_curves.h"
 #include "lib/report/page/report_mistakes.h"
 #include "lib/util/text.h"
 
@@ -188,6 +189,10 @@ std::string render_details(const EvalDetails& details, size_t most_bytes) {
            "</div><div class=\"wide\">\n" + accuracy_bars(matrix, names) + "</div></div>\n";
   }
   out += calibration_bars(details.calibration);
+  for (const std::string& part :
+       {render_class_table(details), render_curves(details), render_residuals(details)}) {
+    if (out.size() + part.size() < most_bytes) out += part;
+  }
   if (out.size() < most_bytes) out += render_mistakes(details, most_bytes - out.size());
   return out + "</section>\n";
 }

@@ -9,7 +9,6 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/device/compute_threads.h"
-#include "lib/input/shuffle.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
@@ -60,7 +59,7 @@ class Rerun {
         from.meta.value("position", step_ * batch) + examples_left_out(rollbacks, from);
     LoaderOptions options = recipe_.loader;
     options.shift = shift_ = position - step_ * batch;
-    loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, options);
+    loader_ = std::make_unique<Loader>(recipe_.data, options);
     loader_->seek(step_);
   }
 
@@ -87,14 +86,11 @@ class Rerun {
 
  private:
   void name_examples(BadStep& bad) const {
-    const int64_t size = recipe_.data->size(), batch = recipe_.length.batch_size;
+    const int64_t batch = recipe_.length.batch_size;
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t position = (step_ - 1) * batch + row + shift_;
-      const int64_t within = position % size;
-      const int64_t index = recipe_.loader.shuffle
-                                ? shuffle(recipe_.loader.seed, position / size, within, size)
-                                : within;
-      bad.examples.push_back(recipe_.data->describe(index));
+      bad.examples.push_back(recipe_.data->describe(
+          recipe_.data->pick(position, recipe_.loader.seed, recipe_.loader.shuffle)));
       for (const auto& [name, values] : bad.batch) {
         if (is_finite(values[row])) continue;
         bad.bad_examples.push_back(fmt::format("{} ({})", bad.examples.back(), name));

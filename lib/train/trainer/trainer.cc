@@ -177,7 +177,7 @@ Exit Trainer::loop() {
   if (first_step_ < total_steps_) {
     LoaderOptions options = recipe_.loader;
     options.shift = position_ - first_step_ * recipe_.length.batch_size;
-    loader_ = std::make_unique<Loader>(recipe_.data, recipe_.pp, options);
+    loader_ = std::make_unique<Loader>(recipe_.data, options);
     loader_->seek(first_step_);
     for (const std::string& name : skipped_.examples(recipe_.loader.section))
       loader_->add_failed(name);

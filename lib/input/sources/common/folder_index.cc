@@ -5,34 +5,24 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <thread>
+#include <optional>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/image/image_file_problem.h"
 #include "lib/input/image/image_suffix.h"
+#include "lib/input/sources/common/index_cache.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
-#include "lib/util/rng.h"
 
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain image folder 3";
+constexpr std::string_view kFormat = "bvtrain image folder 4";
 constexpr size_t kMaxProblems = 20;
-constexpr int64_t kSecond = 1'000'000'000;
-// A folder that changed less than this before it was read may change again without getting a new
-// modification time, so its index is not stored.
-constexpr int64_t kSettled = 2 * kSecond;
-constexpr unsigned kMaxThreads = 32;  // more than the cores: they wait for the disk
 
 struct Entry {
   std::string name;
@@ -60,16 +50,16 @@ std::vector<Entry> list(const std::string& folder) {
   return entries;
 }
 
-enum class Kind { image, other_image, no_image };
+enum class ListedKind { image, other_image, no_image };
 
-Kind kind_of(const std::string& name) {
-  if (has_image_suffix(name)) return Kind::image;
+ListedKind kind_of(const std::string& name) {
+  if (has_image_suffix(name)) return ListedKind::image;
   const std::string suffix = suffix_of(name);
   // Not supported, but ignoring them silently would change the data set.
   for (const char* known : {".gif", ".bmp", ".tif", ".tiff"}) {
-    if (suffix == known) return Kind::other_image;
+    if (suffix == known) return ListedKind::other_image;
   }
-  return Kind::no_image;
+  return ListedKind::no_image;
 }
 
 struct ClassFiles {
@@ -82,18 +72,18 @@ struct ClassFiles {
 ClassFiles read_class(const std::string& path, const std::string& name) {
   ClassFiles found;
   for (Entry& entry : list(path)) {
-    const Kind kind = kind_of(entry.name);
+    const ListedKind kind = kind_of(entry.name);
     if (entry.folder) {
       ++found.notes.inner_folders;
       continue;
     }
-    if (kind == Kind::no_image) {
+    if (kind == ListedKind::no_image) {
       ++found.notes.other_types[suffix_of(entry.name)];
       continue;
     }
     const std::string file = path + "/" + entry.name;
     auto [problem, orientation] = check_image_file(file);
-    if (kind == Kind::other_image && problem.empty()) {
+    if (kind == ListedKind::other_image && problem.empty()) {
       problem = "this JPEG, PNG or WebP has the suffix of another format: rename it";
     }
     if (orientation != 1) ++found.notes.turned;
@@ -114,26 +104,8 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
 std::vector<ClassFiles> read_classes(const std::string& folder,
                                      const std::vector<std::string>& classes) {
   std::vector<ClassFiles> found(classes.size());
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> failed = false;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      for (size_t i; (i = next++) < classes.size() && !failed;) {
-        found[i] = read_class(folder + "/" + classes[i], classes[i]);
-      }
-    } catch (...) {
-      if (!failed.exchange(true)) failure = std::current_exception();
-    }
-  };
-  const size_t count = std::min<size_t>(
-      {classes.size(), kMaxThreads, 2 * std::max(1U, std::thread::hardware_concurrency())});
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
-    work();
-  }
-  if (failure) std::rethrow_exception(failure);
+  scan_files(classes.size(), "looking at the images",
+             [&](size_t i) { found[i] = read_class(folder + "/" + classes[i], classes[i]); });
   return found;
 }
 
@@ -163,44 +135,6 @@ void throw_if_broken(const std::vector<ClassFiles>& found) {
   if (!shown.empty()) throw BrokenFiles(std::move(shown), more);
 }
 
-int64_t modified(const std::string& folder) {
-  struct stat info;
-  if (stat(folder.c_str(), &info) != 0) throw Error(Exit::usage, folder, std::strerror(errno));
-  return info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec;
-}
-
-std::string absolute(const std::string& folder) {
-  const std::unique_ptr<char, decltype(&std::free)> path(realpath(folder.c_str(), nullptr),
-                                                         &std::free);
-  return path ? path.get() : folder;
-}
-
-// Returns the index in a cache file, or "" if there is none or it is damaged. The file holds a
-// checksum in hex, a newline, and the index.
-std::string read_cache(const std::string& file) {
-  if (!file_exists(file)) return "";
-  std::string content;
-  try {
-    content = read_file(file);
-  } catch (const Error&) {
-    return "";
-  }
-  const size_t newline = content.find('\n');
-  if (newline == std::string::npos) return "";
-  const std::string_view payload = std::string_view(content).substr(newline + 1);
-  if (content.substr(0, newline) != fmt::format("{:016x}", hash64(payload))) return "";
-  return std::string(payload);
-}
-
-void write_cache(const std::string& file, const std::string& payload) {
-  try {
-    make_folders(cache_home() + "/index");
-    write_file_atomically(file, fmt::format("{:016x}\n", hash64(payload)) + payload, false);
-  } catch (const Error&) {
-    // Not an error: without the cache (a read-only home) only time is lost.
-  }
-}
-
 }  // namespace
 
 bool is_named(std::string_view name, SplitNames names) {
@@ -227,28 +161,22 @@ std::vector<std::string> list_folders(const std::string& folder) {
 int64_t count_images(const std::string& folder) {
   const std::vector<Entry> entries = list(folder);
   return std::count_if(entries.begin(), entries.end(), [](const Entry& entry) {
-    return !entry.folder && kind_of(entry.name) != Kind::no_image;
+    return !entry.folder && kind_of(entry.name) != ListedKind::no_image;
   });
 }
 
 FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
                          bool keep_broken) {
-  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          std::chrono::system_clock::now().time_since_epoch())
-                          .count();
   // Taken before the folders are listed, so that a change in between is found next time.
-  std::vector<int64_t> stamps;
-  bool settled = true;
-  for (const std::string& name : classes) {
-    stamps.push_back(modified(folder + "/" + name));
-    settled &= stamps.back() < now - kSettled;
-  }
-  const std::string path = absolute(folder);
-  const std::string cache = fmt::format("{}/index/{:016x}", cache_home(), hash64(path));
-  from_cache_ = parse(read_cache(cache), path, classes, stamps, keep_broken);
+  std::vector<FileStamp> stamps = {stamp_of_folder(folder)};
+  stamps[0].modified = 0;  // other folders in it do not matter
+  stamps[0].settled = true;
+  for (const std::string& name : classes) stamps.push_back(stamp_of_folder(folder + "/" + name));
+  if (std::optional<std::string> stored = load_index(kFormat, stamps))
+    from_cache_ = parse(std::move(*stored), classes, keep_broken);
   if (from_cache_) return;
   build(folder, classes, keep_broken);
-  if (settled) write_cache(cache, serialize(path, classes, stamps));
+  store_index(kFormat, stamps, serialize());
 }
 
 void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes,
@@ -268,13 +196,9 @@ void FolderIndex::build(const std::string& folder, const std::vector<std::string
   notes_.images = size();
 }
 
-std::string FolderIndex::serialize(const std::string& folder,
-                                   const std::vector<std::string>& classes,
-                                   const std::vector<int64_t>& stamps) const {
+std::string FolderIndex::serialize() const {
   std::string text;
   const auto put = [&](std::string_view word) { text.append(word).push_back('\0'); };
-  put(kFormat);
-  put(folder);
   put(whole_ ? "whole" : "broken");
   put(fmt::format("{}", notes_.turned));
   put(fmt::format("{}", notes_.inner_folders));
@@ -284,17 +208,14 @@ std::string FolderIndex::serialize(const std::string& folder,
     put(fmt::format("{}", count));
   }
   int64_t image = 0;
-  for (size_t i = 0; i < classes.size(); ++i) {
-    put(classes[i]);
-    put(fmt::format("{}", stamps[i]));
-    put(fmt::format("{}", class_ends_[i] - image));
-    for (; image < class_ends_[i]; ++image) put(file(image));
+  for (const int64_t end : class_ends_) {
+    put(fmt::format("{}", end - image));
+    for (; image < end; ++image) put(file(image));
   }
   return text;
 }
 
-bool FolderIndex::parse(std::string text, const std::string& folder,
-                        const std::vector<std::string>& classes, const std::vector<int64_t>& stamps,
+bool FolderIndex::parse(std::string text, const std::vector<std::string>& classes,
                         bool keep_broken) {
   size_t at = 0;
   const auto next = [&]() -> std::string_view {
@@ -304,7 +225,6 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
     at = end + 1;
     return word;
   };
-  if (next() != kFormat || next() != folder) return false;
   if (const std::string_view state = next(); state != "whole" && !keep_broken) return false;
   const auto number = [&] {
     const std::string_view digits = next();
@@ -323,7 +243,6 @@ bool FolderIndex::parse(std::string text, const std::string& folder,
   std::vector<uint64_t> offsets;
   std::vector<int64_t> ends;
   for (size_t i = 0; i < classes.size(); ++i) {
-    if (next() != classes[i] || next() != fmt::format("{}", stamps[i])) return false;
     const int64_t count = number();
     for (int64_t k = 0; k < count; ++k) {
       offsets.push_back(at);

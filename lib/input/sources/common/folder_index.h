@@ -2,7 +2,7 @@
 // are sorted by bytes, so the order is the same on every machine.
 //
 // Building the index checks the head and tail of every file, with several threads. The result is
-// stored in cache_home()/index/ under the folder's absolute path, and used until the modification
+// stored in the index cache (index_cache.h), and used until the modification
 // time of one of the class folders changes.
 #pragma once
 
@@ -55,15 +55,12 @@ class FolderIndex {
 
  private:
   void build(const std::string& folder, const std::vector<std::string>& classes, bool keep_broken);
-  // The stored form is a list of NUL-terminated words: the format, the folder, "whole" or "broken",
-  // the notes (the turned images, the inner folders, the number of other types, and for each the
-  // suffix and the number of files), and for each class its name, its modification time, its number
-  // of files and their names.
+  // The stored form is a list of NUL-terminated words: "whole" or "broken", the notes (the turned
+  // images, the inner folders, the number of other types, and for each the suffix and the number of
+  // files), and for each class its number of files and their names.
   // parse() returns false if the text is damaged or does not fit the arguments.
-  std::string serialize(const std::string& folder, const std::vector<std::string>& classes,
-                        const std::vector<int64_t>& stamps) const;
-  bool parse(std::string text, const std::string& folder, const std::vector<std::string>& classes,
-             const std::vector<int64_t>& stamps, bool keep_broken);
+  std::string serialize() const;
+  bool parse(std::string text, const std::vector<std::string>& classes, bool keep_broken);
 
   std::string names_;                // all file names, NUL-terminated
   std::vector<uint64_t> offsets_;    // (images,) where each name begins in names_

@@ -3,6 +3,7 @@
 #include <libdeflate.h>
 
 #include "lib/util/error.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -23,6 +24,14 @@ Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
   uint64_t claimed = 0;
   for (size_t i = 1; i <= 4; ++i) claimed = claimed << 8 | bytes[bytes.size() - i];
   if (claimed > kBestRatio * bytes.size()) throw damaged();
+  // As for npz files: zeros pack 1000 to 1, but whole data sets do not.
+  constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
+  if (claimed > kPlausibleBytes && claimed > kPlausibleRatio * bytes.size()) {
+    throw Error(Exit::usage, file,
+                fmt::format("its {} would unpack to {}: a gzip bomb, or damaged",
+                            human_bytes(static_cast<double>(bytes.size())),
+                            human_bytes(static_cast<double>(claimed))));
+  }
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> codec(
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
   check(codec != nullptr, "no memory for a decompressor");

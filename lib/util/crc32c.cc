@@ -1,4 +1,4 @@
-#include "lib/report/crc32c.h"
+#include "lib/util/crc32c.h"
 
 #include <array>
 #include <cstring>

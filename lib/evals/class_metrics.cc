@@ -1,0 +1,361 @@
+// class_metrics: metrics that are counted or ranked class by class: precision, recall, F1, AUROC,
+// average precision and others, for images with one class or with several. The values are those of
+// scikit-learn (scripts/golden/scikit_learn.py). big_vision has no such evaluator.
+//
+// The outputs of all examples are gathered in the order of the data, and rank 0 computes in
+// float64, so that the number of ranks changes nothing.
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "lib/config/key_table.h"
+#include "lib/evals/common/class_details.h"
+#include "lib/evals/common/collected.h"
+#include "lib/evals/common/labels.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys(
+    "evals.*: class_metrics",
+    {"Measures a classifier class by class, on images with one class or, with `multilabel`, with "
+     "any number: precision, recall, F1, area under the ROC curve (AUROC), average precision (AP), "
+     "log loss and Brier score, with the values of scikit-learn. `metrics` chooses among them. The "
+     "report shows a table of the classes, ROC and precision-recall curves, and the confusion "
+     "matrix. The outputs of all examples are in memory at once, 4 bytes for each class of each.",
+     "type: class_metrics\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")\n"
+     "log_epochs: 1"},
+    {{"metrics", "list of string", "= those that fit, see below",
+      "Metrics to compute, in this order. Words with an average: `precision`, `recall` and `f1` "
+      "with `_macro`, `_micro`, `_weighted` or `_per_class`; `auroc` with `_macro`, `_weighted` or "
+      "`_per_class`; `map` (the mean of the APs), `ap_weighted` and `ap_per_class`. Others: "
+      "`accuracy`, `balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. The "
+      "precision of a class that is never guessed is 0, as with zero_division=0 of scikit-learn; a "
+      "class that neither occurs nor is guessed does not count in `_macro`, except with "
+      "`multilabel`, where it counts as 0. AUROCs leave out classes that no example or every "
+      "example has, and APs those that none has. `_per_class` gives one metric per class, such as "
+      "`f1@cat`. By default these are accuracy, balanced_accuracy, precision_macro, recall_macro, "
+      "f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro in place of "
+      "balanced_accuracy.",
+      "[f1_macro, auroc_macro, top5]"},
+     {"label_key", "string", "labels",
+      "Name of the feature with the right classes: one number per class, 0 or 1, as the op "
+      "`onehot` makes them, or a whole number that is the class. An image without any class is "
+      "left out, but with `multilabel` it counts."},
+     {"multilabel", "bool", "false",
+      "Whether an image may have several classes or none. Each class is then judged for itself, "
+      "with the sigmoid of its output as probability; otherwise probabilities are the softmax of "
+      "all outputs. Give `true` for models trained with `multilabel: true`."},
+     {"threshold", "float 0..1", "0.5",
+      "With `multilabel`, the probability from which on a class counts as guessed."}},
+    kEvalDataKeys, kEvalLoaderKeys);
+
+constexpr double kNotComputed = 0;
+
+enum class Figure {
+  accuracy,
+  balanced_accuracy,
+  top,
+  precision,
+  recall,
+  f1,
+  auroc,
+  average_precision,
+  log_loss,
+  brier
+};
+
+// One entry of `metrics`.
+struct ClassMetric {
+  std::string name;
+  Figure figure = Figure::accuracy;
+  Averaging averaging = Averaging::macro;
+  bool per_class = false;
+  int64_t k = 0;  // of `top<k>`
+};
+
+// Returns all metrics but top<k>.
+std::vector<ClassMetric> known_class_metrics() {
+  std::vector<ClassMetric> all = {{"accuracy", Figure::accuracy},
+                                  {"balanced_accuracy", Figure::balanced_accuracy}};
+  const auto add = [&](const std::string& name, Figure figure, bool micro) {
+    all.push_back({name + "_macro", figure, Averaging::macro});
+    if (micro) all.push_back({name + "_micro", figure, Averaging::micro});
+    all.push_back({name + "_weighted", figure, Averaging::weighted});
+    all.push_back({name + "_per_class", figure, Averaging::macro, /*per_class=*/true});
+  };
+  add("precision", Figure::precision, true);
+  add("recall", Figure::recall, true);
+  add("f1", Figure::f1, true);
+  add("auroc", Figure::auroc, false);
+  add("ap", Figure::average_precision, false);
+  for (ClassMetric& metric : all)
+    if (metric.name == "ap_macro") metric.name = "map";
+  all.push_back({"log_loss", Figure::log_loss});
+  all.push_back({"brier", Figure::brier});
+  return all;
+}
+
+// Returns the metric `name`; nullopt if there is none.
+std::optional<ClassMetric> find_class_metric(const std::string& name) {
+  for (const ClassMetric& metric : known_class_metrics())
+    if (metric.name == name) return metric;
+  if (!name.starts_with("top")) return std::nullopt;
+  ClassMetric top = {name, Figure::top};
+  const auto [end, error] = std::from_chars(name.data() + 3, name.data() + name.size(), top.k);
+  const bool number = error == std::errc() && end == name.data() + name.size() && name[3] != '0';
+  return number && top.k > 0 ? std::optional(top) : std::nullopt;
+}
+
+std::vector<std::string> default_metrics(bool multilabel) {
+  return {"accuracy",
+          multilabel ? "f1_micro" : "balanced_accuracy",
+          "precision_macro",
+          "recall_macro",
+          "f1_macro",
+          "auroc_macro",
+          "map",
+          "log_loss",
+          "brier"};
+}
+
+double value_of(const ClassMetric& metric, const ClassScores& scores) {
+  const bool weighted = metric.averaging == Averaging::weighted;
+  switch (metric.figure) {
+    case Figure::accuracy:
+      return scores.accuracy();
+    case Figure::balanced_accuracy:
+      return scores.balanced_accuracy();
+    case Figure::top:
+      return scores.top(metric.k);
+    case Figure::precision:
+      return scores.precision(metric.averaging);
+    case Figure::recall:
+      return scores.recall(metric.averaging);
+    case Figure::f1:
+      return scores.f1(metric.averaging);
+    case Figure::auroc:
+      return scores.mean_over_classes(scores.aurocs(), weighted);
+    case Figure::average_precision:
+      return scores.mean_over_classes(scores.average_precisions(), weighted);
+    case Figure::log_loss:
+      return scores.log_loss();
+    case Figure::brier:
+      return scores.brier();
+  }
+  throw Error(Exit::internal, "internal", "a metric without a value");
+}
+
+double value_of_class(const ClassMetric& metric, const ClassScores& scores, int64_t label) {
+  const ClassCounts& counts = scores.counts()[label];
+  switch (metric.figure) {
+    case Figure::precision:
+      return counts.precision();
+    case Figure::recall:
+      return counts.recall();
+    case Figure::f1:
+      return counts.f1();
+    case Figure::auroc:
+      return scores.aurocs()[label];
+    default:
+      return scores.average_precisions()[label];
+  }
+}
+
+class ClassMetrics : public Evaluator {
+ public:
+  ClassMetrics(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        label_key_(config.get("label_key", "labels")),
+        multilabel_(config.get<bool>("multilabel", false)),
+        threshold_(config.get<double>("threshold", 0.5)),
+        num_classes_(env.data.source.num_classes),
+        input_(config, env) {
+    if (!(threshold_ >= 0 && threshold_ <= 1))
+      config.problem("threshold", fmt::format("must be within 0 .. 1, got {}", threshold_));
+    else if (threshold_ != 0.5 && !multilabel_)
+      config.problem("threshold", "has no effect without multilabel: true");
+    read_metrics(config);
+  }
+
+  Batch probe(int64_t n) override {
+    Batch batch = input_.probe(n);
+    const at::Tensor labels = labels_in(batch);
+    const int64_t classes = labels.dim() == 2 ? labels.size(1) : num_classes_;
+    if (num_classes_ > 0 && classes != num_classes_) {
+      refuse(fmt::format("'{}' are of {} classes but num_classes is {}", label_key_, classes,
+                         num_classes_));
+    }
+    for (const ClassMetric& metric : metrics_) {
+      if (metric.k > 0 && classes > 0 && metric.k >= classes)
+        refuse(fmt::format("the metric {} of {} classes is always 1", metric.name, classes));
+    }
+    return batch;
+  }
+  int64_t examples() const override { return input_.examples(); }
+
+  std::optional<std::vector<std::string>> metrics() const override {
+    std::vector<std::string> names;
+    for (const ClassMetric& metric : metrics_) {
+      if (metric.per_class) return std::nullopt;  // the names of the classes are in the data
+      names.push_back(metric.name);
+    }
+    return names;
+  }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    int64_t classes = 0;
+    const Collected all =
+        collect_outputs(input_, context, name_, [&](const Batch& batch, const at::Tensor& outputs) {
+          classes = outputs.size(1);
+          return rows_of(batch, classes);
+        });
+    std::unique_ptr<ClassScores> scores;
+    if (context.group->rank() == 0) scores = std::make_unique<ClassScores>(examples_of(all));
+    emit_metrics(context, classes, scores.get(), emit);
+    if (context.details && scores) {
+      EvalDetails details = class_details(*scores, class_names(classes));
+      details.evaluator = name_;
+      details.step = context.step;
+      context.details(std::move(details));
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(Exit::usage, "", fmt::format("evaluator '{}': {}", name_, why));
+  }
+
+  void read_metrics(const Config& config) {
+    const auto asked = config.maybe<std::vector<std::string>>("metrics");
+    std::set<std::string> seen;
+    for (const std::string& name : asked.value_or(default_metrics(multilabel_))) {
+      const std::optional<ClassMetric> metric = find_class_metric(name);
+      if (!metric) {
+        std::vector<std::string> known = {"top<k>"};
+        for (const ClassMetric& each : known_class_metrics()) known.push_back(each.name);
+        config.problem("metrics", unknown_name_message("metric", name, known));
+        continue;
+      }
+      const bool needs_one =
+          metric->figure == Figure::top || metric->figure == Figure::balanced_accuracy;
+      if (multilabel_ && needs_one)
+        config.problem("metrics", fmt::format("{} needs images of one class each, not multilabel: "
+                                              "true",
+                                              name));
+      if (!seen.insert(name).second) config.problem("metrics", fmt::format("has {} twice", name));
+      metrics_.push_back(*metric);
+    }
+    if (metrics_.empty() && asked && asked->empty()) config.problem("metrics", "is empty");
+  }
+
+  // Returns the labels of a batch: (n, classes) float32, or (n) int64.
+  at::Tensor labels_in(const Batch& batch) const {
+    const auto found = batch.find(label_key_);
+    const bool numbers = found != batch.end() && found->second.dim() == 1;
+    if (numbers && multilabel_)
+      refuse(fmt::format("multilabel needs a number per class, but '{}' is one number per example",
+                         label_key_));
+    return numbers ? class_labels(batch, label_key_, name_)
+                   : dense_labels(batch, label_key_, name_);
+  }
+
+  // Returns the rows of a batch that count, with their classes: (m) int64, or with `multilabel`
+  // (m, classes) uint8.
+  CollectedRows rows_of(const Batch& batch, int64_t classes) const {
+    const at::Tensor labels = labels_in(batch);
+    at::Tensor keep = batch.at("_mask");  // (n) bool
+    if (labels.dim() == 1) {
+      const at::Tensor wrong = labels.lt(0).logical_or(labels.ge(classes)).logical_and(keep);
+      check_rows(batch, wrong, fmt::format("is not within 0 .. {}", classes - 1));
+      const at::Tensor rows = keep.nonzero().squeeze(1);
+      return {rows, labels.index_select(0, rows)};
+    }
+    if (labels.size(1) != classes) {
+      refuse(fmt::format("the model has {} outputs but '{}' {} classes", classes, label_key_,
+                         labels.size(1)));
+    }
+    const at::Tensor neither = labels.ne(0).logical_and(labels.ne(1)).any(1).logical_and(keep);
+    check_rows(batch, neither, "has values that are neither 0 nor 1");
+    if (multilabel_) {
+      const at::Tensor rows = keep.nonzero().squeeze(1);
+      return {rows, labels.index_select(0, rows).to(at::kByte)};
+    }
+    const at::Tensor count = labels.sum(1);
+    check_rows(batch, count.gt(1).logical_and(keep), "has several classes; add multilabel: true");
+    const at::Tensor rows = keep.logical_and(count.gt(0)).nonzero().squeeze(1);
+    return {rows, labels.argmax(1).index_select(0, rows)};
+  }
+
+  // Throws if a row is marked in `wrong`, (n) bool.
+  void check_rows(const Batch& batch, const at::Tensor& wrong, const std::string& why) const {
+    if (!wrong.any().item<bool>()) return;
+    const int64_t row = wrong.nonzero()[0].item<int64_t>();
+    throw Error(Exit::data, "",
+                fmt::format("evaluator '{}': '{}' of {} {}", name_, label_key_,
+                            input_.data().describe(batch.at("_id")[row].item<int64_t>()), why));
+  }
+
+  ScoredExamples examples_of(const Collected& all) const {
+    const auto n = static_cast<size_t>(all.size);
+    ScoredExamples examples;
+    examples.classes = all.outputs.size(1);
+    examples.logits = {all.outputs.const_data_ptr<float>(), n * examples.classes};
+    examples.threshold = threshold_;
+    if (multilabel_)
+      examples.labels = {all.labels.const_data_ptr<uint8_t>(), n * examples.classes};
+    else
+      examples.truth = {all.labels.const_data_ptr<int64_t>(), n};
+    return examples;
+  }
+
+  std::vector<std::string> class_names(int64_t classes) const {
+    std::vector<std::string> names = input_.data().class_names();
+    for (int64_t c = std::ssize(names); c < classes; ++c) names.push_back(std::to_string(c));
+    names.resize(static_cast<size_t>(classes));
+    return names;
+  }
+
+  // `scores` is null on all ranks but rank 0.
+  void emit_metrics(const EvalContext& context, int64_t classes, const ClassScores* scores,
+                    const Measure& emit) const {
+    const std::vector<std::string> ends = class_name_ends(class_names(classes));
+    std::vector<std::string> names;
+    std::vector<double> values;
+    for (const ClassMetric& metric : metrics_) {
+      if (!metric.per_class) {
+        names.push_back(metric.name);
+        values.push_back(scores ? value_of(metric, *scores) : kNotComputed);
+        continue;
+      }
+      const std::string stem = metric.name.substr(0, metric.name.find('_'));
+      for (int64_t c = 0; c < classes; ++c) {
+        names.push_back(stem + "@" + ends[c]);
+        values.push_back(scores ? value_of_class(metric, *scores, c) : kNotComputed);
+      }
+    }
+    share_values(*context.group, values);
+    for (size_t i = 0; i < names.size(); ++i) emit(names[i], values[i]);
+  }
+
+  const std::string name_, label_key_;
+  const bool multilabel_;
+  const double threshold_;
+  const int64_t num_classes_;  // of the model; 0 if not known
+  std::vector<ClassMetric> metrics_;
+  mutable EvalInput input_;  // opens its data when it is asked for them
+};
+
+const Register<Evaluator, ClassMetrics> registered("class_metrics");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,88 @@
+// Metrics of a classifier from its logits and the right classes of all examples, in float64 and in
+// the order of the examples. They are scikit-learn's, with zero_division=0.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/evals/common/binary_ranking.h"
+
+namespace bv {
+
+// What a classifier said of n examples, and what is right. Either `truth` or `labels` is given.
+struct ScoredExamples {
+  int64_t classes = 0;
+  std::span<const float> logits;    // (n, classes), finite
+  std::span<const int64_t> truth;   // (n): each example has one class; probabilities by softmax
+  std::span<const uint8_t> labels;  // (n, classes), 0 or 1: any number; probabilities by sigmoid
+  double threshold = 0.5;           // with `labels`, a class is guessed from this probability on
+};
+
+// How often a class occurred, was guessed, and was guessed rightly.
+struct ClassCounts {
+  int64_t truth = 0, guessed = 0, right = 0;
+  double precision() const;  // 0 if it was never guessed
+  double recall() const;     // 0 if it did not occur
+  double f1() const;         // 0 if it neither occurred nor was guessed
+};
+
+enum class Averaging { macro, micro, weighted };
+
+class ClassScores {
+ public:
+  // The arrays of `examples` must outlive this. There is at least one example.
+  explicit ClassScores(const ScoredExamples& examples);
+
+  int64_t size() const { return size_; }  // of the examples
+  bool multilabel() const { return examples_.truth.empty(); }
+  const std::vector<ClassCounts>& counts() const { return counts_; }
+  // Returns the share of examples whose guess is right as a whole. Of equal logits the lowest class
+  // is guessed.
+  double accuracy() const;
+  // Returns the share of examples whose class is among the k highest logits. Not with `labels`.
+  double top(int64_t k) const;
+  // Returns the mean recall of the classes that occur. Not with `labels`.
+  double balanced_accuracy() const;
+  // Return means over the classes. `macro` leaves out a class that neither occurs nor is guessed,
+  // except with `labels`.
+  double precision(Averaging averaging) const;
+  double recall(Averaging averaging) const;
+  double f1(Averaging averaging) const;
+  // Returns the mean of -log(p) of the right class. With `labels` the mean over examples and
+  // classes of the binary log loss. Probabilities are not clipped.
+  double log_loss() const;
+  // Returns the mean over the examples of sum((p - y)^2). With `labels` the mean over examples and
+  // classes of (p - y)^2.
+  double brier() const;
+
+  // Returns the examples ranked by the probability of a class. The ranking is that of the
+  // logarithms, which tell probabilities apart that round to 1.
+  BinaryRanking ranking(int64_t label) const;
+  // Return the area of each class; NaN where it is not defined. Computed at the first call.
+  const std::vector<double>& aurocs() const;
+  const std::vector<double>& average_precisions() const;
+  // Returns the mean of the values that are not NaN, or their mean weighted by how often each class
+  // occurs. NaN if all are.
+  double mean_over_classes(const std::vector<double>& values, bool weighted) const;
+
+  // Returns how often class t was guessed as class g, at [t * classes + g]. Not with `labels`.
+  std::vector<int64_t> confusion() const;
+
+ private:
+  const float* row(int64_t i) const { return examples_.logits.data() + i * examples_.classes; }
+  bool is_positive(int64_t i, int64_t label) const;
+  double log_probability(int64_t i, int64_t label) const;
+  double average(Averaging averaging, double (ClassCounts::*value)() const) const;
+  void rank_classes() const;
+
+  const ScoredExamples examples_;
+  const int64_t size_;
+  std::vector<int64_t> guess_;    // (n) without `labels`
+  std::vector<double> log_sums_;  // (n) without `labels`: log(sum(exp(logits - max)))
+  std::vector<ClassCounts> counts_;
+  int64_t whole_right_ = 0;
+  mutable std::vector<double> aurocs_, average_precisions_;
+};
+
+}  // namespace bv

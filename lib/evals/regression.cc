@@ -1,0 +1,169 @@
+// regression: errors of predicted numbers, with the values of scikit-learn
+// (scripts/golden/scikit_learn.py). big_vision has no such evaluator.
+//
+// The predictions of all examples are gathered in the order of the data, and rank 0 computes in
+// float64, so that the number of ranks changes nothing.
+#include <ATen/ops/isfinite.h>
+
+#include <algorithm>
+
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
+#include "lib/evals/common/collected.h"
+#include "lib/evals/common/labels.h"
+#include "lib/evals/common/target_scores.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys(
+    "evals.*: regression",
+    {"Measures how far the numbers that a model predicts are from the right ones, for models of "
+     "the task `regress`: `mae` is the mean of the absolute errors, `mse` that of the squared "
+     "errors, `rmse` its root, and `r2` the share of the variance that is explained: 1 is perfect, "
+     "and 0 no better than the mean. All are in the units of the labels. With several targets "
+     "these are means over the targets, and each target has its own, such as `mae@0`. If all "
+     "labels of a target are equal, its r2 is 1 without any error and otherwise 0. The report "
+     "shows the errors over the right values.",
+     "type: regression\n"
+     "data: {name: npz, fname: data/test.npz}\n"
+     "pp_fn: value_range(-1, 1)|keep(\"image\", \"labels\")\n"
+     "log_epochs: 1"},
+    {{"label_key", "string", "labels",
+      "Name of the feature with the right values: one or several floating-point numbers for each "
+      "example."}},
+    kEvalDataKeys, kEvalLoaderKeys);
+
+constexpr size_t kResiduals = 1000;     // points of a plot
+constexpr int64_t kResidualPlots = 12;  // targets
+
+class Regression : public Evaluator {
+ public:
+  Regression(const Config& config, const EvalEnv& env)
+      : name_(env.name),
+        label_key_(config.get("label_key", "labels")),
+        num_targets_(env.data.source.num_classes),
+        input_(config, env) {}
+
+  Batch probe(int64_t n) override {
+    Batch batch = input_.probe(n);
+    const int64_t targets = labels_in(batch).size(1);
+    if (num_targets_ > 0 && targets != num_targets_) {
+      refuse(fmt::format("'{}' are {} numbers but num_classes is {}", label_key_, targets,
+                         num_targets_));
+    }
+    return batch;
+  }
+  int64_t examples() const override { return input_.examples(); }
+
+  std::optional<std::vector<std::string>> metrics() const override {
+    if (num_targets_ == 0) return std::nullopt;
+    return metric_names(num_targets_);
+  }
+
+  void run(const EvalContext& context, const Measure& emit) override {
+    int64_t targets = 0;
+    const Collected all =
+        collect_outputs(input_, context, name_, [&](const Batch& batch, const at::Tensor& outputs) {
+          targets = outputs.size(1);
+          return rows_of(batch, targets);
+        });
+    const std::vector<std::string> names = metric_names(targets);
+    std::vector<double> values(names.size());
+    if (context.group->rank() == 0) values = values_of(all, targets);
+    share_values(*context.group, values);
+    for (size_t i = 0; i < names.size(); ++i) emit(names[i], values[i]);
+    if (context.details) context.details(details(context.step, all, targets));
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(Exit::usage, "", fmt::format("evaluator '{}': {}", name_, why));
+  }
+
+  static std::vector<std::string> metric_names(int64_t targets) {
+    std::vector<std::string> names = {"mae", "mse", "rmse", "r2"};
+    for (int64_t t = 0; targets > 1 && t < targets; ++t) {
+      for (const char* name : {"mae", "mse", "rmse", "r2"})
+        names.push_back(fmt::format("{}@{}", name, t));
+    }
+    return names;
+  }
+
+  // Returns the labels of a batch, (n, targets) float32.
+  at::Tensor labels_in(const Batch& batch) const {
+    const auto found = batch.find(label_key_);
+    if (found == batch.end())
+      refuse(fmt::format("pp gives no '{}' (it gives {}); see keep(\"image\", \"{}\")", label_key_,
+                         names_of(batch), label_key_));
+    const at::Tensor& labels = found->second;
+    if (labels.dim() < 1 || labels.dim() > 2 || !at::isFloatingType(labels.scalar_type())) {
+      refuse(fmt::format("'{}' must be floating-point numbers, (n) or (n, targets), not {} {}",
+                         label_key_, dtype_name(labels.scalar_type()), shape_text(labels.sizes())));
+    }
+    const at::Tensor values = labels.to(at::kFloat);
+    return values.dim() == 1 ? values.unsqueeze(1) : values;
+  }
+
+  CollectedRows rows_of(const Batch& batch, int64_t targets) const {
+    const at::Tensor labels = labels_in(batch);
+    if (labels.size(1) != targets) {
+      refuse(fmt::format("the model has {} outputs but '{}' {} numbers", targets, label_key_,
+                         labels.size(1)));
+    }
+    const at::Tensor keep = batch.at("_mask");
+    const at::Tensor bad = at::isfinite(labels).all(1).logical_not().logical_and(keep);
+    if (bad.any().item<bool>()) {
+      const int64_t row = bad.nonzero()[0].item<int64_t>();
+      throw Error(Exit::data, "",
+                  fmt::format("evaluator '{}': '{}' of {} is NaN or infinite", name_, label_key_,
+                              input_.data().describe(batch.at("_id")[row].item<int64_t>())));
+    }
+    const at::Tensor rows = keep.nonzero().squeeze(1);
+    return {rows, labels.index_select(0, rows)};
+  }
+
+  // Returns the values in the order of metric_names().
+  static std::vector<double> values_of(const Collected& all, int64_t targets) {
+    const auto count = static_cast<size_t>(all.size * targets);
+    const std::vector<TargetScores> scores =
+        score_targets({all.labels.const_data_ptr<float>(), count},
+                      {all.outputs.const_data_ptr<float>(), count}, targets);
+    std::vector<double> values;
+    const auto add = [&](const TargetScores& one) {
+      values.insert(values.end(), {one.mae, one.mse, one.rmse, one.r2});
+    };
+    add(mean_over_targets(scores));
+    for (size_t t = 0; scores.size() > 1 && t < scores.size(); ++t) add(scores[t]);
+    return values;
+  }
+
+  // Returns the residuals of at most kResiduals examples, evenly spaced in the data.
+  EvalDetails details(int64_t step, const Collected& all, int64_t targets) const {
+    EvalDetails result;
+    result.evaluator = name_;
+    result.step = step;
+    const auto* truth = all.labels.const_data_ptr<float>();
+    const auto* predicted = all.outputs.const_data_ptr<float>();
+    const int64_t stride = (all.size + kResiduals - 1) / kResiduals;
+    for (int64_t t = 0; t < std::min(targets, kResidualPlots); ++t) {
+      EvalDetails::Residuals& residuals = result.residuals.emplace_back();
+      residuals.target = targets == 1 ? "" : fmt::format("target {}", t);
+      for (int64_t i = 0; i < all.size; i += stride) {
+        const double value = truth[i * targets + t];
+        residuals.points.emplace_back(value, predicted[i * targets + t] - value);
+      }
+    }
+    return result;
+  }
+
+  const std::string name_, label_key_;
+  const int64_t num_targets_;  // of the model; 0 if not known
+  mutable EvalInput input_;    // opens its data when it is asked for them
+};
+
+const Register<Evaluator, Regression> registered("regression");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,218 @@
+#include "lib/input/cache/decoded_images.h"
+
+#include <ATen/ops/empty.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "lib/distributed/group.h"
+#include "lib/input/cache/cache_memory.h"
+#include "lib/input/cache/file_lock.h"
+#include "lib/report/log.h"
+#include "lib/util/crc32c.h"
+#include "lib/util/host.h"
+#include "lib/util/rng.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const char* const kMemoryFolder = "/dev/shm";
+constexpr std::string_view kPrefix = "bvtrain-images-";
+// Raise it if the same file would be decoded or resized to other pixels.
+constexpr int kPixels = 1;
+
+// Returns a text that is equal for processes with the same /dev/shm, and for no others.
+std::string memory_place() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat info {};
+  const bool known = ::stat(kMemoryFolder, &info) == 0;
+  return fmt::format("{} {} {}", host_name(), boot, known ? info.st_dev : 0);
+}
+
+std::span<const uint8_t> bytes_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<uint8_t>(), static_cast<size_t>(tensor.numel())};
+}
+
+ImageKey key_of(std::span<const uint8_t> file, const Decoding& how) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  return {hash64(text) ^ hash64(how.text()),
+          static_cast<uint64_t>(text.size()) << 32 | crc32c(text)};
+}
+
+// Returns the number and the size of the other caches in the folder of `file`.
+std::pair<int64_t, double> other_caches(const std::string& folder, const std::string& file) {
+  int64_t count = 0;
+  double bytes = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(kPrefix) || entry->path() == file) continue;
+    struct stat info {};
+    if (::lstat(entry->path().c_str(), &info) != 0) continue;
+    ++count;
+    bytes += 512.0 * static_cast<double>(info.st_blocks);
+  }
+  return {count, bytes};
+}
+
+void check_memory(const ImageCacheOptions& options) {
+  const auto available = available_memory();
+  const auto needed = static_cast<double>(options.bytes);
+  if (!available || needed <= *available) return;
+  throw Error(Exit::usage, options.bytes_place,
+              fmt::format("input.cache.gib: the budget is {}, but only {} of memory are available: "
+                          "lower gib, give a "
+                          "short_side, or keep the images in a folder",
+                          human_bytes(needed), human_bytes(*available)));
+}
+
+}  // namespace
+
+DecodedImages::DecodedImages(ImageCacheOptions options, Data data, Group& group)
+    : options_(std::move(options)),
+      data_(std::move(data)),
+      pass_(std::max<int64_t>(data_.images / group.size(), 1)) {
+  store_ = std::make_unique<ImageStore>(store_options(group));
+  const ImageStore::Totals totals = store_->totals();
+  if (totals.images > 0) {
+    log::info("[input] cache: {} images in '{}' from earlier runs", human_count(totals.images),
+              options_.folder);
+  }
+  if (totals.images > 0 && totals.bytes > options_.bytes) {
+    log::note(
+        "[input] cache: they take {}, more than input.cache.gib; delete '{}' to make the cache "
+        "anew",
+        human_bytes(static_cast<double>(totals.bytes)), store_->file());
+  }
+}
+
+DecodedImages::~DecodedImages() = default;
+
+// Chooses the file. In memory it is one of this run, which has no name as soon as all ranks of the
+// host have opened it, so that the memory is free when they end, even if they are killed.
+ImageStoreOptions DecodedImages::store_options(Group& group) const {
+  std::string made = fmt::format("{} {}", kPixels, decoder_versions());
+  for (const auto& pp : data_.pps) {
+    const auto how = pp->decodes();
+    made += how ? fmt::format("; {}, short side {}", how->text(), pp->short_side()) : "; none";
+  }
+  ImageStoreOptions store{.place = options_.bytes_place,
+                          .bytes = options_.bytes,
+                          .images = data_.images,
+                          .identity = hash64(made)};
+  if (!options_.folder.empty()) {
+    if (::mkdir(options_.folder.c_str(), 0777) != 0 && errno != EEXIST) {
+      throw Error(Exit::usage, options_.folder_place,
+                  fmt::format("cannot make the folder '{}': {}", options_.folder,
+                              errno == ENOENT ? "the folder above it does not exist"
+                                              : file_error_text(errno)));
+    }
+    store.file = fmt::format("{}/{}{}-{:016x}", options_.folder, kPrefix, ::geteuid(),
+                             store.identity ^ data_.fingerprint);
+    const auto [count, bytes] = other_caches(options_.folder, store.file);
+    if (count > 0 && group.rank() == 0) {
+      log::info(
+          "[input] cache: '{}' also holds {} of other data or options, {} in all; delete what "
+          "you no longer need",
+          options_.folder, count == 1 ? "a cache" : fmt::format("{} caches", count),
+          human_bytes(bytes));
+    }
+    return store;
+  }
+  const std::string here = memory_place();
+  std::random_device random;
+  const uint64_t name = static_cast<uint64_t>(random()) << 32 | random();
+  const auto all = group.gather_text(fmt::format("{:016x} {}", name, here), "image cache");
+  const auto shares = [&](const std::string& text) { return text.substr(17) == here; };
+  const auto first = std::find_if(all.begin(), all.end(), shares);
+  store.users = static_cast<int>(std::count_if(all.begin(), all.end(), shares));
+  const std::string mine = fmt::format("{}{}-", kPrefix, ::geteuid());
+  if (first - all.begin() == group.rank()) {
+    delete_unused_files(kMemoryFolder, mine);
+    check_memory(options_);
+  }
+  store.file = fmt::format("{}/{}{}", kMemoryFolder, mine, first->substr(0, 16));
+  return store;
+}
+
+at::Tensor DecodedImages::image(size_t part, const Example& example) {
+  const Pipeline& pp = *data_.pps.at(part);
+  const std::optional<Decoding> how = pp.decodes();
+  if (!how) return {};
+  const auto feature = example.find(how->key);
+  if (feature == example.end() || feature->second.dim() != 1 ||
+      feature->second.scalar_type() != at::kByte)
+    return {};
+  const at::Tensor encoded = feature->second.contiguous();
+  const ImageKey key = key_of(bytes_of(encoded), *how);
+  at::Tensor image;
+  const ImageStore::Found found = store_->find(key, [&](const StoredShape& shape) {
+    image = at::empty({shape.height, shape.width, shape.channels}, at::kByte);
+    return std::span(image.mutable_data_ptr<uint8_t>(), static_cast<size_t>(shape.bytes()));
+  });
+  const bool damaged = found == ImageStore::Found::damaged;
+  if (found == ImageStore::Found::yes) {
+    ++found_;
+  } else {
+    image = pp.decode(example);
+    if (!image.defined()) return {};
+    keep(key, image, damaged);
+  }
+  count_asked();
+  return image;
+}
+
+void DecodedImages::keep(const ImageKey& key, const at::Tensor& image, bool damaged) {
+  if (damaged) ++damaged_;
+  if (damaged && !told_damaged_.exchange(true)) {
+    log::warn(
+        "[input] cache: the checksum of an image is wrong, in {}: it is decoded anew, and so "
+        "are others like it",
+        options_.folder.empty() ? "memory" : "'" + options_.folder + "'");
+  }
+  const StoredShape shape{image.size(0), image.size(1), image.size(2)};
+  const ImageStore::Kept kept = store_->keep(key, shape, bytes_of(image), damaged);
+  if (kept == ImageStore::Kept::no_room) {
+    if (asked_ < pass_) ++no_room_;
+    if (!told_full_.exchange(true)) tell_full();
+  }
+  if (kept == ImageStore::Kept::failed && !told_failure_.exchange(true)) {
+    log::warn("[input] cache: {}; no further images are kept: they are decoded in every pass",
+              store_->failure());
+  }
+}
+
+void DecodedImages::tell_full() {
+  const int64_t images = store_->totals().images;
+  log::note(
+      "[input] cache: full: {} of {} images fit into {} ({:.0f}%), the others are decoded in "
+      "every pass",
+      human_count(images), human_count(data_.images),
+      human_bytes(static_cast<double>(options_.bytes)),
+      100.0 * static_cast<double>(images) / static_cast<double>(data_.images));
+}
+
+// Says at the end of the first pass what became of it.
+void DecodedImages::count_asked() {
+  if (++asked_ != pass_) return;
+  const ImageStore::Totals totals = store_->totals();
+  const auto percent = [&](int64_t part) {
+    return 100 * static_cast<double>(part) / static_cast<double>(pass_);
+  };
+  std::string more;
+  if (100 * found_ >= pass_)
+    more += fmt::format("; {:.0f}% of the first pass came from it", percent(found_));
+  if (no_room_ > 0) more += fmt::format("; {:.0f}% did not fit", percent(no_room_));
+  if (damaged_ > 0) more += fmt::format("; {} were damaged", human_count(damaged_));
+  log::info("[input] cache: {} images in {} of {}{}", human_count(totals.images),
+            human_bytes(static_cast<double>(totals.bytes)),
+            human_bytes(static_cast<double>(options_.bytes)), more);
+}
+
+}  // namespace bv

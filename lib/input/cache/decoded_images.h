@@ -1,0 +1,66 @@
+// DecodedImages: the training images, decoded once and kept for the next passes.
+//
+// An image is found by a hash of its file's bytes and by how it is decoded. The file itself is read
+// in every pass, as without a cache, with its label and all else: a changed file is another image,
+// and an image that cannot be decoded fails in every pass.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/input/cache/image_store.h"
+#include "lib/input/example.h"
+#include "lib/input/pipeline.h"
+
+namespace bv {
+
+class Group;
+
+// The key `cache` of `input`.
+struct ImageCacheOptions {
+  std::string folder;  // where the file of the cache is kept; empty: in memory
+  Place folder_place;  // in the config, for messages
+  int64_t bytes = 0;   // the budget of all processes of a host together
+  Place bytes_place;   // in the config, for messages
+  // Longer sides are resized to it, see Pipeline::shrink_decoded(); 0: none is.
+  int64_t short_side = 0;
+};
+
+// Thread-safe.
+class DecodedImages {
+ public:
+  struct Data {
+    // The pp of each data set. Images of one that does not begin by decoding are not kept.
+    std::vector<std::shared_ptr<const Pipeline>> pps = {};
+    int64_t images = 0;        // of the data sets that are kept
+    uint64_t fingerprint = 0;  // of all data sets: a cache in a folder is kept for this data
+  };
+  // Opens the cache. All ranks must call this together: those of one host share a cache. Throws
+  // Error(Exit::usage) if there is less room than the budget, or the cache cannot be opened.
+  DecodedImages(ImageCacheOptions options, Data data, Group& group);
+  ~DecodedImages();
+
+  // Returns the same as Pipeline::decode() for an example of data set `part`: from the cache, or
+  // decoded and then kept.
+  at::Tensor image(size_t part, const Example& example);
+
+ private:
+  ImageStoreOptions store_options(Group& group) const;
+  void keep(const ImageKey& key, const at::Tensor& image, bool damaged);
+  void count_asked();
+  void tell_full();
+
+  const ImageCacheOptions options_;
+  const Data data_;
+  int64_t pass_ = 0;  // how many images a pass of this process has
+  std::unique_ptr<ImageStore> store_;
+  std::atomic<int64_t> asked_{0}, found_{0}, no_room_{0}, damaged_{0};
+  std::atomic<bool> told_full_{false}, told_damaged_{false}, told_failure_{false};
+};
+
+}  // namespace bv

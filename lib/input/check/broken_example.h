@@ -1,0 +1,27 @@
+// A broken example, and its line in the list that `bvtrain data check` writes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace bv {
+
+struct BrokenExample {
+  std::string data;               // the data set: "input", "evals.val"
+  std::string example;            // Dataset::describe()
+  std::string file;               // that holds the example; empty if not known
+  std::optional<int64_t> offset;  // of the example, or of the fault in its file, in bytes
+  std::string reason;
+};
+
+// Fills in `file` and `offset` from the names and texts. `where` is the place of the error, and
+// `folder` the data_dir of the data set; both may be empty.
+void find_file(BrokenExample& broken, const std::string& where, const std::string& folder);
+
+// Returns {"data": "input", "example": "train/cat/1.jpg", "file": "photos/train/cat/1.jpg",
+// "offset": 4096, "reason": "truncated JPEG at byte 4096"} and a newline. What is not known is
+// null. lib/input/quarantine.h reads it.
+std::string line_of(const BrokenExample& broken);
+
+}  // namespace bv

@@ -1,0 +1,160 @@
+#include "lib/input/check/data_sections.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "lib/config/load_config.h"
+#include "lib/input/loader/loader.h"
+#include "lib/input/quarantine.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kAuto = "auto";        // a value of num_classes
+constexpr const char* kFolder = "data_dir";  // the key with which most sources name their folder
+
+void add_inputs(const Config& input, std::vector<DataSection>& all) {
+  const Config data = input.section("data");
+  if (data.has("name")) {
+    all.push_back({"input", input, input, data, "pp", false});
+    return;
+  }
+  // A mixture: {own: 0.7, public: 0.3}. A data set without a share takes no part.
+  for (const std::string& name : data.keys()) {
+    if (!input.is_map(name) || !(data.get<double>(name) > 0)) continue;
+    const Config own = input.section(name);
+    all.push_back({"input." + name, own, input, own.section("data"), "pp", false});
+  }
+}
+
+// Adds the data sets of the evaluator fewshot_lsr. As a list, a data set is [source, training
+// split, test split].
+void add_pairs(const std::string& name, const Config& keys, const Config& pairs,
+               std::vector<DataSection>& all) {
+  const std::string folder = keys.get(kFolder, "");
+  for (const std::string& pair : pairs.keys()) {
+    if (!pairs.has(pair)) continue;
+    const bool is_list = pairs.is_list(pair);
+    const auto list =
+        is_list ? pairs.get<std::vector<std::string>>(pair) : std::vector<std::string>();
+    if (is_list && list.size() != 3) pairs.fail(pair, "must be [source, train split, test split]");
+    for (const char* part : {"train", "test"}) {
+      const bool trains = part == std::string("train");
+      const std::string shown = fmt::format("{}.{}.{}", name, pair, part);
+      const char* const pp_key = trains ? "pp_train" : "pp_eval";
+      if (!is_list) {
+        all.push_back({shown, keys, keys, pairs.section(pair).section(part), pp_key});
+        continue;
+      }
+      std::string text = fmt::format("{{\"name\": {}, \"split\": {}", json_string(list[0]),
+                                     json_string(list[trains ? 1 : 2]));
+      if (!folder.empty()) text += ", \"data_dir\": " + json_string(folder);
+      all.push_back({shown, keys, keys, parse_config_json(text + "}", shown), pp_key});
+    }
+  }
+}
+
+void add_evaluators(const Config& evals, std::vector<DataSection>& all) {
+  for (const auto& [key, keys] : evals.items()) {
+    const std::string name = "evals." + key;
+    // Two kinds of evaluators have data sets of their own for training (knn, fewshot_lsr).
+    constexpr const char *kTrain = "train", *kPairs = "datasets", *kTrainOps = "pp_train";
+    const bool has_train = keys.is_map(kTrain);
+    if (keys.is_map("data"))
+      all.push_back({name, keys, keys, keys.section("data"), "pp_fn", has_train});
+    if (has_train) {
+      all.push_back({name + "." + kTrain, keys, keys, keys.section(kTrain),
+                     keys.has(kTrainOps) ? kTrainOps : "pp_fn"});
+    }
+    if (keys.is_map(kPairs)) add_pairs(name, keys, keys.section(kPairs), all);
+  }
+}
+
+}  // namespace
+
+std::vector<DataSection> data_sections(const Config& config) {
+  std::vector<DataSection> all;
+  if (config.is_map("input") && config.section("input").is_map("data"))
+    add_inputs(config.section("input"), all);
+  add_evaluators(config.section("evals"), all);
+  throw_problems(config);
+  if (all.empty()) config.fail("", "names no data: neither input.data nor an evaluator with data");
+  return all;
+}
+
+std::vector<DataSection> choose_sections(std::vector<DataSection> sections,
+                                         const std::vector<std::string>& only) {
+  if (only.empty()) return sections;
+  const auto fits = [](const DataSection& section, const std::string& name) {
+    return section.name == name || section.name.starts_with(name + ".");
+  };
+  std::vector<std::string> known;
+  for (const DataSection& section : sections) known.push_back(section.name);
+  for (const std::string& name : only) {
+    if (std::none_of(sections.begin(), sections.end(),
+                     [&](const DataSection& section) { return fits(section, name); }))
+      throw Error(Exit::usage, "--only " + name, unknown_name_message("data set", name, known));
+  }
+  std::erase_if(sections, [&](const DataSection& section) {
+    return std::none_of(only.begin(), only.end(),
+                        [&](const std::string& name) { return fits(section, name); });
+  });
+  return sections;
+}
+
+DataOpener::DataOpener(const Config& config, std::vector<DataSection> sections,
+                       const OpenOptions& options)
+    : config_(config), sections_(std::move(sections)), options_(options) {
+  env_.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
+  if (!config.is_text("num_classes", kAuto))
+    env_.num_classes = config.get<int64_t>("num_classes", 0);
+}
+
+OpenedData DataOpener::open(const DataSection& section) {
+  if (options_.pp && !classes_) learn_classes();
+  OpenedData opened;
+  opened.name = section.name;
+  if (section.data.has(kFolder)) opened.folder = section.data.get(kFolder, "");
+  const bool matched = options_.pp && !section.own_classes && section.name.starts_with("evals.");
+  opened.data = open_data(section, matched ? classes_ : std::nullopt);
+  if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);
+  throw_problems(config_);
+  return opened;
+}
+
+std::shared_ptr<const Dataset> DataOpener::open_data(
+    const DataSection& section, const std::optional<ClassNames>& classes) const {
+  DataEnv env;
+  env.source = env_;
+  if (section.own_classes) env.source.num_classes = 0;
+  const auto list = options_.quarantine ? Quarantine::read(section.owner) : nullptr;
+  env.source.keep_broken = options_.keep_broken || section.owner.has("quarantine") ||
+                           read_error_budget(section.loader) > 0;
+  const OpenDataset open = prepare_data(section.data, env);
+  throw_problems(config_);
+  auto data = open(classes);
+  return list ? list->leave_out(std::move(data), section.name, options_.threads) : data;
+}
+
+// Finds out how the labels of the training data are numbered, and what num_classes is.
+void DataOpener::learn_classes() {
+  classes_.emplace();
+  const DataSection& first = sections_.front();
+  if (!first.name.starts_with("input")) return;
+  const auto data = open_data(first, std::nullopt);
+  classes_->names = data->class_names();
+  if (!config_.is_text("num_classes", kAuto)) return;
+  const std::set<int64_t> labels = data->labels_of_splits();
+  const int64_t count = !classes_->names.empty() ? std::ssize(classes_->names)
+                        : labels.empty()         ? 0
+                                                 : *labels.rbegin() + 1;
+  if (count < 1)
+    config_.fail("num_classes", "'auto' needs data whose classes are known; give a number");
+  config_.get<std::string>("num_classes");  // the word
+  config_.replace("num_classes", count);
+  env_.num_classes = count;
+}
+
+}  // namespace bv

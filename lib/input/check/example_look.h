@@ -1,0 +1,45 @@
+// A look at one example: whether it can be read and its images decoded, and what they are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/input/check/broken_example.h"
+#include "lib/input/check/data_sections.h"
+#include "lib/input/check/pixel_moments.h"
+
+namespace bv {
+
+// One image, as it is stored: before its EXIF orientation.
+struct SeenImage {
+  int64_t height = 0, width = 0;
+  bool alpha = false;
+  int64_t bytes = 0;                     // of the encoded file, or of the array
+  std::vector<PixelMoments> by_channel;  // (channels,)
+};
+
+// What is looked at besides.
+struct LookOptions {
+  bool pp = false;       // applies the pp string
+  bool moments = false;  // fills in SeenImage::by_channel with numbers
+  uint64_t seed = 0;     // of the augmentation
+};
+
+struct ExampleLook {
+  std::optional<BrokenExample> broken;  // if set, what follows is not complete
+  std::vector<SeenImage> images;
+  std::vector<int64_t> classes;  // of its `label`, or the positive ones of `labels`
+  // Shapes and dtypes after pp, by feature: those of all examples must be equal.
+  std::map<std::string, std::pair<std::vector<int64_t>, std::string>> form;
+};
+
+// Reads example `index` and decodes all its images. Images are the feature `image`, and every
+// feature that is an encoded image. An image whose values are not finite is broken. Throws what is
+// not the fault of the example: wrong arguments of ops, lack of memory.
+ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookOptions& options);
+
+}  // namespace bv

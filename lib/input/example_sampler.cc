@@ -1,0 +1,188 @@
+#include "lib/input/example_sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "lib/input/shuffle.h"
+#include "lib/util/error.h"
+#include "lib/util/rng.h"
+
+namespace bv {
+namespace {
+
+template <class Number>
+uint64_t hash_of(const std::vector<Number>& numbers) {
+  return hash64({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
+}
+
+// Classes are to the stream what the data sets of a mixture are (training_data.cc). In block b,
+// class k has the positions from bound(k, b + 1) - bound(k, b) on of a permutation of the block,
+// where bound(k, b) is the number of examples of the classes before k in the first b blocks,
+// rounded.
+class ClassSampler : public ExampleSampler {
+ public:
+  ClassSampler(std::span<const int64_t> labels, ClassShares shares) {
+    std::map<int64_t, std::vector<int64_t>> members;
+    for (size_t i = 0; i < labels.size(); ++i)
+      members[labels[i]].push_back(static_cast<int64_t>(i));
+    std::vector<double> weights;
+    double sum = 0;
+    for (const auto& [label, own] : members) {
+      begins_.push_back(std::ssize(examples_));
+      examples_.insert(examples_.end(), own.begin(), own.end());
+      orders_.push_back(hash64(fmt::format("class {}", label)));
+      weights.push_back(shares == ClassShares::equal ? 1.0
+                                                     : std::sqrt(static_cast<double>(own.size())));
+      sum += weights.back();
+    }
+    begins_.push_back(std::ssize(examples_));
+    double before = 0;
+    for (const double weight : weights) {
+      shares_before_.push_back(before / sum);
+      before += weight;
+    }
+    shares_before_.push_back(1);
+    const auto classes = std::ssize(weights);
+    if (shares == ClassShares::equal) {
+      block_ = classes * std::max(kFewest, (kSmallestBlock + classes - 1) / classes);
+      return;
+    }
+    const double least = *std::min_element(weights.begin(), weights.end()) / sum;
+    for (block_ = kSmallestBlock; static_cast<double>(block_) * least < kFewest;) block_ *= 2;
+  }
+
+  int64_t pick(uint64_t order, int64_t position) const override {
+    return block_at(order, position / block_)->examples[position % block_];
+  }
+
+  uint64_t fingerprint() const override {
+    return hash64(fmt::format("{} {} {}", hash_of(examples_), hash_of(begins_), block_)) ^
+           hash_of(shares_before_);
+  }
+
+ private:
+  static constexpr int64_t kSmallestBlock = 1024;
+  // Every class has a few positions in each block, whatever the rounding does.
+  static constexpr int64_t kFewest = 4;
+
+  // The examples of a block, in the order of the stream.
+  struct Block {
+    uint64_t order = 0;
+    int64_t number = 0;
+    std::vector<int64_t> examples;
+  };
+
+  // Returns how many examples of the classes before k the first `block` blocks have.
+  int64_t bound(int64_t k, int64_t block) const {
+    if (k == std::ssize(orders_)) return block * block_;
+    return std::llround(static_cast<double>(block * block_) * shares_before_[k]);
+  }
+
+  // Threads ask for positions one after the other: the last blocks are kept, so that each is
+  // computed about once.
+  std::shared_ptr<const Block> block_at(uint64_t order, int64_t number) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& block : recent_) {
+      if (block->order == order && block->number == number) return block;
+    }
+    constexpr size_t kKept = 3;
+    if (recent_.size() == kKept) recent_.erase(recent_.begin());
+    recent_.push_back(std::make_shared<const Block>(compute(order, number)));
+    return recent_.back();
+  }
+
+  Block compute(uint64_t order, int64_t number) const {
+    const auto classes = std::ssize(orders_);
+    std::vector<int64_t> begins, next;  // (classes,) places in the permutation; the next example
+    for (int64_t k = 0; k < classes; ++k) {
+      begins.push_back(bound(k, number + 1) - bound(k, number));
+      next.push_back(bound(k + 1, number) - bound(k, number));
+    }
+    Block block{order, number, {}};
+    block.examples.reserve(block_);
+    const uint64_t of_classes = order ^ hash64("sample");
+    for (int64_t i = 0; i < block_; ++i) {
+      const int64_t place = shuffle(of_classes, number, i, block_);
+      const int64_t k = std::upper_bound(begins.begin(), begins.end(), place) - begins.begin() - 1;
+      const int64_t size = begins_[k + 1] - begins_[k], at = next[k]++;
+      block.examples.push_back(
+          examples_[begins_[k] + shuffle(order ^ orders_[k], at / size, at % size, size)]);
+    }
+    return block;
+  }
+
+  std::vector<int64_t> examples_;      // class after class, by label
+  std::vector<int64_t> begins_;        // (classes + 1,) where each begins in examples_
+  std::vector<uint64_t> orders_;       // (classes,) what makes its permutations its own
+  std::vector<double> shares_before_;  // (classes + 1,) the sum of the shares of those before
+  int64_t block_ = kSmallestBlock;     // positions in a block
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const Block>> recent_;  // guarded by mutex_
+};
+
+// Systematic sampling: the examples lie one after the other on a line, each as long as its weight,
+// and position p of a pass takes the one at (j + offset) / n of the line, where j is the place of p
+// in a permutation. The offset moves by the golden ratio from pass to pass, which spreads it
+// evenly. Lengths are whole numbers, so that no rounding makes an example come twice or not at all.
+class WeightSampler : public ExampleSampler {
+ public:
+  explicit WeightSampler(std::span<const double> weights) : size_(std::ssize(weights)) {
+    double sum = 0;
+    for (const double weight : weights) {
+      check(std::isfinite(weight) && weight >= 0, "a weight of {}", weight);
+      sum += weight;
+    }
+    check(std::isfinite(sum) && sum > 0, "weights with the sum {}", sum);
+    ends_.reserve(weights.size());
+    uint64_t end = 0;
+    for (int64_t i = 0; i < size_; ++i)
+      ends_.push_back(end += static_cast<uint64_t>(std::llround(weights[example_at(i)] / sum *
+                                                                static_cast<double>(kLength))));
+  }
+
+  int64_t pick(uint64_t order, int64_t position) const override {
+    const int64_t pass = position / size_;
+    const auto j = static_cast<uint64_t>(shuffle(order, pass, position % size_, size_));
+    constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;  // times 2^64
+    constexpr int kOffsetBits = 20;
+    const uint64_t turn =
+        hash64(fmt::format("offset {}", order)) + static_cast<uint64_t>(pass) * kGoldenRatio;
+    const uint64_t offset = turn >> (64 - kOffsetBits);
+    const uint64_t n = static_cast<uint64_t>(size_), step = ends_.back() / n;
+    const uint64_t at =
+        j * step + j * (ends_.back() % n) / n + offset * (step >> kOffsetBits);  // below the end
+    return example_at(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+  }
+
+  uint64_t fingerprint() const override { return hash_of(ends_); }
+
+ private:
+  // Returns the example at place i of the line. In the order of the data, an offset would choose
+  // neighbours at regular distances: of a class with the weight 1/2 always the same half.
+  int64_t example_at(int64_t i) const { return shuffle(kLineSeed, 0, i, size_); }
+
+  static constexpr uint64_t kLineSeed = 0x11E5;           // never changes, so that runs repeat
+  static constexpr uint64_t kLength = uint64_t{1} << 61;  // of the line, nearly
+  const int64_t size_;
+  std::vector<uint64_t> ends_;  // (size_,) where each example ends on the line
+};
+
+}  // namespace
+
+std::unique_ptr<const ExampleSampler> sample_classes(std::span<const int64_t> labels,
+                                                     ClassShares shares) {
+  check(!labels.empty(), "sampling from no examples");
+  return std::make_unique<ClassSampler>(labels, shares);
+}
+
+std::unique_ptr<const ExampleSampler> sample_weighted(std::span<const double> weights) {
+  check(!weights.empty(), "sampling from no examples");
+  return std::make_unique<WeightSampler>(weights);
+}
+
+}  // namespace bv

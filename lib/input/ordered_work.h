@@ -1,0 +1,32 @@
+// Work that several threads share, and whose results are taken in order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace bv {
+
+// Calls work(i) for 0 <= i < count with up to `threads` threads, of which one is the calling
+// thread, and take(i) in ascending order, one call at a time, when work(i) has returned. work(i)
+// begins only when take(i - ahead) has returned.
+//
+// After an exception no further pieces begin; that of the lowest i is thrown. Throws Stopped if a
+// signal asks the process to stop.
+void work_in_order(int64_t count, int threads, int64_t ahead,
+                   const std::function<void(int64_t)>& work,
+                   const std::function<void(int64_t)>& take);
+
+// The same for work that has a result: take(i, work(i)). Not more than a few hundred results for
+// each thread are kept at a time.
+template <class Work, class Take>
+void results_in_order(int64_t count, int threads, const Work& work, const Take& take) {
+  const int64_t ahead = 256 * static_cast<int64_t>(threads);
+  std::vector<decltype(work(int64_t{}))> results(ahead);
+  work_in_order(
+      count, threads, ahead, [&](int64_t i) { results[i % ahead] = work(i); },
+      [&](int64_t i) { take(i, std::exchange(results[i % ahead], {})); });
+}
+
+}  // namespace bv

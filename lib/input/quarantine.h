@@ -1,0 +1,59 @@
+// The key `quarantine`: a list of examples that are left out of a data set before a run. `bvtrain
+// data check` writes such lists (lib/input/check/broken_example.h).
+//
+// A list is a JSON Lines file. In each object, `example` is the name of an example, as messages
+// call it (Dataset::describe()), and `data` the data set that has it: "input", "input.<name>" in a
+// mixture, "evals.<name>", or any other text for all data sets with an example of that name. Other
+// keys are ignored. So the skipped.jsonl of a run is a list too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/config/key_table.h"
+#include "lib/input/dataset.h"
+
+namespace bv {
+
+inline constexpr KeyText kQuarantineKey = {
+    "quarantine",
+    "string",
+    "none",
+    "File with a list of examples that are left out of the data set, as `bvtrain data check "
+    "--output` writes it. The data set is then smaller, and a slice of a split has the same "
+    "examples as before without these. Files that are broken but not in the list are "
+    "noticed only when they are read. An example of the list that the data set does not have "
+    "gives a warning.",
+    "broken.jsonl",
+    "-"};
+
+class Quarantine {
+ public:
+  // Reads the list that config["quarantine"] names; null if the key is absent. Throws
+  // Error(Exit::usage) at the line that is malformed: "broken.jsonl:3: error: no 'example'".
+  static std::shared_ptr<const Quarantine> read(const Config& config);
+
+  // Returns `data` without the examples in the list. `name` is what the list calls it. Names the
+  // examples of the whole data set, with several threads. Records with the config how many examples
+  // are left out, and how many entries match none. Throws Error(Exit::usage) if an entry matches
+  // several examples, or if no example is left.
+  std::shared_ptr<const Dataset> leave_out(std::shared_ptr<const Dataset> data,
+                                           const std::string& name, int threads) const;
+
+ private:
+  struct Entry {
+    std::string data, example;
+    int64_t line = 0;
+  };
+  Quarantine(const Config& config, std::string file);
+  void add(std::string_view line, int64_t number);
+
+  Config config_;  // for warnings
+  std::string file_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace bv

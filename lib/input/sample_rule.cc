@@ -1,0 +1,140 @@
+#include "lib/input/sample_rule.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "lib/input/loader/check_examples.h"
+#include "lib/input/ordered_work.h"
+#include "lib/report/log.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys("input.sample",
+                    {"How often each example comes: in proportion to a feature of it.",
+                     "weights: importance"},
+                    {{"weights", "string", "required",
+                      "Name of the feature with the weight of each example, a number of at least "
+                      "0, such as a column of a CSV file. All examples are read once at the start "
+                      "to collect their weights. An example of weight 0 never comes.",
+                      "importance"}});
+
+// The weight of one example, or why it has none.
+struct ReadWeight {
+  double weight = 0;
+  std::string problem;  // with the weight; what the example is called follows
+  std::optional<ExampleFailure> failure = {};  // the example cannot be read
+};
+
+ReadWeight weight_of(const Example& example, const std::string& feature) {
+  const auto found = example.find(feature);
+  if (found == example.end()) {
+    std::vector<std::string> known;
+    for (const auto& [key, value] : example) known.push_back(key);
+    return {0, unknown_name_message("feature", feature, known)};
+  }
+  const at::Tensor& value = found->second;
+  const bool number =
+      value.numel() == 1 && (at::isFloatingType(value.scalar_type()) ||
+                             at::isIntegralType(value.scalar_type(), /*includeBool=*/true));
+  if (!number) {
+    return {0, fmt::format("'{}' has the shape {}, expected one number", feature,
+                           shape_text(value.sizes()))};
+  }
+  const auto weight = value.item<double>();
+  if (!std::isfinite(weight) || weight < 0) {
+    return {0,
+            fmt::format("the weight '{}' is {}, expected a number of at least 0", feature,
+                        std::isfinite(weight) ? short_number(weight) : fmt::format("{}", weight))};
+  }
+  return {weight, ""};
+}
+
+ReadWeight read_weight(const Dataset& data, int64_t index, const std::string& feature) {
+  Example example;
+  try {
+    example = data.read(index);
+  } catch (...) {
+    ExampleFailure failure = current_failure(data, index);
+    if (failure.of_config || failure.code != Exit::data) throw;
+    return {0, "", std::move(failure)};
+  }
+  return weight_of(example, feature);
+}
+
+// Reads the weights of all examples.
+std::vector<double> read_weights(const std::string& feature, const Dataset& data,
+                                 const Config& config, const WeightReading& reading) {
+  log::info("Reading all {} examples once, for their weights '{}'", human_count(data.size()),
+            feature);
+  std::vector<double> weights;
+  weights.reserve(data.size());
+  int64_t failed = 0;
+  results_in_order(
+      data.size(), reading.threads, [&](int64_t i) { return read_weight(data, i, feature); },
+      [&](int64_t i, const ReadWeight& one) {
+        if (one.failure && ++failed > reading.error_budget)
+          config.fail("sample", start_error(*one.failure, reading.section).message());
+        if (!one.problem.empty())
+          config.fail("sample", fmt::format("{}: {}", data.describe(i), one.problem));
+        weights.push_back(one.weight);
+        log::progress(fmt::format("weights: {} of {} examples", human_count(i + 1),
+                                  human_count(data.size())));
+      });
+  log::clear_progress();
+  if (failed > 0) {
+    config.warn("sample", fmt::format("{} of {} examples cannot be read and get no share", failed,
+                                      data.size()));
+  }
+  double sum = 0;
+  for (const double weight : weights) sum += weight;
+  if (!(sum > 0)) config.fail("sample", fmt::format("every weight '{}' is 0", feature));
+  if (!std::isfinite(sum))
+    config.fail("sample",
+                fmt::format("the weights '{}' are too large: divide them by their mean", feature));
+  return weights;
+}
+
+}  // namespace
+
+SampleRule read_sample_rule(const Config& config) {
+  using Kind = SampleRule::Kind;
+  if (config.is_map("sample")) {
+    const Config section = config.section("sample");
+    SampleRule rule;
+    if (attempt(section, [&] { rule.feature = section.get<std::string>("weights"); }))
+      rule.kind = Kind::weights;
+    section.done(/*although_incomplete=*/true);
+    return rule;
+  }
+  const std::string word = config.word("sample", "uniform", {"uniform", "balanced", "sqrt"});
+  return {word == "balanced" ? Kind::balanced
+          : word == "sqrt"   ? Kind::square_root
+                             : Kind::uniform,
+          ""};
+}
+
+std::shared_ptr<const ExampleSampler> make_sampler(const SampleRule& rule, const Dataset& data,
+                                                   const Config& config,
+                                                   const WeightReading& reading) {
+  if (rule.is_uniform()) return nullptr;
+  if (rule.kind == SampleRule::Kind::weights)
+    return sample_weighted(read_weights(rule.feature, data, config, reading));
+  const std::vector<int64_t> labels = data.labels();
+  if (labels.empty()) {
+    config.fail("sample",
+                "needs labels that are known without reading the images, one class for each "
+                "example, which this data does not have; {weights: FEATURE} needs none");
+  }
+  const auto [least, most] = std::minmax_element(labels.begin(), labels.end());
+  if (*least == *most) config.warn("sample", "has no effect: all examples are of one class");
+  return sample_classes(labels, rule.kind == SampleRule::Kind::balanced ? ClassShares::equal
+                                                                        : ClassShares::square_root);
+}
+
+}  // namespace bv

@@ -1,0 +1,52 @@
+// The key `sample` of training data: which examples come how often.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lib/config/key_table.h"
+#include "lib/input/dataset.h"
+#include "lib/input/example_sampler.h"
+
+namespace bv {
+
+inline constexpr KeyText kSampleKey = {
+    "sample",
+    "'uniform' | 'balanced' | 'sqrt' | map of input.sample",
+    "uniform",
+    "How often each example comes. With `uniform` every pass has each one once. With `balanced` "
+    "every class has the same share of the positions, with `sqrt` a share in proportion to the "
+    "square root of its number of examples, and with `{weights: w}` each example one in proportion "
+    "to its feature `w`. An epoch has as many positions as before. An example of a rare class "
+    "comes "
+    "again only after all others of its class. `balanced` and `sqrt` need labels that are known "
+    "without reading the images. An example that takes the place of a broken one (`skip_errors`) "
+    "is drawn from all.",
+    "balanced",
+    "-"};
+
+struct SampleRule {
+  enum class Kind { uniform, balanced, square_root, weights } kind = Kind::uniform;
+  std::string feature;  // of Kind::weights
+
+  bool is_uniform() const { return kind == Kind::uniform; }
+};
+
+// Reads kSampleKey. Records problems with the config.
+SampleRule read_sample_rule(const Config& config);
+
+// How the examples are read if their weights are.
+struct WeightReading {
+  int threads = 1;
+  int64_t error_budget = 0;       // how many examples may fail; they get the weight 0
+  std::string section = "input";  // the part of the config with that budget
+};
+
+// Returns the sampler of a data set, null for Kind::uniform. For Kind::weights it reads all raw
+// examples once, with several threads, and says so in the log. Throws a problem of the key `sample`
+// of `config` if labels or weights cannot be used, and records warnings there.
+std::shared_ptr<const ExampleSampler> make_sampler(const SampleRule& rule, const Dataset& data,
+                                                   const Config& config,
+                                                   const WeightReading& reading);
+
+}  // namespace bv

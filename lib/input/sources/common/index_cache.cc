@@ -1,0 +1,193 @@
+#include "lib/input/sources/common/index_cache.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "lib/report/log.h"
+#include "lib/util/descriptor.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/regular_file.h"
+#include "lib/util/rng.h"
+#include "lib/util/signals.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kSettled = 2 * kSecond;
+constexpr size_t kMaxThreads = 32;  // more than the cores: they wait for the disk
+
+std::string absolute(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  return real ? real.get() : path;
+}
+
+// Returns the head of a stored index: all that must be equal for it to be used. Each of its words
+// ends with NUL.
+std::string head_of(std::string_view format, std::span<const FileStamp> files) {
+  std::string head;
+  const auto put = [&](std::string_view word) { head.append(word).push_back('\0'); };
+  put(format);
+  put(fmt::format("{}", files.size()));
+  for (const FileStamp& file : files) {
+    put(file.path);
+    put(fmt::format("{}", file.size));
+    put(fmt::format("{}", file.modified));
+  }
+  return head;
+}
+
+// Returns the name of the stored index. It does not depend on the state of the files, so that the
+// index of files that have changed replaces the old one.
+std::string cache_file(std::string_view format, std::span<const FileStamp> files) {
+  std::string key(format);
+  for (const FileStamp& file : files) key += '\0' + file.path;
+  return fmt::format("{}/index/{:016x}", cache_home(), hash64(key));
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+int64_t modified(const struct stat& info) {
+  return info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec;
+}
+
+bool is_settled(const struct stat& info) { return modified(info) <= now() - kSettled; }
+
+size_t threads_for(size_t count) {
+  return std::min({count, kMaxThreads,
+                   2 * static_cast<size_t>(std::max(1U, std::thread::hardware_concurrency()))});
+}
+
+// The work of scan_files(), which several threads share.
+class Scan {
+ public:
+  Scan(size_t count, std::string_view what, const std::function<void(size_t)>& scan)
+      : count_(count), what_(what), scan_(scan) {}
+
+  // `leads`: the calling thread of scan_files(), which shows the progress and looks for signals.
+  void work(bool leads) {
+    for (size_t i; !failed_ && (i = next_++) < count_;) {
+      try {
+        if (leads) poll_signals();
+        scan_(i);
+        ++done_;
+        if (leads) show();
+      } catch (...) {
+        failed_ = true;
+        const std::lock_guard lock(mutex_);
+        if (i < failed_at_) failure_ = std::current_exception();
+        failed_at_ = std::min(failed_at_, i);
+      }
+    }
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void show() const {
+    if (!what_.empty())
+      log::progress(fmt::format("{}: {} of {} files", what_, human_count(done_),
+                                human_count(static_cast<int64_t>(count_))));
+  }
+
+  const size_t count_;
+  const std::string what_;
+  const std::function<void(size_t)>& scan_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<int64_t> done_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::exception_ptr failure_;  // of failed_at_; both are guarded by mutex_
+  size_t failed_at_ = std::numeric_limits<size_t>::max();
+};
+
+}  // namespace
+
+FileStamp stamp_of(const std::string& file) {
+  struct stat info;
+  if (stat(file.c_str(), &info) != 0) throw_file_error(Exit::usage, file, "", errno);
+  if (!S_ISREG(info.st_mode)) throw Error(Exit::usage, file, kind_text(info.st_mode));
+  return {absolute(file), static_cast<uint64_t>(info.st_size), modified(info), is_settled(info)};
+}
+
+FileStamp stamp_of_folder(const std::string& folder) {
+  struct stat info;
+  if (stat(folder.c_str(), &info) != 0) throw_file_error(Exit::usage, folder, "", errno);
+  return {absolute(folder), 0, modified(info), is_settled(info)};
+}
+
+std::vector<FileStamp> stamps_of(std::span<const std::string> files) {
+  std::vector<FileStamp> stamps(files.size());
+  scan_files(files.size(), "", [&](size_t i) { stamps[i] = stamp_of(files[i]); });
+  std::set<std::string_view> different;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!different.insert(stamps[i].path).second)
+      throw Error(Exit::usage, files[i], "is named twice, so its examples would count twice");
+  }
+  return stamps;
+}
+
+std::optional<std::string> load_index(std::string_view format, std::span<const FileStamp> files) {
+  try {
+    std::optional<std::string> content = read_file_if_any(cache_file(format, files));
+    if (!content) return std::nullopt;
+    constexpr size_t kChecksum = 17;  // hexadecimal digits and a newline
+    if (content->size() < kChecksum) return std::nullopt;
+    const std::string_view rest = std::string_view(*content).substr(kChecksum);
+    if (content->substr(0, kChecksum) != fmt::format("{:016x}\n", hash64(rest)))
+      return std::nullopt;
+    const std::string head = head_of(format, files);
+    if (!rest.starts_with(head)) return std::nullopt;
+    content->erase(0, kChecksum + head.size());
+    return content;
+  } catch (const Error&) {
+    return std::nullopt;  // no home folder, or no right to read it: the files are read again
+  }
+}
+
+void store_index(std::string_view format, std::span<const FileStamp> files,
+                 std::string_view index) {
+  if (!std::all_of(files.begin(), files.end(), [](const FileStamp& file) { return file.settled; }))
+    return;
+  try {
+    const std::string rest = head_of(format, files).append(index);
+    make_folders(cache_home() + "/index");
+    write_file_atomically(cache_file(format, files), fmt::format("{:016x}\n", hash64(rest)) + rest,
+                          /*sync=*/false);
+  } catch (const Error&) {
+    // Not an error: without the cache (a read-only home) only time is lost.
+  }
+}
+
+void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan) {
+  Scan shared(count, what, scan);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < threads_for(count); ++i)
+      threads.emplace_back([&] { shared.work(/*leads=*/false); });
+    shared.work(/*leads=*/true);
+  }
+  if (!what.empty()) log::clear_progress();
+  shared.rethrow();
+}
+
+}  // namespace bv

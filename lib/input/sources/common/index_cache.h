@@ -1,0 +1,52 @@
+// The index cache: what a source has found out about its files, kept between runs in
+// cache_home()/index/. A source that must look at every file before it knows its examples reads
+// the files once, stores what it found, and opens in milliseconds afterwards.
+//
+// A stored index is used only as long as each file has the size and the modification time that it
+// had when it was read. It is never required: without a cache (a read-only home) only time is lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+// The state of a file, which changes if its content does.
+struct FileStamp {
+  std::string path;  // absolute
+  uint64_t size = 0;
+  int64_t modified = 0;  // in nanoseconds since 1970
+  // Whether the last change was at least two seconds ago. Otherwise the file may change again
+  // without getting a new modification time, on file systems that count in seconds.
+  bool settled = true;
+};
+
+// Throws Error(Exit::usage) "<file>: error: no such file" or "is a folder" unless it is a regular
+// file.
+FileStamp stamp_of(const std::string& file);
+// The same for a folder, whose size is given as 0. It changes if a file is added, removed or
+// renamed.
+FileStamp stamp_of_folder(const std::string& folder);
+// The same as stamp_of() for several files, in their order, with several threads. Throws also if
+// two of them are the same file, because its examples would count twice.
+std::vector<FileStamp> stamps_of(std::span<const std::string> files);
+
+// Returns what store_index() has stored for these files under this format, if none of them has
+// changed. `format` names the kind of index, its version, and all settings on which its content
+// depends: "bvtrain tar 1".
+std::optional<std::string> load_index(std::string_view format, std::span<const FileStamp> files);
+// Stores an index. Take the stamps before the files are read: a change in between is then found
+// the next time. Does nothing if a file is not settled, or if the cache cannot be written.
+void store_index(std::string_view format, std::span<const FileStamp> files, std::string_view index);
+
+// Calls scan(i) for 0 <= i < count, with several threads. Shows "<what>: 12 of 128 files" as
+// progress. After an error no more calls begin; the error of the lowest i is thrown. Throws Stopped
+// if a signal asks the process to stop.
+void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan);
+
+}  // namespace bv

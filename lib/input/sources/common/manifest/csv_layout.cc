@@ -1,0 +1,264 @@
+#include "lib/input/sources/common/manifest/csv_layout.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "lib/input/sources/common/manifest/manifest.h"
+#include "lib/input/sources/common/manifest/manifest_index.h"
+#include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/printable.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr const char* kPathNames[] = {"image",    "path",     "file",
+                                      "filename", "filepath", "image_path"};
+constexpr const char* kLabelNames[] = {"label", "class"};
+
+// Assigns roles to the columns of a header.
+class CsvHeader {
+ public:
+  CsvHeader(const std::vector<CsvCell>& cells, const CsvSettings& settings,
+            std::vector<std::string>& remarks)
+      : cells_(cells), settings_(settings), remarks_(remarks) {
+    for (const CsvCell& cell : cells) layout_.columns.push_back({.name = trim(cell.text)});
+  }
+
+  CsvLayout read() {
+    refuse_data();
+    name_columns();
+    assign_path();
+    assign_labels();
+    if (settings_.split) assign(*settings_.split, "split_column", CsvRole::split);
+    leave_out_hidden();
+    return std::move(layout_);
+  }
+
+ private:
+  // Throws if the row names a file that exists: its images would be lost without a word.
+  void refuse_data() const {
+    for (const CsvCell& cell : cells_) {
+      struct stat info {};
+      try {
+        const RowFile file = row_file(cell.text, settings_.folder, cell.at);
+        if (stat(file.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+      } catch (const RowFault&) {
+        continue;  // no file: it may well be a name
+      }
+      throw RowFault(cell.at, fmt::format("the first line names the file '{}', so it is not a "
+                                          "header: begin with a line such as 'image{}label'",
+                                          printable(cell.text), cell_separator()));
+    }
+  }
+  char cell_separator() const { return settings_.delimiter.value_or(','); }
+
+  void name_columns() {
+    std::set<std::string> seen;
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      CsvColumn& column = layout_.columns[i];
+      if (column.name.empty()) {
+        column.role = CsvRole::unused;
+        remarks_.push_back(fmt::format("column {} has no name and is left out", i + 1));
+      } else if (!seen.insert(column.name).second) {
+        throw RowFault(cells_[i].at,
+                       fmt::format("the column '{}' appears twice", printable(column.name)));
+      }
+    }
+  }
+
+  std::optional<size_t> find(std::string_view name) const {
+    const auto found = std::find_if(layout_.columns.begin(), layout_.columns.end(),
+                                    [&](const CsvColumn& column) { return column.name == name; });
+    if (found == layout_.columns.end()) return std::nullopt;
+    return found - layout_.columns.begin();
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const CsvColumn& column : layout_.columns) {
+      if (!column.name.empty()) all.push_back(column.name);
+    }
+    return all;
+  }
+  std::string columns_text() const {
+    constexpr size_t kShown = 20;
+    std::vector<std::string> shown = names();
+    const bool more = shown.size() > kShown;
+    if (more) shown.resize(kShown);
+    return fmt::format("{}{}", join(shown, ", "), more ? ", ..." : "");
+  }
+
+  // Gives the column `name`, which `key` of the config names, a role. Returns its index.
+  size_t assign(const std::string& name, const char* key, CsvRole role) {
+    const std::optional<size_t> found = find(name);
+    if (!found) {
+      const std::string similar = nearest(name, names());
+      throw RowFault(
+          0, fmt::format("no column '{}' for `{}`{}; columns: {}", printable(name), key,
+                         similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar),
+                         columns_text()));
+    }
+    CsvColumn& column = layout_.columns[*found];
+    if (column.role != CsvRole::feature) {
+      throw RowFault(cells_[*found].at,
+                     fmt::format("the column '{}' cannot be `{}` too: it is `{}`", printable(name),
+                                 key, users_[name]));
+    }
+    column.role = role;
+    users_[name] = key;
+    return *found;
+  }
+
+  void assign_path() {
+    if (settings_.path) {
+      assign(*settings_.path, "path", CsvRole::path);
+      return;
+    }
+    for (const char* name : kPathNames) {
+      if (!find(name)) continue;
+      assign(name, "path", CsvRole::path);
+      return;
+    }
+    std::vector<std::string> expected(std::begin(kPathNames), std::end(kPathNames));
+    throw RowFault(0, fmt::format("no column is called {}: name the one with the image files in "
+                                  "`path`; columns: {}",
+                                  join(expected, ", "), columns_text()));
+  }
+
+  void assign_labels() {
+    const CsvRole role = settings_.label_list   ? CsvRole::target
+                         : settings_.multilabel ? CsvRole::several
+                                                : CsvRole::label;
+    for (const std::string& name : settings_.labels) {
+      const size_t column = assign(name, "label", role);
+      if (settings_.label_list) layout_.targets.push_back(column);
+    }
+    if (!settings_.labels.empty()) return;
+    for (const char* name : kLabelNames) {
+      const std::optional<size_t> found = find(name);
+      if (!found || layout_.columns[*found].role != CsvRole::feature) continue;
+      assign(name, "label", role);
+      return;
+    }
+    if (settings_.multilabel || !settings_.classes.empty()) {
+      throw RowFault(0,
+                     fmt::format("no column is called label or class: name the one with the labels "
+                                 "in `label`; columns: {}",
+                                 columns_text()));
+    }
+  }
+
+  // A column cannot be a feature of the same name as the one that others make.
+  void leave_out_hidden() {
+    std::set<std::string> made = {"image"};
+    if (layout_.column_of(CsvRole::label)) made.insert("label");
+    if (layout_.column_of(CsvRole::several) || !layout_.targets.empty()) made.insert("labels");
+    for (CsvColumn& column : layout_.columns) {
+      if (column.role != CsvRole::feature || !made.contains(column.name)) continue;
+      column.role = CsvRole::unused;
+      remarks_.push_back(
+          fmt::format("the column '{0}' is left out, because other columns make "
+                      "the feature '{0}'",
+                      column.name));
+    }
+  }
+
+  const std::vector<CsvCell>& cells_;
+  const CsvSettings& settings_;
+  std::vector<std::string>& remarks_;
+  CsvLayout layout_;
+  std::map<std::string, std::string> users_;  // the key of the config that uses a column
+};
+
+}  // namespace
+
+std::optional<size_t> CsvLayout::column_of(CsvRole role) const {
+  const auto found = std::find_if(columns.begin(), columns.end(),
+                                  [&](const CsvColumn& column) { return column.role == role; });
+  if (found == columns.end()) return std::nullopt;
+  return found - columns.begin();
+}
+
+std::string CsvLayout::pack() const {
+  PackedText packed;
+  packed.number(static_cast<unsigned char>(delimiter));
+  packed.number(columns.size());
+  for (const CsvColumn& column : columns) {
+    packed.text(column.name);
+    packed.number(static_cast<uint64_t>(column.role));
+    packed.number(static_cast<uint64_t>(column.type));
+  }
+  packed.numbers(targets);
+  packed.number(static_cast<uint64_t>(label.kind));
+  packed.number(static_cast<uint64_t>(label.classes));
+  packed.number(bars ? 1 : 0);
+  return packed.take();
+}
+
+std::optional<CsvLayout> CsvLayout::unpack(std::string_view text, std::vector<std::string> names) {
+  UnpackedText packed(text);
+  CsvLayout layout;
+  layout.delimiter = static_cast<char>(packed.number());
+  const uint64_t count = packed.number();
+  if (count > kMaxColumns) return std::nullopt;
+  for (uint64_t i = 0; i < count; ++i) {
+    CsvColumn column{.name = std::string(packed.text())};
+    const uint64_t role = packed.number(), type = packed.number();
+    if (role > static_cast<uint64_t>(CsvRole::unused) ||
+        type > static_cast<uint64_t>(CsvType::text))
+      return std::nullopt;
+    column.role = static_cast<CsvRole>(role);
+    column.type = static_cast<CsvType>(type);
+    layout.columns.push_back(std::move(column));
+  }
+  layout.targets = packed.numbers<size_t>();
+  const uint64_t kind = packed.number();
+  if (kind > static_cast<uint64_t>(LabelCode::Kind::name)) return std::nullopt;
+  layout.label.kind = static_cast<LabelCode::Kind>(kind);
+  layout.label.classes = static_cast<int64_t>(packed.number());
+  layout.bars = packed.number() != 0;
+  const bool sound = packed.whole() && layout.column_of(CsvRole::path).has_value() &&
+                     std::all_of(layout.targets.begin(), layout.targets.end(),
+                                 [&](size_t target) { return target < layout.columns.size(); });
+  if (!sound) return std::nullopt;
+  if (layout.targets.empty()) layout.label.names = std::move(names);
+  layout.label.index_names();
+  return layout;
+}
+
+CsvLayout csv_layout(const std::vector<CsvCell>& header, char delimiter,
+                     const CsvSettings& settings, std::vector<std::string>& remarks) {
+  CsvLayout layout = CsvHeader(header, settings, remarks).read();
+  layout.delimiter = delimiter;
+  return layout;
+}
+
+void check_cell_count(const std::vector<CsvCell>& cells, const CsvLayout& layout,
+                      std::string_view row) {
+  const size_t columns = layout.columns.size();
+  if (cells.size() == columns) return;
+  const size_t end = row.find_last_not_of("\r\n") + 1;
+  throw RowFault(cells.size() > columns ? cells[columns].at : end,
+                 fmt::format("the row has {} cell{}, but the header has {}{}", cells.size(),
+                             cells.size() == 1 ? "" : "s", columns,
+                             cells.size() > columns ? fmt::format(": quote cells that hold {}",
+                                                                  delimiter_text(layout.delimiter))
+                                                    : ""));
+}
+
+float target_number(const CsvCell& cell) {
+  const PlainNumber number = plain_number(cell.text);
+  if (number.kind == PlainNumber::Kind::none || number.kind == PlainNumber::Kind::huge) {
+    throw RowFault(cell.at, cell.text.empty() ? "the label is empty"
+                                              : fmt::format("the label '{}' is not a finite number",
+                                                            printable(cell.text)));
+  }
+  return static_cast<float>(number.real);
+}
+
+}  // namespace bv

@@ -1,0 +1,156 @@
+#include "lib/input/sources/common/manifest/csv_scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/input/sources/common/manifest/manifest.h"
+#include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/printable.h"
+
+namespace bv {
+namespace {
+
+class CsvScan {
+ public:
+  CsvScan(std::string file, const CsvSettings& settings, bool keep_broken)
+      : name_(std::move(file)),
+        settings_(settings),
+        rows_(name_, keep_broken),
+        labels_(settings.classes) {}
+
+  ManifestIndex run() {
+    read_header();
+    if (layout_.column_of(CsvRole::several)) find_bars();
+    split_ = layout_.column_of(CsvRole::split);
+    ManifestFile file(name_);
+    bool header = true;
+    while (const auto row = next(file)) {
+      if (!std::exchange(header, false)) add(*row);
+    }
+    ManifestIndex index = rows_.finish("has a header, but no rows");
+    finish_labels(index);
+    index.remarks = std::move(remarks_);
+    index.layout = layout_.pack();
+    return index;
+  }
+
+ private:
+  // Reads the next row that is not an empty line into cells_.
+  std::optional<ManifestRow> next(ManifestFile& file) {
+    const auto length = [&](std::string_view text, bool last) {
+      return read_csv_row(text, layout_.delimiter, last, cells_);
+    };
+    while (const auto row = file.next(length)) {
+      if (!is_empty_line(cells_)) return row;
+    }
+    return std::nullopt;
+  }
+
+  void read_header() {
+    ManifestFile file(name_);
+    const auto length = [&](std::string_view text, bool last) {
+      layout_.delimiter = settings_.delimiter.value_or(guess_delimiter(text));
+      return read_csv_row(text, layout_.delimiter, last, cells_);
+    };
+    std::optional<ManifestRow> row;
+    do row = file.next(length);
+    while (row && is_empty_line(cells_));
+    if (!row) throw Error(Exit::usage, name_, "has no header: expected a line such as image,label");
+    try {
+      check_row_text(row->row.text);
+      layout_ = csv_layout(cells_, layout_.delimiter, settings_, remarks_);
+    } catch (const RowFault& fault) {
+      throw row_error(name_, row->row, fault);
+    }
+    if (layout_.delimiter != ',' && !settings_.delimiter) {
+      remarks_.push_back(fmt::format("cells are separated by {}, judged by the header",
+                                     delimiter_text(layout_.delimiter)));
+    }
+  }
+
+  // Finds out whether ';' or '|' separates the labels of a cell anywhere: then blanks are parts of
+  // names.
+  void find_bars() {
+    const size_t column = *layout_.column_of(CsvRole::several);
+    ManifestFile file(name_);
+    bool header = true;
+    while (!layout_.bars && next(file)) {
+      if (!std::exchange(header, false) && column < cells_.size())
+        layout_.bars = cells_[column].text.find_first_of(";|") != std::string::npos;
+    }
+  }
+
+  void add(const ManifestRow& row) {
+    const bool sound = rows_.add(row, [&] { check_row(row.row); });
+    if (!sound) labels_.add_broken();
+    if (split_) rows_.add_split(sound ? std::optional(cells_[*split_].text) : std::nullopt);
+  }
+
+  void check_row(const RowText& row) {
+    check_row_text(row.text);
+    check_cell_count(cells_, layout_, row.text);
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      const CsvCell& cell = cells_[i];
+      const CsvRole role = layout_.columns[i].role;
+      if (role == CsvRole::path) row_file(cell.text, settings_.folder, cell.at);
+      if (role == CsvRole::split && cell.text.empty())
+        throw RowFault(cell.at, "the split is empty");
+      if (role == CsvRole::target) target_number(cell);
+      if (role == CsvRole::several) {
+        for (const std::string_view label : several_labels(cell.text, layout_.bars))
+          labels_.add_one_of_several(label, cell.at, row);
+      }
+    }
+    // The last check, because it counts the row.
+    if (const auto label = layout_.column_of(CsvRole::label))
+      labels_.add(cells_[*label].text, cells_[*label].at, row);
+    widen_types();
+  }
+
+  void widen_types() {
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      CsvColumn& column = layout_.columns[i];
+      if (column.role != CsvRole::feature || column.type == CsvType::text) continue;
+      const PlainNumber::Kind kind = plain_number(cells_[i].text).kind;
+      if (kind == PlainNumber::Kind::none || kind == PlainNumber::Kind::huge)
+        column.type = CsvType::text;
+      else if (kind == PlainNumber::Kind::real)
+        column.type = CsvType::real;
+    }
+  }
+
+  void finish_labels(ManifestIndex& index) {
+    for (const size_t target : layout_.targets)
+      index.class_names.push_back(layout_.columns[target].name);
+    const bool several = layout_.column_of(CsvRole::several).has_value();
+    if (!several && !layout_.column_of(CsvRole::label)) return;
+    layout_.label = labels_.finish(name_);
+    if (several && layout_.label.kind == LabelCode::Kind::real) {
+      throw Error(Exit::usage, name_,
+                  "with multilabel the labels must be names or whole numbers, but some are numbers "
+                  "with a point");
+    }
+    if (!several) index.labels = labels_.numbers(layout_.label);
+    index.class_names = layout_.label.names;
+    if (const std::string why = labels_.suspicion(layout_.label); !why.empty())
+      remarks_.push_back(why);
+  }
+
+  const std::string name_;
+  const CsvSettings& settings_;
+  ManifestRows rows_;
+  LabelColumn labels_;
+  CsvLayout layout_;
+  std::optional<size_t> split_;  // the column
+  std::vector<CsvCell> cells_;   // of the row that is being read
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace
+
+ManifestIndex scan_csv(const std::string& file, const CsvSettings& settings, bool keep_broken) {
+  return CsvScan(file, settings, keep_broken).run();
+}
+
+}  // namespace bv

@@ -1,0 +1,235 @@
+#include "lib/input/sources/common/manifest/label_column.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/input/class_map.h"
+#include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/error.h"
+#include "lib/util/printable.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+using Form = PlainNumber::Kind;
+
+// How programs write a missing value. "None" is not among them: it may well be a class.
+constexpr std::string_view kMissing[] = {"nan", "NaN", "NAN", "null", "NULL", "<NA>", "NA", "N/A"};
+
+// Returns whether it is a number with a comma for the point: "0,5".
+bool has_decimal_comma(std::string_view text) {
+  const size_t comma = text.find(',');
+  if (comma == std::string_view::npos) return false;
+  std::string with_point(text);
+  with_point[comma] = '.';
+  return plain_number(with_point).kind == Form::real;
+}
+
+}  // namespace
+
+void LabelCode::index_names() {
+  numbers_.clear();
+  for (size_t i = 0; i < names.size(); ++i) numbers_.emplace(names[i], static_cast<int64_t>(i));
+}
+
+int64_t LabelCode::number_of(std::string_view text, size_t at) const {
+  if (kind == LabelCode::Kind::name) {
+    const auto found = numbers_.find(std::string(text));
+    if (found != numbers_.end()) return found->second;
+    const std::string similar = nearest(text, names);
+    throw RowFault(at,
+                   fmt::format("unknown class '{}'{}; known: {}", printable(text),
+                               similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar),
+                               short_list(names)));
+  }
+  const PlainNumber number = plain_number(text);
+  if (number.kind != Form::whole)
+    throw RowFault(at, fmt::format("'{}' is not a whole number", printable(text)));
+  if (!names.empty() && (number.whole < 0 || number.whole >= classes)) {
+    throw RowFault(at,
+                   fmt::format("the label is {}, must be within 0 .. {}, as `classes` has {} names",
+                               number.whole, classes - 1, names.size()));
+  }
+  return number.whole;
+}
+
+void LabelColumn::FirstLabel::see(std::string_view label, size_t at, const RowText& row) {
+  if (count++ > 0) return;
+  text = printable(label);
+  line = row.line_of(at);
+  column = row.column_of(at);
+}
+
+LabelColumn::LabelColumn(const std::vector<std::string>& classes) {
+  given_.kind = LabelCode::Kind::name;
+  given_.names = classes;
+  given_.classes = static_cast<int64_t>(classes.size());
+  given_.index_names();
+}
+
+std::optional<int64_t> LabelColumn::see_given(std::string_view text, size_t at,
+                                              const RowText& row) {
+  const PlainNumber number = plain_number(text);
+  const bool within =
+      number.kind == Form::whole && number.whole >= 0 && number.whole < given_.classes;
+  try {
+    given_.number_of(text, at);
+  } catch (const RowFault&) {
+    if (!within) throw;
+    wholes_.see(text, at, row);
+    return number.whole;
+  }
+  names_.see(text, at, row);
+  return std::nullopt;
+}
+
+std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const RowText& row) {
+  if (!given_.names.empty()) return see_given(text, at, row);
+  if (std::find(std::begin(kMissing), std::end(kMissing), text) != std::end(kMissing)) {
+    throw RowFault(at,
+                   fmt::format("the label '{0}' means that the value is missing: remove the row, "
+                               "or list the class '{0}' in `classes`",
+                               text));
+  }
+  const PlainNumber number = plain_number(text);
+  if (number.kind == Form::huge) throw RowFault(at, "the label is a number that is too large");
+  if (number.kind == Form::none && has_decimal_comma(text)) {
+    throw RowFault(
+        at, fmt::format("the label '{}' has a decimal comma: write a point", printable(text)));
+  }
+  (number.kind == Form::whole  ? wholes_
+   : number.kind == Form::real ? reals_
+                               : names_)
+      .see(text, at, row);
+  if (number.kind == Form::whole) return number.whole;
+  return std::nullopt;
+}
+
+uint32_t LabelColumn::id_of(std::string_view text, size_t at) {
+  if (!too_many_) {
+    const auto [entry, added] = ids_.emplace(text, static_cast<uint32_t>(ids_.size()));
+    if (!added || ids_.size() <= kMaxValues) return entry->second;
+    too_many_ = true;
+    ids_.clear();
+  }
+  if (names_.count == 0) return kNoId;
+  throw RowFault(at,
+                 fmt::format("more than {} different labels, and not all are numbers: is this the "
+                             "column with the labels?",
+                             human_count(kMaxValues)),
+                 /*fatal=*/true);
+}
+
+void LabelColumn::add(std::string_view text, size_t at, const RowText& row) {
+  if (text.empty()) throw RowFault(at, "the label is empty");
+  const std::optional<int64_t> whole = see(text, at, row);
+  const bool real = !whole && names_.count == 0;
+  rows_.push_back(real ? kNoId : id_of(text, at));
+  if (whole) {
+    least_ = std::min(least_, *whole);
+    greatest_ = std::max(greatest_, *whole);
+  }
+  if (whole && reals_.count + names_.count == 0)
+    whole_rows_.push_back(*whole);
+  else
+    whole_rows_.clear();
+}
+
+void LabelColumn::add_broken() {
+  rows_.push_back(kNoId);
+  if (reals_.count + names_.count == 0) whole_rows_.push_back(kBroken);
+}
+
+void LabelColumn::add_one_of_several(std::string_view text, size_t at, const RowText& row) {
+  const std::optional<int64_t> whole = see(text, at, row);
+  if (whole) {
+    if (*whole < 0 || *whole >= static_cast<int64_t>(kMaxValues)) {
+      throw RowFault(
+          at, fmt::format("the label is {}, must be within 0 .. {}", *whole, kMaxValues - 1));
+    }
+    least_ = std::min(least_, *whole);
+    greatest_ = std::max(greatest_, *whole);
+  }
+  id_of(text, at);
+}
+
+LabelCode LabelColumn::finish(const std::string& file) const {
+  const auto mixed = [&](const FirstLabel& odd, const FirstLabel& others, const char* what) {
+    return Error(
+        Exit::usage, fmt::format("{}:{}:{}", file, odd.line, odd.column),
+        fmt::format("the label '{}' is {}, but line {} has the label '{}'{}", odd.text, what,
+                    others.line, others.text,
+                    given_.names.empty()
+                        ? ": for a classification give the names of all classes in `classes`"
+                        : ""));
+  };
+  if (wholes_.count + reals_.count + names_.count == 0)
+    throw Error(Exit::usage, file, "no row has a label");
+  if (reals_.count > 0 && names_.count > 0) throw mixed(names_, reals_, "not a number");
+  LabelCode code;
+  if (!given_.names.empty()) {
+    if (names_.count > 0 && wholes_.count > 0) {
+      throw names_.count < wholes_.count ? mixed(names_, wholes_, "a name")
+                                         : mixed(wholes_, names_, "a number");
+    }
+    code = given_;
+    if (names_.count == 0) code.kind = LabelCode::Kind::number;
+    return code;
+  }
+  if (names_.count > 0) {
+    code.kind = LabelCode::Kind::name;
+    for (const auto& [text, id] : ids_) code.names.push_back(text);
+    std::sort(code.names.begin(), code.names.end());
+    code.index_names();
+    code.classes = static_cast<int64_t>(code.names.size());
+  } else if (reals_.count > 0) {
+    code.kind = LabelCode::Kind::real;
+  } else {
+    code.kind = LabelCode::Kind::number;
+    code.classes = greatest_ == INT64_MAX ? greatest_ : greatest_ + 1;
+  }
+  return code;
+}
+
+std::vector<int64_t> LabelColumn::numbers(const LabelCode& code) const {
+  std::vector<int64_t> all;
+  if (code.kind == LabelCode::Kind::real) return all;
+  if (code.kind == LabelCode::Kind::number) {
+    all = whole_rows_;
+    std::replace(all.begin(), all.end(), kBroken, least_);
+    return all;
+  }
+  std::vector<int64_t> by_id(ids_.size());
+  for (const auto& [text, id] : ids_) by_id[id] = code.number_of(text, 0);
+  const int64_t least = *std::min_element(by_id.begin(), by_id.end());
+  for (const uint32_t id : rows_) all.push_back(id == kNoId ? least : by_id[id]);
+  return all;
+}
+
+std::string LabelColumn::suspicion(const LabelCode& code) const {
+  if (code.kind != LabelCode::Kind::name || wholes_.count <= 99 * names_.count) return "";
+  return fmt::format(
+      "{} of {} labels {} no number, such as '{}' in line {}: all labels are taken as "
+      "names of classes",
+      human_count(names_.count), human_count(names_.count + wholes_.count),
+      names_.count == 1 ? "is" : "are", names_.text, names_.line);
+}
+
+std::vector<std::string_view> several_labels(std::string_view cell, bool bars) {
+  const std::string_view separators = bars ? ";|" : " \t\r\n";
+  std::vector<std::string_view> labels;
+  while (!cell.empty()) {
+    const size_t end = std::min(cell.find_first_of(separators), cell.size());
+    std::string_view label = cell.substr(0, end);
+    while (!label.empty() && (label.front() == ' ' || label.front() == '\t'))
+      label.remove_prefix(1);
+    while (!label.empty() && (label.back() == ' ' || label.back() == '\t')) label.remove_suffix(1);
+    if (!label.empty()) labels.push_back(label);
+    cell.remove_prefix(std::min(end + 1, cell.size()));
+  }
+  return labels;
+}
+
+}  // namespace bv

@@ -1,0 +1,289 @@
+#include "lib/input/sources/common/records/tfrecord_files.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/input/sources/common/file_window.h"
+#include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/wrong_file.h"
+#include "lib/util/crc32c.h"
+#include "lib/util/error.h"
+#include "lib/util/protobuf_reader.h"
+
+namespace bv {
+namespace {
+
+constexpr std::string_view kFormat = "bvtrain TFRecord 1";
+constexpr uint64_t kHead = 12;  // the length and its checksum
+constexpr uint64_t kTail = 4;   // the checksum of the data
+constexpr uint64_t kMaxRecord = uint64_t{1} << 30;
+
+template <class T>
+T load(const uint8_t* bytes) {  // little endian, as the processors that the program runs on
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+// Returns the checksum as TFRecord files store it (tensorflow/core/lib/hash/crc32c.h, Mask).
+uint32_t masked_crc(const uint8_t* bytes, size_t size) {
+  const uint32_t crc = crc32c({reinterpret_cast<const char*>(bytes), size});
+  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
+}
+
+// Finds a feature of an Example in a file and reads as little of it as possible, because the
+// Example usually holds an image.
+class LabelFinder {
+ public:
+  LabelFinder(FileWindow& file, std::string_view key) : file_(file), key_(key) {}
+
+  // Returns the integer of the feature in the Example at [begin, end); nullopt unless it is exactly
+  // one. Throws Error::bare(Exit::data) if the Example is malformed.
+  std::optional<int64_t> find(uint64_t begin, uint64_t end) {
+    std::optional<int64_t> label;
+    at_ = begin;
+    // Example { Features features = 1; }, Features { map<string, Feature> feature = 1; }.
+    while (at_ < end) {
+      const uint64_t features_end = enter(end);
+      while (at_ < features_end) {
+        const uint64_t entry_end = enter(features_end);
+        if (std::optional<int64_t> found = read_entry(entry_end)) label = found;
+        at_ = entry_end;
+      }
+    }
+    return label;
+  }
+
+ private:
+  // Reads the head of a field of bytes, which must end by `end`, and returns where it ends itself.
+  uint64_t enter(uint64_t end) {
+    const uint64_t key = varint(end);
+    if ((key & 7) != 2) throw Error::bare(Exit::data, "the record is not a tf.train.Example");
+    const uint64_t size = varint(end);
+    if (size > end - at_)
+      throw Error::bare(Exit::data, "the record is not a valid tf.train.Example");
+    field_ = key >> 3;
+    return at_ + size;
+  }
+  uint64_t varint(uint64_t end) {
+    std::span<const uint8_t> bytes = file_.at(at_, std::min<uint64_t>(end - at_, 10));
+    const size_t before = bytes.size();
+    const uint64_t value = protobuf::take_varint(bytes);
+    at_ += before - bytes.size();
+    return value;
+  }
+  // Reads an entry of the map. Its key comes before its value in all files that are written by
+  // protobuf.
+  std::optional<int64_t> read_entry(uint64_t end) {
+    const uint64_t name_end = enter(end);
+    const std::span<const uint8_t> name =
+        file_.at(at_, std::min<uint64_t>(name_end - at_, key_.size() + 1));
+    if (field_ != 1 ||
+        std::string_view(reinterpret_cast<const char*>(name.data()), name.size()) != key_)
+      return std::nullopt;
+    at_ = name_end;
+    const uint64_t value_end = enter(end);
+    constexpr uint64_t kMostBytes = 32;  // of a feature with one integer
+    if (value_end - at_ > kMostBytes) return std::nullopt;
+    return one_integer(file_.at(at_, value_end - at_));
+  }
+  static std::optional<int64_t> one_integer(std::span<const uint8_t> feature) {
+    std::optional<int64_t> value;
+    int count = 0;
+    for (protobuf::Reader message(feature); message.next();) {
+      if (message.field() != 3 || message.type() != protobuf::WireType::bytes) return std::nullopt;
+      for (protobuf::Reader list(message.bytes()); list.next();) {
+        std::span<const uint8_t> packed = list.bytes();
+        if (list.type() == protobuf::WireType::varint) {
+          value = static_cast<int64_t>(list.bits());
+          ++count;
+        }
+        for (; !packed.empty(); ++count)
+          value = static_cast<int64_t>(protobuf::take_varint(packed));
+      }
+    }
+    return count == 1 ? value : std::nullopt;
+  }
+
+  FileWindow& file_;
+  std::string_view key_;
+  uint64_t at_ = 0;
+  uint64_t field_ = 0;  // the number of the field that was entered last
+};
+
+[[noreturn]] void fail(const std::string& file, uint64_t offset, std::string_view why) {
+  throw Error(Exit::usage, fmt::format("{} @ offset {}", file, offset), why);
+}
+
+// Returns the length of the data of the record at `offset`. Throws Error::bare(Exit::data).
+uint64_t data_size(std::span<const uint8_t> head, uint64_t offset, uint64_t file_size) {
+  if (head.size() < kHead)
+    throw Error::bare(Exit::data, "the file ends inside the head of a record");
+  if (load<uint32_t>(head.data() + 8) != masked_crc(head.data(), 8)) {
+    throw Error::bare(Exit::data,
+                      offset == 0 ? "not a TFRecord file: the checksum of the first length is wrong"
+                                  : "the checksum of a record's length is wrong");
+  }
+  const auto size = load<uint64_t>(head.data());
+  if (size > kMaxRecord)
+    throw Error::bare(Exit::data,
+                      fmt::format("a record of {} bytes; the limit is {}", size, kMaxRecord));
+  if (file_size - offset < kHead + size + kTail) {
+    throw Error::bare(Exit::data, fmt::format("the file ends inside a record of {} bytes", size));
+  }
+  return size;
+}
+
+}  // namespace
+
+struct TfRecordFiles::Scanned {
+  std::vector<uint64_t> offsets;
+  std::vector<int64_t> labels;  // as many as offsets if all are known
+};
+
+TfRecordFiles::Scanned TfRecordFiles::scan(const std::string& file, const std::string& label_key) {
+  FileWindow window(file);
+  Scanned found;
+  bool labelled = !label_key.empty();
+  if (const std::string why = wrong_file(window.at(0, 64)); !why.empty())
+    throw Error(Exit::usage, file, why);
+  if (const auto head = window.at(0, 2); head.size() == 2 && head[0] == 0x1F && head[1] == 0x8B)
+    throw Error(Exit::usage, file, "this TFRecord file is compressed; unpack it with gunzip");
+  for (uint64_t offset = 0; offset < window.file_size();) {
+    try {
+      const uint64_t size = data_size(window.at(offset, kHead), offset, window.file_size());
+      found.offsets.push_back(offset);
+      if (labelled) {
+        const uint64_t begin = offset + kHead;
+        const std::optional<int64_t> label =
+            LabelFinder(window, label_key).find(begin, begin + size);
+        labelled = label.has_value();
+        if (labelled) found.labels.push_back(*label);
+      }
+      offset += kHead + size + kTail;
+    } catch (const Error& error) {
+      if (error.code() != Exit::data) throw;
+      fail(file, offset, error.message());
+    }
+  }
+  return found;
+}
+
+TfRecordFiles::TfRecordFiles(std::vector<std::string> files, VerifyRecords verify,
+                             const std::string& label_key)
+    : files_(std::move(files)), verify_(verify) {
+  const std::vector<FileStamp> stamps = stamps_of(files_.names());
+  const std::string format = fmt::format("{} label {}", kFormat, label_key);
+  const std::optional<std::string> stored = load_index(format, stamps);
+  if (!stored || !parse(*stored)) {
+    std::vector<Scanned> found(files_.count());
+    scan_files(files_.count(), "finding the records",
+               [&](size_t i) { found[i] = scan(files_.name(i), label_key); });
+    std::vector<int64_t> labels;
+    for (const Scanned& file : found) {
+      offsets_.insert(offsets_.end(), file.offsets.begin(), file.offsets.end());
+      labels.insert(labels.end(), file.labels.begin(), file.labels.end());
+      ends_.push_back(size());
+    }
+    if (!label_key.empty() && std::ssize(labels) == size()) {
+      labels_ = at::empty({size()}, at::kLong);
+      std::copy(labels.begin(), labels.end(), labels_.mutable_data_ptr<int64_t>());
+    }
+    store_index(format, stamps, serialize());
+  }
+  verified_ = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(size() / 8 + 1));
+}
+
+// The index is, each as 8 bytes: the number of files, of records and of labels (all or none), the
+// ends, the offsets and the labels.
+std::string TfRecordFiles::serialize() const {
+  const int64_t labels = labels_.defined() ? size() : 0;
+  const int64_t sizes[] = {std::ssize(ends_), size(), labels};
+  std::string index;
+  const auto put = [&](const void* data, size_t values) {
+    index.append(static_cast<const char*>(data), values * 8);
+  };
+  put(sizes, 3);
+  put(ends_.data(), ends_.size());
+  put(offsets_.data(), offsets_.size());
+  if (labels > 0) put(labels_.const_data_ptr(), static_cast<size_t>(labels));
+  return index;
+}
+
+// Returns false if the index does not fit, which only a bug or an evil cache could cause.
+bool TfRecordFiles::parse(std::string_view index) {
+  uint64_t sizes[3];
+  if (index.size() < sizeof(sizes)) return false;
+  std::memcpy(sizes, index.data(), sizeof(sizes));
+  const auto [files, records, labels] = sizes;
+  const uint64_t words = index.size() / 8 - 3;
+  if (files != files_.count() || records > words || (labels != 0 && labels != records) ||
+      words != files + records + labels || index.size() % 8 != 0)
+    return false;
+  const char* at = index.data() + sizeof(sizes);
+  const auto take = [&](void* out, uint64_t values) {
+    std::memcpy(out, at, values * 8);
+    at += values * 8;
+  };
+  ends_.resize(files);
+  offsets_.resize(records);
+  take(ends_.data(), files);
+  take(offsets_.data(), records);
+  if (!std::is_sorted(ends_.begin(), ends_.end()) ||
+      (files > 0 && (ends_[0] < 0 || ends_.back() != static_cast<int64_t>(records)))) {
+    ends_.clear();
+    offsets_.clear();
+    return false;
+  }
+  if (labels > 0) {
+    labels_ = at::empty({static_cast<int64_t>(labels)}, at::kLong);
+    take(labels_.mutable_data_ptr(), labels);
+  }
+  return true;
+}
+
+size_t TfRecordFiles::file_of(int64_t record) const {
+  check(record >= 0 && record < size(), "record {} of {}", record, size());
+  return std::upper_bound(ends_.begin(), ends_.end(), record) - ends_.begin();
+}
+
+std::string TfRecordFiles::where(int64_t record) const {
+  return fmt::format("{} @ offset {}", files_.name(file_of(record)), offsets_[record]);
+}
+
+at::Tensor TfRecordFiles::read(int64_t record) const {
+  const size_t file = file_of(record);
+  const uint64_t offset = offsets_[record];
+  const auto failed = [&](std::string_view why) { return Error(Exit::data, where(record), why); };
+  // The next record says how long this one is, so that one call reads all of it. The last record
+  // of a file needs two.
+  const bool last = record + 1 == ends_[file];
+  uint64_t bytes = last ? kHead : offsets_[record + 1] - offset;
+  if (!last && (bytes < kHead + kTail || bytes > kMaxRecord + kHead + kTail))
+    throw failed("the index of this file is damaged; delete it in the cache folder");
+  std::vector<uint8_t> head(kHead);
+  if (last) {
+    files_.read(file, offset, kHead, head.data());
+    bytes = kHead + std::min(load<uint64_t>(head.data()), kMaxRecord) + kTail;
+  }
+  at::Tensor whole = files_.read(file, offset, bytes);
+  const auto* data = whole.const_data_ptr<uint8_t>();
+  const auto size = load<uint64_t>(data);
+  if (load<uint32_t>(data + 8) != masked_crc(data, 8) || size != bytes - kHead - kTail)
+    throw failed("the checksum of the record's length is wrong");
+  std::atomic<uint8_t>& bits = verified_[record / 8];
+  const auto bit = static_cast<uint8_t>(1U << (record % 8));
+  const bool known = verify_ == VerifyRecords::never ||
+                     (verify_ == VerifyRecords::first_epoch && (bits & bit) != 0);
+  if (!known) {
+    if (load<uint32_t>(data + kHead + size) != masked_crc(data + kHead, size))
+      throw failed("the checksum of the record's data is wrong");
+    bits |= bit;
+  }
+  return whole.slice(0, kHead, static_cast<int64_t>(kHead + size));
+}
+
+}  // namespace bv

@@ -1,0 +1,399 @@
+#include "lib/input/sources/common/webdataset/webdataset_index.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "lib/input/broken_files.h"
+#include "lib/input/image/decode.h"
+#include "lib/input/image/image_suffix.h"
+#include "lib/input/image/orientation.h"
+#include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/webdataset/webdataset_values.h"
+#include "lib/util/printable.h"
+#include "lib/util/rng.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+constexpr std::string_view kFormat = "bvtrain webdataset 1";
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // of a member that is read
+constexpr uint64_t kMaxLabel = 4096;               // bytes
+constexpr uint64_t kMaxFile = uint64_t{1} << 41;   // what 32 bits can count in blocks
+constexpr size_t kMaxMembers = 256;                // of a sample
+constexpr size_t kMaxTypes = 1000;                 // that are counted each for itself
+constexpr size_t kMaxShown = 20;                   // broken samples
+constexpr int64_t kNoLabel = std::numeric_limits<int64_t>::min();
+
+[[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
+
+void add_types(const std::map<std::string, int64_t>& from, std::map<std::string, int64_t>& to) {
+  for (const auto& [suffix, count] : from)
+    to[to.size() < kMaxTypes || to.contains(suffix) ? suffix : ""] += count;
+}
+
+}  // namespace
+
+// ---- One file
+
+std::string ScannedSample::where(const std::string& file) const {
+  return fmt::format("{} @ offset {} (key {})", file, begin, key);
+}
+
+SampleScanner::SampleScanner(const std::string& file, const SamplePlan& plan,
+                             const ClassNumbers& classes, uint64_t offset)
+    : plan_(plan), classes_(classes), reader_(file, offset), fractional_(plan.features.size()) {
+  if (reader_.size() > kMaxFile)
+    throw Error(Exit::usage, file, "is larger than 2 TiB, the limit of a tar file");
+  more_ = advance();
+}
+
+// Goes to the next member that belongs to a sample.
+bool SampleScanner::advance() {
+  while (reader_.next(member_)) {
+    if (member_.type == '5') continue;
+    const std::optional<SampleName> name = sample_name(member_.name);
+    if (name && member_.is_link() && member_kind(name->extension) != MemberKind::other) {
+      throw Error(Exit::usage, fmt::format("{} @ offset {}", reader_.name(), member_.begin),
+                  fmt::format("'{}' is only a link to '{}': make the tar with --dereference "
+                              "--hard-dereference",
+                              printable(member_.name), printable(member_.target)));
+    }
+    if (name && member_.is_file()) {
+      key_ = name->key;
+      extension_ = name->extension;
+      return true;
+    }
+    const size_t base = member_.name.rfind('/') + 1;
+    const bool hidden = member_.name.substr(base).starts_with('.');
+    const bool meta = member_.name.starts_with("__");
+    if (!hidden && !meta) count_unused(member_.name);
+  }
+  return false;
+}
+
+void SampleScanner::count_unused(const std::string& name) {
+  add_types({{suffix_of(name), 1}}, notes_.other_types);
+}
+
+bool SampleScanner::next(ScannedSample& sample) {
+  do {
+    if (!more_) return false;
+    read_sample(sample);
+  } while (!is_sample(sample.extensions));
+  check_complete(sample);
+  return true;
+}
+
+// Reads the members that share the key of member_.
+void SampleScanner::read_sample(ScannedSample& sample) {
+  sample = {};
+  sample.begin = member_.begin;
+  sample.key = key_;
+  sample.places.resize(plan_.members.size());
+  sample.present.resize(plan_.members.size());
+  do {
+    if (sample.extensions.size() == kMaxMembers) {
+      throw Error(Exit::usage, sample.where(reader_.name()),
+                  fmt::format("this sample has more than {} members: the key of a sample ends at "
+                              "the first dot of the file's name",
+                              kMaxMembers));
+    }
+    add(sample);
+    more_ = advance();
+  } while (more_ && key_ == sample.key);
+}
+
+// Adds member_ to its sample. The first problem counts.
+void SampleScanner::add(ScannedSample& sample) {
+  const auto problem = [&](std::string text) {
+    if (sample.problem.empty()) sample.problem = std::move(text);
+  };
+  const auto& others = sample.extensions;
+  if (std::find(others.begin(), others.end(), extension_) != others.end())
+    problem(fmt::format("has '{}' twice, again @ offset {}", printable(extension_), member_.begin));
+  sample.extensions.push_back(extension_);
+  const std::optional<size_t> planned = plan_.find(extension_);
+  if (!planned) {
+    count_unused(member_.name);
+    return;
+  }
+  if (sample.present[*planned] != 0) {
+    problem("has several images: name one, as in `features: {image: jpg, label: cls}`");
+    return;
+  }
+  sample.present[*planned] = 1;
+  sample.places[*planned] = {static_cast<uint32_t>(member_.data / kTarBlock),
+                             static_cast<uint32_t>(std::min(member_.size, kMaxBytes))};
+  try {
+    if (member_.size > kMaxBytes)
+      refuse(
+          fmt::format("'{}' has {} bytes, more than the limit of 1 GiB", extension_, member_.size));
+    look_inside(*planned, sample);
+  } catch (const Error& error) {
+    if (error.code() != Exit::data) throw;
+    problem(error.message());
+  }
+}
+
+// Reads what the index needs of the content of member_. Throws Error(Exit::data).
+void SampleScanner::look_inside(size_t planned, ScannedSample& sample) {
+  const MemberKind kind = plan_.members[planned].kind;
+  if (kind == MemberKind::image) {
+    check_image(member_);
+  } else if (kind == MemberKind::json) {
+    check_json_size(extension_, member_.size);
+    const auto label = scan_json(plan_, planned, reader_.content(member_), classes_, fractional_);
+    if (label) sample.label = label;
+  } else if (plan_.label && plan_.label->member == planned) {
+    if (member_.size > kMaxLabel)
+      refuse(fmt::format("'{}' has {} bytes, too many for a label", extension_, member_.size));
+    sample.label = classes_.number_of(reader_.content(member_));
+  }
+}
+
+void SampleScanner::check_image(const TarMember& member) {
+  constexpr uint64_t kHead = 64;
+  const auto size = static_cast<int64_t>(member.size);
+  const auto read = [&](int64_t offset, int64_t need) -> std::span<const uint8_t> {
+    if (offset >= size) return {};
+    const std::span<const uint8_t> bytes =
+        reader_.peek(member.data + static_cast<uint64_t>(offset),
+                     static_cast<uint64_t>(std::min(need, size - offset)));
+    return bytes.first(std::min<size_t>(bytes.size(), static_cast<size_t>(size - offset)));
+  };
+  const std::span<const uint8_t> head = read(0, kHead);
+  const std::string format = image_format(head);
+  if (format != "JPEG" && format != "PNG" && format != "WebP")
+    refuse(fmt::format("'{}': {}", extension_, not_an_image(head)));
+  if (exif_orientation(read, size) != 1) ++notes_.turned;
+}
+
+void SampleScanner::check_complete(ScannedSample& sample) const {
+  for (size_t i = 0; i < plan_.members.size() && sample.problem.empty(); ++i) {
+    if (sample.present[i] != 0) continue;
+    const PlannedMember& missing = plan_.members[i];
+    sample.problem =
+        fmt::format("has no {}, only {}",
+                    missing.extension.empty() ? "image" : fmt::format("'{}'", missing.extension),
+                    printable(join(sample.extensions, ", ")));
+  }
+}
+
+// ---- All files
+
+// The part of the index that one file makes.
+struct SampleIndex::Scanned {
+  std::vector<uint32_t> begins;
+  std::vector<Place> places;
+  std::vector<int64_t> labels;
+  std::vector<uint8_t> fractional;
+  FileNotes notes;
+  std::vector<Error> problems;
+  uint64_t broken = 0;
+};
+
+SampleIndex::SampleIndex(const std::vector<std::string>& files, const SamplePlan& plan,
+                         const ClassNumbers& classes, const std::string& settings, bool keep_broken)
+    : stored_(plan.stored) {
+  const std::vector<FileStamp> stamps = stamps_of(files);
+  const std::string format = fmt::format("{} {:016x}", kFormat, hash64(settings));
+  if (const auto packed = load_index(format, stamps);
+      packed && unpack(*packed, files.size(), plan, keep_broken))
+    return;
+  build(files, plan, classes, keep_broken);
+  store_index(format, stamps, pack());
+}
+
+SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan& plan,
+                                       const ClassNumbers& classes) {
+  Scanned found;
+  SampleScanner scanner(file, plan, classes);
+  for (ScannedSample sample; scanner.next(sample);) {
+    const bool broken = !sample.problem.empty();
+    if (broken && ++found.broken <= kMaxShown)
+      found.problems.emplace_back(Exit::usage, sample.where(file), sample.problem);
+    if (broken) sample.places[0].size = kBroken;
+    found.begins.push_back(static_cast<uint32_t>(sample.begin / kTarBlock));
+    found.places.insert(found.places.end(), sample.places.begin(),
+                        sample.places.begin() + static_cast<ptrdiff_t>(plan.stored));
+    if (plan.label) found.labels.push_back(sample.label.value_or(kNoLabel));
+  }
+  if (found.begins.empty())
+    throw Error(Exit::usage, file,
+                "holds no samples: no member of the tar is called <key>.<extension>");
+  found.fractional = scanner.fractional();
+  found.notes = scanner.notes();
+  return found;
+}
+
+void SampleIndex::build(const std::vector<std::string>& files, const SamplePlan& plan,
+                        const ClassNumbers& classes, bool keep_broken) {
+  std::vector<Scanned> found(files.size());
+  scan_files(files.size(), "reading the headers of tar files",
+             [&](size_t i) { found[i] = scan(files[i], plan, classes); });
+  std::vector<Error> problems;
+  broken_ = 0;
+  for (Scanned& file : found) {
+    broken_ += file.broken;
+    for (Error& problem : file.problems) {
+      if (problems.size() < kMaxShown) problems.push_back(std::move(problem));
+    }
+  }
+  if (broken_ > 0 && !keep_broken) {
+    const size_t left_out = broken_ - problems.size();
+    throw BrokenFiles(std::move(problems), left_out);
+  }
+  fractional_.assign(plan.features.size(), 0);
+  merge(std::move(found), plan.label.has_value());
+}
+
+void SampleIndex::merge(std::vector<Scanned> files, bool labelled) {
+  size_t samples = 0;
+  for (const Scanned& file : files) samples += file.begins.size();
+  begins_.reserve(samples);
+  places_.reserve(samples * stored_);
+  if (labelled) labels_ = at::empty({static_cast<int64_t>(samples)}, at::kLong);
+  auto* labels = labelled ? labels_.mutable_data_ptr<int64_t>() : nullptr;
+  for (Scanned& file : files) {
+    if (labelled) std::copy(file.labels.begin(), file.labels.end(), labels + begins_.size());
+    begins_.insert(begins_.end(), file.begins.begin(), file.begins.end());
+    places_.insert(places_.end(), file.places.begin(), file.places.end());
+    file_ends_.push_back(begins_.size());
+    for (size_t i = 0; i < fractional_.size(); ++i) fractional_[i] |= file.fractional[i];
+    notes_.turned += file.notes.turned;
+    add_types(file.notes.other_types, notes_.other_types);
+    file = {};  // frees its memory
+  }
+  notes_.images = size();
+  if (!labelled) return;
+  int64_t* const end = labels + samples;
+  const int64_t* known = std::find_if(labels, end, [](int64_t each) { return each != kNoLabel; });
+  int64_t neighbour = known == end ? 0 : *known;
+  for (int64_t* label = labels; label != end; ++label)
+    neighbour = *label = *label == kNoLabel ? neighbour : *label;
+}
+
+size_t SampleIndex::file_of(int64_t sample) const {
+  return static_cast<size_t>(
+      std::upper_bound(file_ends_.begin(), file_ends_.end(), static_cast<uint64_t>(sample)) -
+      file_ends_.begin());
+}
+
+// ---- The stored form
+
+namespace {
+
+class Packer {
+ public:
+  void number(uint64_t value) { bytes(&value, sizeof(value)); }
+  template <class T>
+  void array(const T* values, size_t count) {
+    number(count);
+    bytes(values, count * sizeof(T));
+  }
+  std::string take() { return std::move(packed_); }
+
+ private:
+  void bytes(const void* from, size_t count) {
+    packed_.append(static_cast<const char*>(from), count);
+  }
+  std::string packed_;
+};
+
+// Every read returns zeros after the end, and ok() then false.
+class Unpacker {
+ public:
+  explicit Unpacker(std::string_view packed) : rest_(packed) {}
+
+  uint64_t number() {
+    uint64_t value = 0;
+    bytes(&value, sizeof(value));
+    return value;
+  }
+  // Returns the length of the array that comes next, which bytes() reads; 0 if it does not fit.
+  size_t length(size_t item_bytes) {
+    const uint64_t count = number();
+    ok_ &= count <= rest_.size() / item_bytes;
+    return ok_ ? count : 0;
+  }
+  template <class Array>
+  void array(Array& values) {
+    values.resize(length(sizeof(values[0])));
+    bytes(values.data(), values.size() * sizeof(values[0]));
+  }
+  void bytes(void* to, size_t count) {
+    ok_ &= count <= rest_.size();
+    if (!ok_ || count == 0) return;
+    std::memcpy(to, rest_.data(), count);
+    rest_.remove_prefix(count);
+  }
+  bool ok() const { return ok_; }
+  bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::string SampleIndex::pack() const {
+  Packer packer;
+  packer.number(broken_);
+  packer.number(notes_.turned);
+  packer.number(notes_.other_types.size());
+  for (const auto& [suffix, count] : notes_.other_types) {
+    packer.array(suffix.data(), suffix.size());
+    packer.number(count);
+  }
+  packer.array(fractional_.data(), fractional_.size());
+  packer.array(file_ends_.data(), file_ends_.size());
+  packer.array(begins_.data(), begins_.size());
+  packer.array(places_.data(), places_.size());
+  if (labels_.defined()) packer.array(labels_.const_data_ptr<int64_t>(), labels_.numel());
+  return packer.take();
+}
+
+// Changes nothing and returns false if the packed index does not fit.
+bool SampleIndex::unpack(std::string_view packed, size_t files, const SamplePlan& plan,
+                         bool keep_broken) {
+  SampleIndex read(*this);
+  Unpacker unpacker(packed);
+  read.broken_ = unpacker.number();
+  read.notes_.turned = static_cast<int64_t>(unpacker.number());
+  for (uint64_t types = unpacker.number(); types > 0 && unpacker.ok(); --types) {
+    std::string suffix;
+    unpacker.array(suffix);
+    read.notes_.other_types[suffix] = static_cast<int64_t>(unpacker.number());
+  }
+  unpacker.array(read.fractional_);
+  unpacker.array(read.file_ends_);
+  unpacker.array(read.begins_);
+  unpacker.array(read.places_);
+  if (plan.label) {
+    const size_t count = unpacker.length(sizeof(int64_t));
+    read.labels_ = at::empty({static_cast<int64_t>(count)}, at::kLong);
+    unpacker.bytes(read.labels_.mutable_data_ptr<int64_t>(), count * sizeof(int64_t));
+  }
+  const size_t samples = read.begins_.size();
+  const bool fits = unpacker.done() && read.fractional_.size() == plan.features.size() &&
+                    read.file_ends_.size() == files && read.places_.size() == samples * stored_ &&
+                    std::is_sorted(read.file_ends_.begin(), read.file_ends_.end()) &&
+                    read.file_ends_.back() == samples &&
+                    (!plan.label || read.labels_.numel() == std::ssize(read.begins_));
+  const bool bounded = std::all_of(
+      read.places_.begin(), read.places_.end(),
+      [](const Place& place) { return place.size <= kMaxBytes || place.size == kBroken; });
+  // Samples that cannot be read are named only by a new look at the files.
+  if (!fits || !bounded || (read.broken_ > 0 && !keep_broken)) return false;
+  read.notes_.images = read.size();
+  *this = std::move(read);
+  return true;
+}
+
+}  // namespace bv

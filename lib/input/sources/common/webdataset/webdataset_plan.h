@@ -1,0 +1,94 @@
+// What the members of a webdataset's samples are, and which features they become.
+//
+// A sample is a run of members of a tar that share a key: 000123.jpg, 000123.cls. The plan of a
+// data set says which members every sample must have. It is made from the config and the first
+// sample.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace bv {
+
+// The parts of a member's name. The key is the path up to the first dot of the base name; the
+// extension is what follows that dot, in lower case.
+struct SampleName {
+  std::string_view key;  // of the text that was parsed
+  std::string extension;
+};
+// Returns nullopt for a name without an extension, for a hidden file, and for what programs keep in
+// __MACOSX/ or __meta__/.
+std::optional<SampleName> sample_name(std::string_view member);
+
+// What a member holds, as the last part of its extension says: "seg.png" is an image. An
+// other_image has a format that cannot be decoded.
+enum class MemberKind { image, other_image, number, text, json, array, other };
+MemberKind member_kind(std::string_view extension);
+// Returns whether members with these extensions are a sample, and not files that only stand beside
+// the data, such as README.md: at least one is not MemberKind::other.
+bool is_sample(std::span<const std::string> extensions);
+
+// The numbers of classes by their names, if the config gives names.
+class ClassNumbers {
+ public:
+  ClassNumbers() = default;  // no names
+  // Throws Error(Exit::usage) without a place if a name is empty or appears twice, or if it is the
+  // number of another class.
+  explicit ClassNumbers(std::vector<std::string> names);
+
+  const std::vector<std::string>& names() const { return names_; }
+  // Returns the number of a class. `text` is its name or its number; white space around it does not
+  // count. Throws Error(Exit::data) without a place if it is neither, or not one of the classes.
+  int64_t number_of(std::string_view text) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, int64_t> numbers_;
+};
+
+// The type of a value in JSON that can become a feature.
+enum class JsonType : uint8_t { number, boolean, text, numbers };
+
+struct PlannedMember {
+  std::string extension;  // empty: the only image of the sample, whatever its format
+  MemberKind kind = MemberKind::other;
+
+  std::string text() const { return extension.empty() ? "image" : extension; }
+};
+
+struct PlannedFeature {
+  std::string name;
+  size_t member = 0;          // index into SamplePlan::members
+  std::string json_key = {};  // of a JSON member; empty: the whole member
+  JsonType json = JsonType::text;
+};
+
+struct SamplePlan {
+  // The first `stored` are read with each example; the other one, if any, holds only the label.
+  std::vector<PlannedMember> members;
+  size_t stored = 0;
+  std::vector<PlannedFeature> features;  // without the label
+  std::optional<PlannedFeature> label;   // the number of a class, which is known from the index
+
+  // Returns the index of the member with this extension; nullopt if the plan does not need it.
+  std::optional<size_t> find(std::string_view extension) const;
+};
+
+// Which member becomes which feature, as the config says it: {"image", "left.jpg"}, {"age",
+// "json.age"}. Empty: the usual ones.
+using ChosenFeatures = std::map<std::string, std::string>;
+
+// Makes the plan from the first sample of the tar file `file`. Throws Error(Exit::usage) naming the
+// file, the offset and the key if the sample does not have what is needed.
+SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file);
+
+// Returns why `member`, a value of ChosenFeatures, names nothing that can be read; empty if it may.
+std::string chosen_problem(std::string_view member);
+
+}  // namespace bv

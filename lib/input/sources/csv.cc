@@ -1,0 +1,275 @@
+// csv: the images that a CSV file names, with their labels and the values of its other columns.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "lib/input/ops/common/text_tensor.h"
+#include "lib/input/path.h"
+#include "lib/input/sources/common/file_bytes.h"
+#include "lib/input/sources/common/manifest/csv_scan.h"
+#include "lib/input/sources/common/manifest/detect_manifest.h"
+#include "lib/input/sources/common/manifest/manifest.h"
+#include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/printable.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys(
+    "input.data: csv",
+    {"A CSV file with a row for each image: one column names the file, and another has the label. "
+     "The first line names the columns. Examples have `image`, the bytes of the file, which an op "
+     "such as `decode` must decode, and `label`: the number of the class, from the number itself "
+     "or "
+     "from the place of the name among the sorted names, or a floating-point number as the target "
+     "of a regression. Every other column is a feature of its name: a whole number, a float32 or a "
+     "text. Cells may be quoted as in RFC 4180. An image that does not exist is noticed when it is "
+     "read; of the first and the last row, at the start.",
+     "name: csv\nfname: data/train.csv"},
+    {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
+      "data/train.csv"},
+     {"path", "string", "= the first of image, path, file, filename, filepath, image_path",
+      "Name of the column with the image files.", "file"},
+     {"label", "string | list of string", "= label or class, if there is such a column",
+      "Name of the column with the label. A list of columns gives `labels`, a vector of their "
+      "numbers: the targets of a regression, 0 and 1 for each class, or soft labels.",
+      "breed"},
+     {"multilabel", "bool", "false",
+      "A cell may hold several labels. They are separated by `;` or `|`, or, if no cell of the "
+      "column has these, by blanks. Examples then have `labels`: 1 for each class of the image and "
+      "0 for the others."},
+     {"classes", "list of string", "[]",
+      "Names of the classes in the order of their numbers, which are otherwise those of the sorted "
+      "names. Any other name in the column is then an error. With `multilabel` give it for all "
+      "data "
+      "sets of a run, because their files may not have the same classes.",
+      "[cat, dog]"},
+     {"folder", "string", "= the folder of the CSV file",
+      "Folder in which paths begin, unless they begin with /. They cannot leave it by `..`.",
+      "data/images"},
+     {"delimiter", "string", "= judged by the header: a comma, a semicolon, a tab or a bar",
+      "The character between cells, or the word `tab`.", ";"}},
+    kManifestKeys);
+
+CsvSettings csv_settings(const Config& config, const std::string& own_folder) {
+  CsvSettings settings;
+  settings.path = config.maybe<std::string>("path");
+  settings.label_list = config.is_list("label");
+  if (settings.label_list)
+    settings.labels = config.get<std::vector<std::string>>("label");
+  else if (const auto label = config.maybe<std::string>("label"))
+    settings.labels = {*label};
+  if (settings.label_list && settings.labels.empty()) config.problem("label", "is an empty list");
+  settings.multilabel = config.get("multilabel", false);
+  settings.classes = config.get<std::vector<std::string>>("classes", {});
+  settings.folder = maybe_path(config, "folder").value_or(own_folder);
+  if (settings.label_list && settings.multilabel)
+    config.problem("multilabel", "is for one column of labels, but `label` is a list of columns");
+  if (settings.label_list && !settings.classes.empty())
+    config.problem("classes", "is for one column of labels, but `label` is a list of columns");
+  std::set<std::string> seen;
+  for (const std::string& name : settings.classes) {
+    if (name.empty()) config.problem("classes", "has an empty name");
+    if (!seen.insert(name).second)
+      config.problem("classes", fmt::format("has '{}' twice", printable(name)));
+  }
+  if (const auto delimiter = config.maybe<std::string>("delimiter")) {
+    const std::string text = *delimiter == "tab" ? "\t" : *delimiter;
+    const bool fits = text.size() == 1 && text.find_first_of("\"\r\n") == std::string::npos &&
+                      static_cast<unsigned char>(text[0]) < 0x80 && text[0] != '\0';
+    if (fits)
+      settings.delimiter = text[0];
+    else
+      config.problem("delimiter", "must be one character, not a quote, or the word tab");
+  }
+  return settings;
+}
+
+// The bytes of an image file that a row names.
+at::Tensor image_bytes(const RowFile& file) {
+  return file_bytes(file.path, fmt::format("can't read '{}'", file.name));
+}
+
+class CsvReader : public RowReader {
+ public:
+  // `classes`: the width of a vector of several labels if these are numbers.
+  CsvReader(CsvLayout layout, std::string folder, int64_t classes)
+      : layout_(std::move(layout)),
+        folder_(std::move(folder)),
+        classes_(layout_.label.names.empty() ? std::max(layout_.label.classes, classes)
+                                             : layout_.label.classes),
+        path_(layout_.column_of(CsvRole::path).value()) {}
+
+  std::vector<RowFile> files(std::string_view row) const override {
+    const std::vector<CsvCell> cells = cells_of(row);
+    return {row_file(cells[path_].text, folder_, cells[path_].at)};
+  }
+
+  Example read(std::string_view row, int64_t) const override {
+    const std::vector<CsvCell> cells = cells_of(row);
+    Example example;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const CsvColumn& column = layout_.columns[i];
+      if (column.role == CsvRole::feature) example[column.name] = feature(cells[i], column.type);
+      if (column.role == CsvRole::label) example["label"] = label(cells[i]);
+      if (column.role == CsvRole::several) example["labels"] = several(cells[i]);
+    }
+    if (!layout_.targets.empty()) example["labels"] = targets(cells);
+    example["image"] = image_bytes(row_file(cells[path_].text, folder_, cells[path_].at));
+    return example;
+  }
+
+ private:
+  std::vector<CsvCell> cells_of(std::string_view row) const {
+    check_row_text(row);
+    std::vector<CsvCell> cells;
+    read_csv_row(row, layout_.delimiter, /*last=*/true, cells);
+    check_cell_count(cells, layout_, row);
+    return cells;
+  }
+
+  static at::Tensor feature(const CsvCell& cell, CsvType type) {
+    if (type == CsvType::text) return text_tensor(cell.text);
+    const PlainNumber number = plain_number(cell.text);
+    const bool whole = number.kind == PlainNumber::Kind::whole;
+    if (!whole && (type == CsvType::whole || number.kind != PlainNumber::Kind::real)) {
+      throw RowFault(cell.at,
+                     fmt::format("'{}' is not a {}number, as it is in other rows",
+                                 printable(cell.text), type == CsvType::whole ? "whole " : ""));
+    }
+    return type == CsvType::whole ? at::full({}, number.whole, at::kLong)
+                                  : at::full({}, number.real, at::kFloat);
+  }
+
+  at::Tensor label(const CsvCell& cell) const {
+    if (cell.text.empty()) throw RowFault(cell.at, "the label is empty");
+    if (layout_.label.kind == LabelCode::Kind::real)
+      return at::full({}, target_number(cell), at::kFloat);
+    return at::full({}, layout_.label.number_of(cell.text, cell.at), at::kLong);
+  }
+
+  at::Tensor several(const CsvCell& cell) const {
+    at::Tensor labels = at::zeros({classes_}, at::kFloat);
+    float* out = labels.mutable_data_ptr<float>();
+    for (const std::string_view text : several_labels(cell.text, layout_.bars)) {
+      const int64_t number = layout_.label.number_of(text, cell.at);
+      if (number < 0 || number >= classes_) {
+        throw RowFault(
+            cell.at, fmt::format("the label is {}, must be within 0 .. {}", number, classes_ - 1));
+      }
+      out[number] = 1;
+    }
+    return labels;
+  }
+
+  at::Tensor targets(const std::vector<CsvCell>& cells) const {
+    at::Tensor labels = at::empty({static_cast<int64_t>(layout_.targets.size())}, at::kFloat);
+    float* out = labels.mutable_data_ptr<float>();
+    for (const size_t column : layout_.targets) *out++ = target_number(cells[column]);
+    return labels;
+  }
+
+  const CsvLayout layout_;
+  const std::string folder_;
+  const int64_t classes_;
+  const size_t path_;  // the column
+};
+
+class CsvSource : public ManifestSource {
+ public:
+  CsvSource(const Config& config, const SourceEnv& env)
+      : ManifestSource(config, env),
+        settings_(csv_settings(config, own_folder())),
+        num_classes_(env.num_classes),
+        folder_place_(config.place("folder")) {
+    settings_.split = split_column();
+  }
+
+  SyntheticSpec synthetic_spec() const override {
+    SyntheticSpec spec;
+    spec.classes = static_cast<int64_t>(settings_.classes.size());
+    return spec;
+  }
+
+ protected:
+  ManifestIndex scan() const override { return scan_csv(fname(), settings_, keep_broken()); }
+
+  std::unique_ptr<RowReader> reader(const ManifestIndex& index) const override {
+    if (!settings_.folder.empty()) FolderKey{settings_.folder, folder_place_}.check_exists();
+    auto layout = CsvLayout::unpack(index.layout, index.class_names);
+    if (!layout) return nullptr;
+    return std::make_unique<CsvReader>(std::move(*layout), settings_.folder, num_classes_);
+  }
+
+  std::string index_format() const override {
+    std::string format = "bvtrain csv 1";
+    const auto put = [&](const std::string& text) { format += " " + json_string(text); };
+    put(settings_.path.value_or(""));
+    put(settings_.split.value_or(""));
+    put(settings_.delimiter ? std::string(1, *settings_.delimiter) : "");
+    put(settings_.folder);
+    format += fmt::format(" {:d} {:d}", settings_.label_list, settings_.multilabel);
+    for (const std::string& name : settings_.labels) put(name);
+    format += " :";
+    for (const std::string& name : settings_.classes) put(name);
+    return format;
+  }
+
+  std::string folder_hint() const override { return "`folder` says where the paths begin"; }
+
+ private:
+  CsvSettings settings_;
+  int64_t num_classes_;
+  Place folder_place_;
+};
+
+// Returns whether a file names images by a column with a usual name, and has a column of labels.
+std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
+  try {
+    const char delimiter = guess_delimiter(head);
+    CsvSettings settings;
+    settings.folder = std::filesystem::path(file).parent_path().string();
+    std::vector<CsvCell> cells;
+    const size_t length = read_csv_row(head, delimiter, /*last=*/false, cells);
+    if (length == 0) return std::nullopt;
+    std::vector<std::string> remarks;
+    const CsvLayout layout = csv_layout(cells, delimiter, settings, remarks);
+    const auto label = layout.column_of(CsvRole::label);
+    const size_t path = layout.column_of(CsvRole::path).value();
+    const std::string_view row = std::string_view(head).substr(length);
+    if (!label || row.empty()) return std::nullopt;
+    read_csv_row(row, delimiter, /*last=*/true, cells);
+    check_cell_count(cells, layout, row);
+    const RowFile image = row_file(cells[path].text, settings.folder, cells[path].at);
+    if (!std::filesystem::is_regular_file(image.path)) return std::nullopt;
+    // A list of what class folders hold: image_folder reads these.
+    const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
+    const std::string& of_image = cells[*label].text;
+    if (parent.filename() == of_image) return std::nullopt;
+    if (plain_number(of_image).kind == PlainNumber::Kind::real) {
+      throw Error(
+          Exit::usage, file,
+          fmt::format("has labels such as {}, the targets of a regression: write the config "
+                      "yourself, with `name: csv`",
+                      of_image));
+    }
+    return DataKeys{{"fname", file}};
+  } catch (const RowFault&) {
+    return std::nullopt;  // some other table
+  }
+}
+
+std::optional<DetectedData> detect(const std::string& folder) {
+  return detect_manifest(folder, ".csv", "CSV file", csv_keys);
+}
+
+const Register<Source, CsvSource> registered("csv");
+const RegisterDetector detector("csv", "a CSV file with the columns image and label", detect);
+
+}  // namespace
+}  // namespace bv

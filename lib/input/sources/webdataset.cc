@@ -1,0 +1,338 @@
+// webdataset: samples in tar files, as the Python package of that name writes and reads them.
+//
+// Members that follow each other and share a key are one sample: 000123.jpg, 000123.cls. Samples
+// are in the order of the files in `urls`, and then in the order of the tar. Nothing is unpacked:
+// an index of all samples is kept in memory, and examples are read from the middle of the tars.
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "lib/config/key_table.h"
+#include "lib/input/detect_data.h"
+#include "lib/input/path.h"
+#include "lib/input/source.h"
+#include "lib/input/sources/common/file_list.h"
+#include "lib/input/sources/common/folder_index.h"
+#include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/shard_files.h"
+#include "lib/input/sources/common/webdataset/webdataset_index.h"
+#include "lib/input/sources/common/webdataset/webdataset_values.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys(
+    "input.data: webdataset",
+    {"Samples in tar files (\"shards\"), as the Python package webdataset writes them. Members "
+     "that "
+     "follow each other and have the same name up to its first dot are one sample: 000123.jpg with "
+     "000123.cls. The only split is called train, or all. Without `features`, the one image of a "
+     "sample (jpg, jpeg, png, webp) becomes `image`, which an op such as `decode` must decode; "
+     "cls, "
+     "a whole number, becomes `label`; txt, text, transcript or caption becomes `text`; npy "
+     "becomes "
+     "an array of that name; and each key of json whose value is a number, true or false, a text "
+     "or "
+     "a list of numbers becomes a feature of that name. The first sample decides which features "
+     "there are, and a sample that lacks one is an error at the start, unless `skip_errors` allows "
+     "it.",
+     "name: webdataset\nurls: data/train-{000..127}.tar\nsplit: train"},
+    {{"urls", "string | list of string", "required",
+      "The tar files, on a local or mounted disk. `{000..127}` stands for all these numbers, with "
+      "zeros as they are written, and `{train,extra}` for alternatives. If no file is called so, "
+      "`*` and `?` stand for any letters of a file's name. A file that is missing is an error. "
+      "Compressed tars must be unpacked first.",
+      "data/train-{000..127}.tar"},
+     {"features", "map of string", "{}",
+      "Which member of a sample becomes which feature; other members are not read. A member is "
+      "named by what follows the first dot of its file's name, such as jpg, left.jpg or cls; "
+      "`json.age` is the key age of the member json.",
+      "{image: left.jpg, label: cls}"},
+     {"classes", "string | list of string", "none",
+      "Names of the classes in the order of their numbers, from 0: a list, or a text file with one "
+      "name in each line. Labels may then be names instead of numbers, reports show the names, and "
+      "data sets of one run match their classes by them. A label that is none of these is an "
+      "error.",
+      "[cat, dog, ship]"}});
+
+using Names = std::vector<std::string>;
+
+// Reads the names of classes from a text file, one in each line.
+ClassNumbers read_class_names(const std::string& file) {
+  constexpr size_t kLimit = 64 << 20;
+  const std::string text = read_file(file, kLimit);
+  Names lines = split(text, '\n');
+  while (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
+  if (lines.empty()) throw Error(Exit::usage, file, "holds no names of classes");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    lines[i] = trim(lines[i]);
+    const auto at = [&] { return fmt::format("{}:{}", file, i + 1); };
+    if (lines[i].empty()) throw Error(Exit::usage, at(), "this line has no name of a class");
+    if (!valid_utf8(lines[i])) throw Error(Exit::usage, at(), "this line is not UTF-8");
+  }
+  try {
+    return ClassNumbers(std::move(lines));
+  } catch (const Error& error) {
+    throw Error(Exit::usage, file, error.message());
+  }
+}
+
+class WebDataset : public Source {
+ public:
+  WebDataset(const Config& config, const SourceEnv& env)
+      : urls_(config, "urls"), keep_broken_(env.keep_broken) {
+    read_features(config);
+    read_classes(config);
+  }
+
+  std::vector<std::string> splits() const override { return {"all", "train"}; }
+  int64_t size(size_t) const override { return opened().index.size(); }
+  std::vector<std::string> class_names() const override { return opened().classes.names(); }
+  at::Tensor labels(size_t) const override { return opened().index.labels(); }
+  bool sorted_by_class(size_t) const override { return opened().sorted; }
+  FileNotes file_notes(size_t) const override { return opened().index.notes(); }
+  SyntheticSpec synthetic_spec() const override {
+    return {.classes = std::ssize(classes_.names())};
+  }
+
+  std::string describe(size_t, int64_t i) const override {
+    const Opened& data = opened();
+    const std::string& file = data.files.name(data.index.file_of(i));
+    const uint64_t begin = data.index.begin(i);
+    try {
+      TarReader reader(file, begin);
+      TarMember member;
+      if (reader.next(member)) {
+        if (const std::optional<SampleName> name = sample_name(member.name))
+          return fmt::format("{} @ offset {} (key {})", file, begin, name->key);
+      }
+    } catch (const Error&) {
+      // The file has gone or changed, which read() reports. The offset names the example, too.
+    }
+    return fmt::format("{} @ offset {}", file, begin);
+  }
+
+  Example read(size_t split, int64_t i) const override {
+    const Opened& data = opened();
+    try {
+      if (data.index.is_broken(i)) throw_problem(data, i);
+      std::vector<at::Tensor> contents;
+      for (size_t member = 0; member < data.plan.stored; ++member)
+        contents.push_back(read_member(data, i, member));
+      Example example = planned_features(data.plan, contents, data.index.fractional());
+      if (data.plan.label)
+        example["label"] =
+            at::full({}, data.index.labels().const_data_ptr<int64_t>()[i], at::kLong);
+      return example;
+    } catch (const Error& error) {
+      if (error.code() != Exit::usage && error.code() != Exit::data) throw;
+      throw Error(Exit::data, describe(split, i), error.message());
+    }
+  }
+
+ private:
+  struct Opened {
+    ShardFiles files;
+    SamplePlan plan;
+    ClassNumbers classes;
+    SampleIndex index;
+    bool sorted;
+  };
+
+  void read_features(const Config& config) {
+    const Config features = config.section("features");
+    for (const std::string& name : features.keys()) {
+      const auto member = features.maybe<std::string>(name);
+      if (!member) continue;
+      if (const std::string problem = chosen_problem(*member); !problem.empty())
+        features.fail(name, problem);
+      features_[name] = *member;
+    }
+  }
+
+  void read_classes(const Config& config) {
+    if (!config.is_list("classes")) {
+      classes_file_ = maybe_path(config, "classes").value_or("");
+      return;
+    }
+    try {
+      classes_ = ClassNumbers(config.get<Names>("classes"));
+    } catch (const Error& error) {
+      if (!error.needs_place()) throw;
+      config.fail("classes", error.message());
+    }
+    if (classes_.names().empty()) config.fail("classes", "holds no names");
+  }
+
+  // Returns all on which the index depends besides the files.
+  std::string settings(const ClassNumbers& classes) const {
+    std::string text;
+    for (const auto& [name, member] : features_) text += name + '\n' + member + '\n';
+    for (const std::string& name : classes.names()) text += '\n' + name;
+    return text;
+  }
+
+  // Returns whether a label is known for each example and never decreases, with several examples of
+  // a class and more than one class.
+  static bool are_sorted(const at::Tensor& labels) {
+    if (!labels.defined() || labels.numel() == 0) return false;
+    const int64_t* const values = labels.const_data_ptr<int64_t>();
+    const int64_t* const end = values + labels.numel();
+    return std::is_sorted(values, end) && values[0] != end[-1] &&
+           std::adjacent_find(values, end) != end;
+  }
+
+  std::unique_ptr<const Opened> open() const {
+    const Names files = urls_.existing();
+    ClassNumbers classes = classes_file_.empty() ? classes_ : read_class_names(classes_file_);
+    SamplePlan plan = make_plan(features_, files.at(0));
+    SampleIndex index(files, plan, classes, settings(classes), keep_broken_);
+    const bool sorted = are_sorted(index.labels());
+    return std::unique_ptr<const Opened>(new Opened{ShardFiles(files), std::move(plan),
+                                                    std::move(classes), std::move(index), sorted});
+  }
+
+  const Opened& opened() const {
+    const std::lock_guard lock(mutex_);
+    if (!opened_) opened_ = open();
+    return *opened_;
+  }
+
+  // Returns the content of a member as (n,) uint8. Reads its header with it, which shows whether
+  // the file is still the one that was indexed.
+  static at::Tensor read_member(const Opened& data, int64_t i, size_t member) {
+    const auto [block, size] = data.index.place(i, member);
+    const uint64_t header = (uint64_t{block} - 1) * kTarBlock;
+    const at::Tensor bytes = data.files.read(data.index.file_of(i), header, size + kTarBlock);
+    if (!is_tar_header_of({bytes.const_data_ptr<uint8_t>(), kTarBlock}, size)) {
+      throw Error::bare(Exit::data,
+                        fmt::format("the file has changed since it was opened: there is no member "
+                                    "of {} bytes @ offset {}",
+                                    size, header));
+    }
+    return bytes.narrow(0, kTarBlock, size);
+  }
+
+  // Finds out anew why a sample cannot be read.
+  [[noreturn]] static void throw_problem(const Opened& data, int64_t i) {
+    SampleScanner scanner(data.files.name(data.index.file_of(i)), data.plan, data.classes,
+                          data.index.begin(i));
+    ScannedSample sample;
+    if (scanner.next(sample) && !sample.problem.empty())
+      throw Error::bare(Exit::data, sample.problem);
+    throw Error::bare(Exit::data, "the file has changed since it was opened");
+  }
+
+  const FileList urls_;
+  ChosenFeatures features_;
+  std::string classes_file_;  // if it is empty, classes_ counts
+  ClassNumbers classes_;
+  bool keep_broken_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<const Opened> opened_;  // guarded by mutex_; never changes again
+};
+
+// ---- bvtrain init
+
+// The tar files of a folder that share a split.
+struct TarGroup {
+  Names files;  // names in the folder, sorted
+  Names stems;  // what stands before the numbers at the ends of these names, each once
+
+  // Returns `urls` of the group; "" if no pattern means these files and no others of `all`.
+  std::string urls(const std::string& folder, const Names& all) const {
+    if (files.size() == 1) return folder + "/" + files[0];
+    const auto others = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
+      return name.starts_with(stems[0]);
+    });
+    if (stems.size() > 1 || others != std::ssize(files)) return "";
+    return folder + "/" + stems[0] + "*.tar";
+  }
+};
+
+// Returns "train", "val" or "test" if one of the words of `name` says so, else "".
+std::string split_of(std::string name) {
+  for (char& c : name) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
+  const Names words = split(name, ' ');
+  for (const SplitNames names :
+       {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
+    if (std::any_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return is_named(word, names); }))
+      return std::string(names[0]);
+  }
+  return "";
+}
+
+std::map<std::string, TarGroup> grouped(const Names& names) {
+  std::map<std::string, TarGroup> groups;
+  for (const std::string& name : names) {
+    std::string stem = name.substr(0, name.size() - 4);
+    while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.back())) != 0)
+      stem.pop_back();
+    TarGroup& group = groups[split_of(stem)];
+    group.files.push_back(name);
+    if (group.stems.empty() || group.stems.back() != stem) group.stems.push_back(stem);
+  }
+  return groups;
+}
+
+// Returns whether the first sample of a tar has an image and a class.
+bool is_labelled(const std::string& file) { return make_plan({}, file).label.has_value(); }
+
+DetectedData detected(const std::string& folder, const Names& names) {
+  const std::map<std::string, TarGroup> groups = grouped(names);
+  if (groups.size() == 1) {
+    const std::string urls = groups.begin()->second.urls(folder, names);
+    return {"tar files (webdataset)", {{"urls", urls.empty() ? folder + "/*.tar" : urls}}};
+  }
+  const std::string validation = groups.contains("val") ? "val" : "test";
+  const auto train = groups.find("train"), other = groups.find(validation);
+  const bool clear = !groups.contains("") && train != groups.end() && other != groups.end();
+  const std::string train_urls = clear ? train->second.urls(folder, names) : "";
+  const std::string other_urls = clear ? other->second.urls(folder, names) : "";
+  if (train_urls.empty() || other_urls.empty()) {
+    throw Error(Exit::usage, folder,
+                "holds several kinds of tar files, and their names do not say which are for "
+                "training: expected train-000.tar, ... and val-000.tar, ...");
+  }
+  DetectedData data{"tar files (webdataset)", {{"urls", train_urls}}, {{"urls", other_urls}}};
+  data.notes = {"training: " + train_urls, "validation: " + other_urls};
+  if (groups.size() > 2) data.notes.push_back("not used: the tar files for testing");
+  return data;
+}
+
+std::optional<DetectedData> detect(const std::string& folder) {
+  Names names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".tar") && !name.starts_with(".") && entry.is_regular_file())
+      names.push_back(name);
+  }
+  if (names.empty()) return std::nullopt;
+  std::sort(names.begin(), names.end());
+  try {
+    if (!is_labelled(folder + "/" + names[0])) return std::nullopt;
+  } catch (const Error&) {
+    // A tar beside the folders of other data may be what that data was unpacked from.
+    if (!list_folders(folder).empty()) return std::nullopt;
+    throw;
+  }
+  return detected(folder, names);
+}
+
+const Register<Source, WebDataset> registered("webdataset");
+const RegisterDetector detector("webdataset",
+                                "tar files whose samples have an image and a class, 000.jpg with "
+                                "000.cls",
+                                detect);
+
+}  // namespace
+}  // namespace bv

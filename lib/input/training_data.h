@@ -1,0 +1,89 @@
+// TrainingData: what a run trains on, a data set or a mixture of several. Each has a pp string of
+// its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/input/cache/decoded_images.h"
+#include "lib/input/dataset.h"
+#include "lib/input/example_sampler.h"
+#include "lib/input/pipeline.h"
+
+namespace bv {
+
+// Thread-safe after construction.
+//
+// A mixture has exact weights: of any first N examples of the stream, each data set gives its share
+// of N, to within a few examples. Which data set a position of the stream belongs to is a pure
+// function of the position and the seed. Each data set is passed over as if it were alone: all its
+// examples come once before any comes again. A data set with a sampler takes its examples as the
+// sampler says, in a mixture as well as alone; size() is the same.
+//
+// Mixtures follow big_vision's input_pipeline.py, training(), where each position draws its data
+// set at random.
+class TrainingData {
+ public:
+  struct Part {
+    std::string name;  // its key in `input.data`; "" if it is the only one
+    std::shared_ptr<const Dataset> data;
+    std::shared_ptr<const Pipeline> pp;
+    double weight = 1;
+    std::shared_ptr<const ExampleSampler> sampler = {};  // null: shuffled passes over the data set
+  };
+  // An example of one of the data sets.
+  struct Pick {
+    size_t part = 0;
+    int64_t index = 0;
+  };
+  // The smallest share of a data set in a mixture.
+  static constexpr double kLeastShare = 1e-6;
+
+  TrainingData(std::shared_ptr<const Dataset> data, std::shared_ptr<const Pipeline> pp);
+  // The shares of the parts are their weights, divided by the sum of all weights; each share must
+  // be at least kLeastShare. After pp, only the features `keep_only` stay, unless it is empty.
+  explicit TrainingData(std::vector<Part> parts, std::vector<std::string> keep_only = {});
+
+  // Keeps the decoded images of the parts whose pp begins by decoding, from open_cache() on.
+  void use_cache(ImageCacheOptions options) { cache_options_ = std::move(options); }
+  // Opens the cache, if there is one. All ranks call it together, once, before the first loader.
+  // Throws Error(Exit::usage).
+  void open_cache(Group& group) const;
+
+  const std::vector<Part>& parts() const { return parts_; }
+  bool is_mixture() const { return parts_.size() > 1; }
+  bool keeps_all() const { return keep_only_.empty(); }  // the features that pp gives
+  // Returns the number of examples of all data sets together, which is what an epoch means.
+  int64_t size() const { return size_; }
+  // Returns the example at a position of the endless training stream. A mixture is shuffled always,
+  // and so is what a sampler picks.
+  Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
+  // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,
+  // position).
+  Example compute(const Pick& pick, uint64_t seed, int64_t position) const;
+  std::string describe(const Pick& pick) const;
+
+  // The members below are those of Dataset, for all data sets together.
+  const std::vector<std::string>& class_names() const { return parts_[0].data->class_names(); }
+  std::set<int64_t> labels_of_splits() const;
+  uint64_t fingerprint() const;
+
+ private:
+  int64_t bound(size_t part, int64_t block) const;
+  Example compute_part(const Pick& pick, uint64_t seed, int64_t position) const;
+
+  std::vector<Part> parts_;
+  std::vector<std::string> keep_only_;
+  int64_t size_ = 0;
+  // A mixture divides the stream into blocks of block_ positions.
+  int64_t block_ = 1;
+  std::vector<double> shares_before_;  // (parts + 1,) the sum of the shares of the parts before
+  std::optional<ImageCacheOptions> cache_options_;
+  mutable std::unique_ptr<DecodedImages> cache_;  // null until open_cache()
+};
+
+}  // namespace bv

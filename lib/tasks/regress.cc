@@ -1,0 +1,245 @@
+// regress: the task of predicting numbers.
+//
+// A batch has "image" (n, h, w, c) float32 and, for the loss, the targets "labels" (n, targets) or
+// (n) float32, or "label" (n) float32. The model learns (target - mean) / std with the mean and
+// standard deviation of the training data, which are buffers of the model
+// (lib/model/target_scale.h); "logits" of the predictions are in the units of the targets.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
+#include "lib/model/target_scale.h"
+#include "lib/report/log.h"
+#include "lib/tasks/task.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable keys(
+    "task_kw: regress",
+    {"Teaches the model to predict numbers, such as an age, a dose or coordinates. `num_classes` "
+     "is "
+     "how many numbers there are. Each example must have a float `image` and `labels`, one number "
+     "per target, or `label`, a single one, as floating-point numbers. The key `loss` is `mse` "
+     "(the "
+     "default), `l1` or `huber`, and its value the mean over the targets and examples. Metrics "
+     "and predictions are in the units of the labels.",
+     "normalize_targets: true"},
+    {{"normalize_targets", "bool", "true",
+      "Whether the model learns (target - mean) / standard deviation, with those of the training "
+      "data, so that targets of any size train alike. The loss is then in units of the standard "
+      "deviation. All training examples are read once before the training. The checkpoints keep "
+      "the two numbers of each target; `predict`, evaluators and `export` give values in the units "
+      "of the labels."},
+     {"delta", "float > 0", "1",
+      "With `loss: huber`, the error from which on the loss grows linearly and no longer with the "
+      "square. With `normalize_targets` it counts in standard deviations."}});
+
+constexpr int64_t kCompared = 8;  // examples that show whether input.pp leaves the labels alone
+
+[[noreturn]] void refuse(const std::string& why) { throw Error::in("regress", Exit::usage, why); }
+
+// Returns the name of the targets in a batch or an example: "labels" or "label".
+template <class Features>
+const char* target_key(const Features& features) {
+  for (const char* key : {"labels", "label"})
+    if (features.contains(key)) return key;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : features) names.push_back(name);
+  refuse(fmt::format(
+      "a batch has no 'labels' and no 'label', only {}; name one in keep(\"image\", ...)",
+      fmt::join(names, ", ")));
+}
+
+// Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's.
+at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs) {
+  const char* key = target_key(batch);
+  const at::Tensor& labels = batch.at(key);
+  if (labels.scalar_type() != at::kFloat) {
+    refuse(
+        fmt::format("'{}' must be float32, got {}; store numbers to predict with a decimal "
+                    "point, or use task: classify for classes",
+                    key, dtype_name(labels.scalar_type())));
+  }
+  const at::Tensor targets = labels.dim() == 1 ? labels.unsqueeze(1) : labels;
+  if (targets.sizes() != outputs.sizes()) {
+    refuse(
+        fmt::format("'{}' are {} but the model's outputs are {}; num_classes is the number of "
+                    "targets",
+                    key, shape_text(labels.sizes()), shape_text(outputs.sizes())));
+  }
+  return targets;
+}
+
+// The mean and the standard deviation of numbers that come one by one (Welford's method).
+class RunningSpread {
+ public:
+  void add(double value) {
+    if (count_ == 0) least_ = most_ = value;
+    least_ = std::min(least_, value);
+    most_ = std::max(most_, value);
+    const double distance = value - mean_;
+    mean_ += distance / static_cast<double>(++count_);
+    squares_ += distance * (value - mean_);
+  }
+  bool constant() const { return least_ == most_; }
+  double mean() const { return mean_; }
+  double std() const { return std::sqrt(squares_ / static_cast<double>(count_)); }
+  int64_t count() const { return count_; }
+
+ private:
+  int64_t count_ = 0;
+  double mean_ = 0, squares_ = 0, least_ = 0, most_ = 0;
+};
+
+// Whether input.pp leaves the labels as they are in the data set, as far as a few examples show.
+// They can then be read without their images being decoded. If a later example differs, the scale
+// is a little off, which no prediction depends on.
+bool labels_are_raw(const LabelledExamples& examples, const char* key) {
+  const int64_t step = std::max<int64_t>(examples.size / kCompared, 1);
+  for (int64_t i = 0; i < examples.size; i += step) {
+    try {
+      const Example raw = examples.raw(i);
+      if (!raw.contains(key)) return false;
+      if (!raw.at(key).to(at::kFloat).equal(examples.computed(i).at(key).to(at::kFloat)))
+        return false;
+    } catch (const Error& error) {
+      if (error.code() != Exit::data || examples.error_budget == 0) throw;
+    }
+  }
+  return true;
+}
+
+// Adds the labels of an example. Throws if one is NaN or infinite, or if there are not as many as
+// there are `spreads`.
+void add_labels(const Example& example, const char* key, const std::string& name,
+                std::vector<RunningSpread>& spreads) {
+  const auto found = example.find(key);
+  if (found == example.end())
+    throw Error(Exit::usage, name, fmt::format("has no '{}', unlike other examples", key));
+  const at::Tensor values = found->second.to(at::kDouble).contiguous();
+  if (values.numel() != std::ssize(spreads)) {
+    throw Error(Exit::usage, name,
+                fmt::format("'{}' has {} numbers, but num_classes is {}", key, values.numel(),
+                            spreads.size()));
+  }
+  for (size_t t = 0; t < spreads.size(); ++t) {
+    const double value = values.const_data_ptr<double>()[t];
+    if (!std::isfinite(value))
+      throw Error(Exit::usage, name, fmt::format("target {} of '{}' is {}", t, key, value));
+    spreads[t].add(value);
+  }
+}
+
+std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const char* key,
+                                      int64_t targets) {
+  std::vector<RunningSpread> spreads(static_cast<size_t>(targets));
+  const bool raw = labels_are_raw(examples, key);
+  if (!raw) {
+    log::info("Preprocessing {} examples for the mean and standard deviation of their targets",
+              human_count(examples.size));
+  }
+  int64_t failed = 0;
+  for (int64_t i = 0; i < examples.size; ++i) {
+    Example example;
+    try {
+      example = raw ? examples.raw(i) : examples.computed(i);
+    } catch (const Error& error) {
+      if (error.code() != Exit::data || ++failed > examples.error_budget) throw;
+      continue;
+    }
+    add_labels(example, key, examples.describe(i), spreads);
+  }
+  return spreads;
+}
+
+class Regress : public Task {
+ public:
+  Regress(const Config& config, const TaskEnv& env)
+      : loss_(env.loss_name),
+        normalizes_(config.get<bool>("normalize_targets", true)),
+        delta_(config.get<double>("delta", 1.0)) {
+    if (!(delta_ > 0))
+      config.problem("delta", fmt::format("must be positive, got {}", delta_));
+    else if (delta_ != 1 && loss_ != "huber")
+      config.problem("delta", fmt::format("has no effect with loss: {}", loss_));
+    if (!compares_numbers(loss_)) {
+      throw Error(Exit::usage, env.loss_place,
+                  fmt::format("loss '{}' does not compare numbers; task: regress has mse, l1 and "
+                              "huber",
+                              loss_));
+    }
+    if (env.label_smoothing > 0)
+      throw Error(Exit::usage, "", "label_smoothing is for classes; task: regress has none");
+  }
+
+  void add_buffers(Model& model, int64_t outputs) const override {
+    if (normalizes_) add_target_scale(model, outputs);
+  }
+
+  void fit(Model& model, const LabelledExamples& examples, const Example& first) const override {
+    if (!normalizes_) return;
+    const int64_t targets = target_scale(model)->mean.size(0);
+    const std::vector<RunningSpread> spreads = spreads_of(examples, target_key(first), targets);
+    std::vector<double> means, stds;
+    for (size_t t = 0; t < spreads.size(); ++t) {
+      if (spreads[t].count() == 0)
+        throw Error(Exit::usage, "", "no training example could be read for its targets");
+      if (spreads[t].constant() || static_cast<float>(spreads[t].std()) == 0) {
+        throw Error(Exit::usage, "",
+                    fmt::format("target {} is {} in all {} training examples: there is nothing to "
+                                "learn, and it cannot be normalized",
+                                t, spreads[t].mean(), spreads[t].count()));
+      }
+      means.push_back(spreads[t].mean());
+      stds.push_back(spreads[t].std());
+    }
+    set_target_scale(model, means, stds);
+  }
+
+  at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
+    return losses(model, batch, forward(model, batch, pass)).mean();
+  }
+
+  std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
+
+  Outputs predict(const std::string& pred, Model& model, const Batch& batch,
+                  Pass& pass) const override {
+    const at::Tensor outputs = forward(model, batch, pass);
+    if (pred == "predict") return {{"logits", in_target_units(model, outputs)}};
+    check(pred == "loss", "no prediction function '{}'", pred);
+    return {{"loss", losses(model, batch, outputs).mean(1)}};
+  }
+
+ private:
+  static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
+    if (!batch.contains("image")) refuse("a batch has no 'image'; name it in keep(\"image\", ...)");
+    return model.forward(batch.at("image"), pass);
+  }
+
+  // Returns the loss of each target, (n, targets) float32.
+  at::Tensor losses(const Model& model, const Batch& batch, const at::Tensor& outputs) const {
+    at::Tensor targets = need_targets(batch, outputs);
+    if (const auto scale = target_scale(model)) targets = (targets - scale->mean) / scale->std;
+    if (loss_ == "mse") return at::mse_loss(outputs, targets, at::Reduction::None);
+    if (loss_ == "l1") return at::l1_loss(outputs, targets, at::Reduction::None);
+    return at::huber_loss(outputs, targets, at::Reduction::None, delta_);
+  }
+
+  const std::string loss_;
+  const bool normalizes_;
+  const double delta_;
+};
+const Register<Task, Regress> registered("regress");
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,389 @@
+// The part of Recipe that reads `input` and num_classes, and opens the training data.
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
+#include "lib/input/cache/cache_config.h"
+#include "lib/input/data_notes.h"
+#include "lib/input/loader/check_examples.h"
+#include "lib/train/recipe.h"
+#include "lib/train/recipe_reading.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const KeyTable mixture_keys(
+    "input.*",
+    {"One of several data sets to train on. The key is the name of the data set in `input.data`, "
+     "which gives its share of the examples.",
+     "input:\n"
+     "  data: {own: 0.7, public: 0.3}\n"
+     "  own: {data: {name: image_folder, data_dir: own}, pp: decode|resize(64)}\n"
+     "  public: {data: {name: cifar, data_dir: cifar-10-batches-bin}, pp: resize(64)}\n"
+     "  batch_size: 256",
+     "input_pipeline.py training"},
+    {{"data", "map of input.data", "required",
+      "The data set: its source, and the part of it to use.", "{name: digits, split: train}"},
+     {"pp", "string", "\"\"",
+      "Preprocessing and augmentation of its images: ops joined by `|`. After it, the examples of "
+      "all data sets must have the same features, of the same types and shapes.",
+      "decode|resize(64)|value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")"},
+     kSampleKey,
+     kQuarantineKey,
+     {"shuffle_buffer_size", "any", "none",
+      "Has no effect and gives a warning. Every pass over a data set is shuffled as a whole."},
+     {"cache_raw", "any", "none",
+      "Has no effect and gives a warning. The operating system keeps files in memory that are read "
+      "again."}});
+
+constexpr std::string_view kAuto = "auto";  // a value of num_classes
+// `num_classes: auto` takes no larger number from data without class names: a label that large is
+// probably no class number.
+constexpr int64_t kMostUnnamed = 1'000'000;
+
+// Checks what a model needs of an example.
+void check_image(const Config& input, const Example& example) {
+  const auto image = example.find("image");
+  if (image == example.end())
+    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(example)));
+  if (image->second.dim() != 3) {
+    input.fail("pp", image->second.dim() == 1
+                         ? "gives an encoded image; start it with 'decode'"
+                         : "gives an 'image' that is not (height, width, channels)");
+  }
+  if (image->second.scalar_type() != at::kFloat)
+    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+}
+
+// Returns whether `data` gives each of several data sets a weight: {own: 0.7, public: 0.3}.
+bool is_mixture(const Config& data) {
+  const nlohmann::json values = nlohmann::json::parse(data.json());
+  return !values.empty() && std::all_of(values.begin(), values.end(),
+                                        [](const auto& value) { return value.is_number(); });
+}
+
+// Returns the ops of `pp`. With a short_side of the cache they see smaller images, whether the
+// cache is open or not.
+std::shared_ptr<const Pipeline> make_pipeline(const Config& keys,
+                                              const std::optional<ImageCacheOptions>& cache) {
+  auto pp = std::make_shared<Pipeline>(keys, "pp");
+  if (cache && cache->short_side > 0) pp->shrink_decoded(cache->short_side);
+  return pp;
+}
+
+// Records a problem for each key of big_vision's `input` that would need Python.
+void refuse_functions(const Config& input) {
+  for (const auto& [key, instead] :
+       {std::pair("pre_filter_fn", "list the examples to use in a manifest (name: jsonl or csv)"),
+        std::pair("post_filter_fn", "list the examples to use in a manifest (name: jsonl or csv)"),
+        std::pair("pack", "sequences are not packed: give all examples one shape"),
+        std::pair("tfdata", "write the arguments of the source into `data`")}) {
+    if (!input.has(key)) continue;
+    input.mark_read(key);
+    input.problem(key, fmt::format("is not supported; {}", instead));
+  }
+}
+
+// Records a problem for each key of `input` that a mixture has in the sections of its data sets.
+void refuse_common_keys(const Config& input, const std::string& first) {
+  for (const char* key : {"pp", "sample", "quarantine", "shuffle_buffer_size", "cache_raw"}) {
+    if (!input.has(key)) continue;
+    input.mark_read(key);
+    input.problem(
+        key, fmt::format("each data set of a mixture has its own: write input.{}.{}", first, key));
+  }
+  if (!input.get<bool>("shuffle", true))
+    input.problem("shuffle", "a mixture has no order to keep: its data sets take turns at random");
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  const char* share = std::getenv("OMP_NUM_THREADS");
+  const long asked = share ? std::strtol(share, nullptr, 10) : 0;
+  return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
+}
+
+int positive_count(const Config& config, const char* key, int fallback,
+                   std::source_location where) {
+  const auto value = config.get<int64_t>(key, fallback, where);
+  if (value < 1 || value > 4096) {
+    config.problem(key, fmt::format("must be between 1 and 4096, got {}", value));
+    return fallback;
+  }
+  return static_cast<int>(value);
+}
+
+std::string keys_of(const Example& example) {
+  std::string keys;
+  for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
+  return keys;
+}
+
+void read_example(const Config& config, std::string_view pp_key,
+                  const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.code() == Exit::data) config.fail(pp_key, error.what());
+    if (error.code() == Exit::usage && error.needs_place() && error.component().empty())
+      config.fail(pp_key, error.message());
+    throw;
+  }
+}
+
+bool given_wrongly(const Config& config, std::string_view path) {
+  const std::vector<std::string> keys = config.keys(), below = config.section("input").keys();
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const std::string& key) {
+                       return familiar_key("", key).ours.starts_with(path);
+                     }) ||
+         std::any_of(below.begin(), below.end(), [&](const std::string& key) {
+           return key.starts_with(path) || familiar_key("input", key).ours.starts_with(path);
+         });
+}
+
+// Reads which data sets there are, with their pp strings. Returns whether all pp strings are sound.
+bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
+  const Config data = input.section("data");
+  std::vector<std::pair<std::string, double>> shares;  // of a mixture
+  if (is_mixture(data)) {
+    double sum = 0;
+    for (const std::string& name : data.keys()) {
+      const auto weight = data.get<double>(name);
+      if (!(weight >= 0) || !std::isfinite(weight))
+        data.fail(name, fmt::format("the weight of a data set must be at least 0, got {}", weight));
+      if (weight > 0) shares.emplace_back(name, weight);
+      sum += weight;
+      if (weight == 0 && input.has(name)) input.mark_read(name);
+    }
+    for (const auto& [name, weight] : shares) {
+      if (weight / sum < TrainingData::kLeastShare)
+        data.fail(name, fmt::format("{} of {} is too small a share", weight, sum));
+    }
+    if (shares.empty()) data.fail("", "every data set has the weight 0");
+    refuse_common_keys(input, shares[0].first);
+  } else {
+    shares.emplace_back("", 1);
+  }
+  const size_t problems = problem_count(config);
+  bool misnamed = false;
+  for (const auto& [name, weight] : shares) {
+    const Config keys = name.empty() ? input : input.section(name);
+    InputPart& part =
+        inputs_.emplace_back(InputPart{keys, {name, nullptr, nullptr, weight}, {}, {}});
+    part.is.pp = make_pipeline(keys, image_cache_);
+    misnamed |= !keys.has("pp") && given_wrongly(config, "input.pp");
+    if (name.empty()) continue;
+    keys.superseded("shuffle_buffer_size", "every pass is shuffled as a whole");
+    keys.superseded("cache_raw", "the system's page cache serves repeated reads");
+  }
+  const bool sound = !misnamed && problem_count(config) == problems;
+  for (InputPart& part : inputs_) {
+    attempt(config, [&] { part.sample = read_sample_rule(part.keys); });
+    attempt(config, [&] { part.quarantine = Quarantine::read(part.keys); });
+    if (!part.sample.is_uniform() && !loader.shuffle)
+      part.keys.problem("sample", "draws examples in random order; leave out 'shuffle: false'");
+    DataEnv own = env;
+    own.source.keep_broken |= part.keys.has("quarantine");  // the list may have them
+    attempt(config, [&] { part.open = prepare_data(part.keys.section("data"), own); });
+  }
+  return sound;
+}
+
+void Recipe::read_input(bool synthetic) {
+  const Config input = config.section("input");
+  bool has_classes = read_num_classes();
+  data_env_.source = {seed, num_classes};
+  data_env_.synthetic = synthetic;
+  loader.rank = group.rank();
+  loader.ranks = group.size();
+  if (config.has("input") && !config.is_map("input")) return;  // section() has recorded it
+  attempt(config, [&] { read_loader(input); });
+  DataEnv env = data_env_;
+  env.source.keep_broken = loader.error_budget > 0;
+  env.skip_section = loader.section;
+  env.source.min_split_size = length.batch_size;
+  bool has_pp = false;
+  attempt(config, [&] { has_pp = read_data_sets(input, env); });
+  const auto keep_only = input.get<std::vector<std::string>>("keep_only", {});
+  if (!keep_only.empty() && inputs_.size() < 2)
+    input.problem("keep_only", "is for mixtures of data sets; end pp with keep(...)");
+  input.done(/*although_incomplete=*/true);
+
+  if (inputs_.empty() ||
+      std::any_of(inputs_.begin(), inputs_.end(), [](const InputPart& part) { return !part.open; }))
+    return;
+  open_data(keep_only);
+  const bool counted = attempt(config, [&] { count_classes(input); });
+  // The pp strings may say onehot(num_classes, ...), which is known now.
+  if (counted && config_counts_classes_) {
+    for (InputPart& part : inputs_) part.is.pp = make_pipeline(part.keys, image_cache_);
+    make_data(keep_only);
+  }
+  has_classes = has_classes && counted;
+  length.data_size = data->size();
+  if (length.batch_size > length.data_size) {
+    input.problem("batch_size", fmt::format("{} is more than the {} training examples",
+                                            length.batch_size, length.data_size));
+  }
+  for (const InputPart& part : inputs_) {
+    if (const std::string warning = part.is.data->missing_classes(); !warning.empty())
+      part.keys.warn("data", warning);
+    for (const std::string& line : data_notes(*part.is.data, *part.is.pp))
+      part.keys.warn("data", line);
+  }
+  if (!has_pp || !counted) return;  // its labels would be out of range
+  std::vector<const Pipeline*> pps;
+  for (const InputPart& part : inputs_) pps.push_back(part.is.pp.get());
+  if (image_cache_) attempt(config, [&] { check_image_cache(input, pps); });
+  for (const InputPart& part : inputs_) check_examples(part, has_classes);
+}
+
+// Opens the data sets. The classes of a checkpoint, or of the first data set that names its
+// classes, are those of the run.
+void Recipe::open_data(const std::vector<std::string>& keep_only) {
+  for (InputPart& part : inputs_) {
+    part.is.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
+    if (part.quarantine && !data_env_.synthetic)
+      part.is.data = part.quarantine->leave_out(part.is.data, part.name(), loader.threads);
+    if (classes_.names.empty()) classes_.names = part.is.data->class_names();
+  }
+  data_env_.classes = classes_;
+  for (InputPart& part : inputs_) attempt(config, [&] { make_sampler_of(part); });
+  make_data(keep_only);
+}
+
+void Recipe::make_sampler_of(InputPart& part) {
+  if (part.sample.is_uniform()) return;
+  if (data_env_.synthetic) {
+    part.keys.warn("sample", "has no effect on generated data");
+    return;
+  }
+  part.is.sampler = make_sampler(part.sample, *part.is.data, part.keys,
+                                 {loader.threads, loader.error_budget, loader.section});
+  const bool weighed = config.is_map("task_kw") && config.section("task_kw").has("class_weights");
+  if (weighed && part.sample.kind != SampleRule::Kind::weights)
+    part.keys.warn("sample", "evens out the classes, and so does task_kw.class_weights");
+}
+
+void Recipe::make_data(const std::vector<std::string>& keep_only) {
+  std::vector<TrainingData::Part> parts;
+  for (const InputPart& part : inputs_) parts.push_back(part.is);
+  auto made = std::make_shared<TrainingData>(std::move(parts), keep_only);
+  if (image_cache_) made->use_cache(*image_cache_);
+  data = std::move(made);
+}
+
+// Computes a few examples of a data set, which must look like those of the first one.
+void Recipe::check_examples(const InputPart& part, bool has_classes) {
+  read_example(part.keys, "pp", [&] {
+    Example first = compute_first_example(*part.is.data, *part.is.pp, seed, loader.error_budget);
+    check_image(part.keys, first);
+    const bool is_first = &part == &inputs_[0];
+    if (is_first || data->keeps_all())
+      check_more_examples(*part.is.data, *part.is.pp, seed, is_first ? first : first_,
+                          loader.error_budget);
+    if (!is_first) return;
+    first_ = std::move(first);
+    check_labels(part.keys, has_classes);
+  });
+}
+
+// Reads how batches are made.
+void Recipe::read_loader(const Config& input) {
+  loader.threads = positive_count(input, "threads", usable_cores());
+  loader.threads_place = input.place("threads");
+  loader.prefetch = positive_count(input, "prefetch", 2);
+  loader.seed = seed;
+  loader.pinned = !device.is_cpu();
+  loader.shuffle = input.get<bool>("shuffle", true);
+  refuse_functions(input);
+  attempt(config, [&] { loader.error_budget = read_error_budget(input); });
+  attempt(config, [&] { image_cache_ = read_image_cache(input); });
+  if (!is_mixture(input.section("data"))) {
+    input.superseded("shuffle_buffer_size",
+                     "every epoch is shuffled as a whole; 'shuffle: false' keeps the order");
+    input.superseded("cache_raw", "the system's page cache serves repeated reads");
+  }
+  input.superseded("num_parallel_calls", "input.threads");
+  const auto batch_size = input.get<int64_t>("batch_size");
+  if (batch_size < 1) input.fail("batch_size", fmt::format("must be positive, got {}", batch_size));
+  if (batch_size % loader.ranks != 0) {
+    input.fail("batch_size", fmt::format("Batch size ({}) must be divisible by device number ({})",
+                                         batch_size, loader.ranks));
+  }
+  length.batch_size = loader.batch_size = batch_size;
+}
+
+void Recipe::check_labels(const Config& input, bool has_classes) {
+  const auto labels = first_.find("labels");
+  if (labels == first_.end() || labels->second.dim() != 1) return;
+  const int64_t classes = labels->second.size(0);
+  if (!has_classes) data_env_.source.num_classes = num_classes = classes;  // for the other parts
+  if (classes == num_classes) return;
+  data_env_.source.num_classes = 0;  // evaluators must not say the same again
+  input.fail("pp",
+             fmt::format("gives 'labels' of {} {} but num_classes is {}", classes,
+                         config.is_text("task", "regress") ? "numbers" : "classes", num_classes));
+}
+
+// Returns whether num_classes is good so far.
+bool Recipe::read_num_classes() {
+  const bool read = attempt(config, [&] {
+    if (config.is_text("num_classes", kAuto))
+      config.get<std::string>("num_classes");  // count_classes() replaces it
+    else
+      num_classes = config.get<int64_t>("num_classes");
+  });
+  if (num_classes >= 0) return read;
+  config.problem("num_classes", "must not be negative");
+  num_classes = 0;
+  return false;
+}
+
+// Compares num_classes with the classes of the training data, or takes their number for `auto`.
+void Recipe::count_classes(const Config& input) {
+  const std::set<int64_t> labels = data->labels_of_splits();
+  const auto named = std::ssize(classes_.names);
+  const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
+  if (config.is_text("num_classes", kAuto)) {
+    if (count < 1 || count > kMostUnnamed) {
+      config.fail("num_classes",
+                  "'auto' needs training data that names its classes, or whose labels are known "
+                  "before its examples are read; give a number");
+    }
+    num_classes = data_env_.source.num_classes = count;
+    config.replace("num_classes", count);
+    config_counts_classes_ = true;
+  }
+  // With `auto`, onehot(num_classes) fits by itself. Other labels are not these classes.
+  if (!config_counts_classes_ && inputs_[0].is.pp->class_count() != num_classes) return;
+  const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
+  if (num_classes < named) {  // without names, the check of the examples finds the label
+    config.fail("num_classes", fmt::format("{} is less than the {} classes of {}{}; set it to {} "
+                                           "or to auto",
+                                           num_classes, named, classes_.owner, list, named));
+  }
+  std::vector<std::string> unused;
+  for (int64_t label = named; label < num_classes && !labels.empty(); ++label) {
+    if (!labels.contains(label)) unused.push_back(std::to_string(label));
+  }
+  if (!unused.empty()) {
+    config.warn("num_classes",
+                fmt::format("{} is more than the training data needs{}: no example has label {}",
+                            num_classes, list, short_list(unused)));
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,30 @@
+// What the parts of Recipe share when they read a config.
+#pragma once
+
+#include <functional>
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include "lib/config/config.h"
+#include "lib/input/example.h"
+
+namespace bv {
+
+// Returns config[key], a number from 1 to 4096, or `fallback` if it is absent. Records a problem
+// for any other number.
+int positive_count(const Config& config, const char* key, int fallback,
+                   std::source_location where = std::source_location::current());
+// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
+// divide the cores of a host by that variable.
+int usable_cores();
+// Returns the names of the features, separated by commas.
+std::string keys_of(const Example& example);
+// Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
+void read_example(const Config& config, std::string_view pp_key, const std::function<void()>& read);
+// Returns whether the config gives the key `path`, or one that begins like it, in the words of
+// another trainer or in the wrong place. done() reports the wrong key, so the right one is not
+// missing.
+bool given_wrongly(const Config& config, std::string_view path);
+
+}  // namespace bv

@@ -1,0 +1,229 @@
+// Other labels than one class per image, from the config to predictions: several classes, numbers,
+// and weighted classes. With the real binary.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/formats/npz.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+#include "test/support/binary.h"
+
+namespace bv::test {
+namespace {
+
+// Bright squares in a dark image: `labels` (n, 3) says in which of three columns there is one, and
+// `sizes` (n, 2) is a linear function of their brightness.
+void write_squares(const std::string& file, int64_t n, uint64_t seed) {
+  const auto generator = at::detail::createCPUGenerator(seed);
+  const at::Tensor labels = at::rand({n, 3}, generator).gt(0.5).to(at::kFloat);
+  const at::Tensor bright = at::rand({n, 3}, generator) * 127 + 128;
+  at::Tensor image = at::rand({n, 6, 6, 1}, generator) * 40;
+  for (int64_t c = 0; c < 3; ++c) {
+    const at::Tensor square = (labels.select(1, c) * bright.select(1, c)).view({n, 1, 1, 1});
+    image.narrow(1, 1, 4).narrow(2, 2 * c, 2).add_(square);
+  }
+  const at::Tensor light = labels * bright;
+  const at::Tensor sizes =
+      at::stack({light.sum(1) * 3 + 5000, light.select(1, 0) * -0.001 + 0.2}, 1);
+  write_npz(file, {{"image", image.clamp_max(255).to(at::kByte)},
+                   {"labels", labels},
+                   {"label_sizes", sizes},
+                   {"label", labels.select(1, 0).to(at::kLong)}});
+}
+
+constexpr const char* kCommon = R"(
+log_training_epochs: 1
+ckpt_epochs: 100
+compute_threads: 1
+precision: float32
+model_name: cnn
+model: {widths: [8], dense: 16}
+optax_name: scale_by_adam
+lr: 0.01
+)";
+
+struct Squares {
+  TempFolder dir;
+  std::string config = dir / "c.yaml";
+  Squares() {
+    write_squares(dir / "train.npz", 256, 1);
+    write_squares(dir / "test.npz", 60, 2);
+  }
+  // `text` may say TRAIN and TEST for the two data sets.
+  void write_config(std::string text) const {
+    for (const std::string name : {"TRAIN", "TEST"}) {
+      const std::string file = dir / (name == "TRAIN" ? "train.npz" : "test.npz");
+      for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+        const std::string data = "{name: npz, fname: '" + file + "'}";
+        text.replace(at, name.size(), data);
+        at += data.size();
+      }
+    }
+    write(config, kCommon + text);
+  }
+  Finished train(const std::string& workdir, int ranks = 1) const {
+    Finished finished = run({"--config", config, "--workdir", dir / workdir, "--devices",
+                             "cpu:" + std::to_string(ranks)});
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return finished;
+  }
+  std::vector<nlohmann::json> predict(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"predict", "--input", dir / "test.npz", "--output",
+                                     dir / "p.jsonl"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished finished = run(args);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    std::vector<nlohmann::json> lines;
+    for (const std::string& line : split(read_file(dir / "p.jsonl"), '\n'))
+      if (!line.empty()) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+};
+
+constexpr const char* kSeveral = R"(
+total_epochs: 40
+num_classes: 3
+task_kw: {multilabel: true}
+loss: sigmoid_xent
+input: {data: TRAIN, batch_size: 32, pp: 'value_range(-1, 1)|keep("image", "labels")'}
+evals:
+  test: {type: class_metrics, data: TEST, pp_fn: 'value_range(-1, 1)|keep("image", "labels")',
+         multilabel: true, metrics: [f1_macro, map, auroc_per_class], log_epochs: 20, batch_size: 16}
+)";
+
+constexpr const char* kNumbers = R"(
+total_epochs: 60
+num_classes: 2
+task: regress
+loss: huber
+task_kw: {delta: 2}
+input: {data: TRAIN, batch_size: 32, pp: &pp 'value_range(-1, 1)|copy("label_sizes", "labels")|keep("image", "labels")'}
+ema: {decay: 0.9}
+evals:
+  test: {type: regression, data: TEST, pp_fn: *pp, log_epochs: 20, batch_size: 16}
+  outputs: {type: save, data: TEST, pp_fn: *pp, inputs: [labels], log_epochs: 60, skip_first: true,
+            outfile: "{workdir}/o.npz"}
+)";
+
+constexpr const char* kWeighted = R"(
+total_epochs: 2
+num_classes: 2
+task_kw: {class_weights: balanced}
+loss: softmax_xent
+input: {data: TRAIN, batch_size: 32, pp: &pp 'value_range(-1, 1)|onehot(2, key="label", key_result="labels")|keep("image", "labels")'}
+evals:
+  test: {type: class_metrics, data: TEST, pp_fn: *pp, log_epochs: 1, batch_size: 16}
+)";
+
+double last(const std::vector<TextRow>& rows, const std::string& name) {
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row)
+    if (row->contains(name)) return std::stod(row->at(name));
+  FAIL("no metric " << name);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("several classes to an image: training, metrics, report, predictions") {
+  const Squares squares;
+  squares.write_config(kSeveral);
+  squares.train("w");
+  const auto rows = metric_rows(squares.dir / "w");
+  CHECK(last(rows, "test/f1_macro") > 0.9);
+  CHECK(last(rows, "test/map") > 0.9);
+  CHECK(last(rows, "test/auroc@2") > 0.9);
+  const std::string report = read_file(squares.dir / "w/report.html");
+  CHECK(report.find("<h3>Figures per class</h3>") != std::string::npos);
+  CHECK(report.find(">ROC</text>") != std::string::npos);
+
+  const at::Tensor labels = read_npz(squares.dir / "test.npz").at("labels");
+  const auto lines = squares.predict(
+      {"--workdir", squares.dir / "w", "--pp", "value_range(-1, 1)|keep(\"image\")", "--top", "3"});
+  REQUIRE(lines.size() == 60);
+  int right = 0;
+  double sum = 0;
+  for (int64_t i = 0; i < 60; ++i) {
+    REQUIRE(lines[i].at("top").size() == 3);
+    for (const auto& guess : lines[i].at("top")) {
+      const auto p = guess.at("probability").get<double>();
+      sum += p;
+      right += (p >= 0.5) == (labels[i][guess.at("index").get<int64_t>()].item<float>() == 1);
+    }
+  }
+  CHECK(right > 160);                                       // of 180
+  CHECK(std::abs(sum - labels.sum().item<double>()) < 20);  // not one class to an image
+}
+
+TEST_CASE("numbers: metrics, predictions and exported weights are in the units of the labels") {
+  const Squares squares;
+  squares.write_config(kNumbers);
+  squares.train("w");
+  const auto rows = metric_rows(squares.dir / "w");
+  CHECK(last(rows, "test/r2@0") > 0.5);
+  CHECK(last(rows, "test/r2@1") > 0.5);
+  CHECK(last(rows, "test/mae@0") > 1);  // the labels are about 5600, with a spread of hundreds
+  CHECK(last(rows, "test/mae@1") < 0.1);
+  CHECK(read_file(squares.dir / "w/report.html").find(">Error of target 1</text>") !=
+        std::string::npos);
+
+  const NamedTensors saved = read_npz(squares.dir / "w/o.npz");
+  const at::Tensor outputs = saved.at("outputs/logits");
+  const auto check_values = [&](const std::vector<nlohmann::json>& lines,
+                                const at::Tensor& values) {
+    REQUIRE(std::ssize(lines) == values.size(0));
+    for (int64_t i = 0; i < values.size(0); ++i) {
+      for (int64_t t = 0; t < 2; ++t) {
+        const auto expected = values[i][t].item<double>();
+        CHECK(lines[i].at("values").at(t).get<double>() ==
+              Approx(expected).epsilon(1e-5).margin(1e-6));
+      }
+    }
+  };
+  const std::string pp = "value_range(-1, 1)|keep(\"image\")";
+  check_values(squares.predict({"--workdir", squares.dir / "w", "--pp", pp}), outputs);
+  for (const std::string name : {"e.npz", "e.safetensors"}) {
+    const Finished exported = run({"export", "--workdir", squares.dir / "w", "--format",
+                                   name.substr(2), "--output", squares.dir / name});
+    INFO(exported.err);
+    REQUIRE(exported.code == 0);
+    check_values(squares.predict({"--weights", squares.dir / name, "--pp", pp}), outputs);
+  }
+  const Finished evaluated = run({"eval", "--workdir", squares.dir / "w"});
+  INFO(evaluated.err);
+  CHECK(evaluated.code == 0);
+}
+
+TEST_CASE("two and four processes measure and train the same with weighted classes") {
+  const Squares squares;
+  squares.write_config(kWeighted);
+  squares.train("one");
+  const auto one = repeatable_rows(squares.dir / "one");
+  for (const int ranks : {2, 4}) {
+    const std::string name = "r" + std::to_string(ranks);
+    squares.train(name, ranks);
+    const auto rows = repeatable_rows(squares.dir / name);
+    REQUIRE(rows.size() == one.size());
+    for (const char* metric : {"training_loss", "test/log_loss", "test/auroc_macro", "test/map"}) {
+      INFO(ranks << " processes, " << metric);
+      CHECK(last(rows, metric) == Approx(last(one, metric)).epsilon(1e-4));
+    }
+  }
+}
+
+TEST_CASE("targets that cannot be learnt are found before the run") {
+  const Squares squares;
+  write_npz(squares.dir / "train.npz", {{"image", at::zeros({40, 6, 6, 1}, at::kByte)},
+                                        {"label_sizes", at::full({40, 2}, 2.5)}});
+  squares.write_config(kNumbers);
+  const Finished finished = run({"--config", squares.config, "--dry-run"});
+  CHECK(finished.code == 2);
+  CHECK(finished.err.find("input.data: target 0 is 2.5 in all 40 training examples: there is "
+                          "nothing to learn, and it cannot be normalized") != std::string::npos);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,248 @@
+// class_metrics and regression: the values of scikit-learn, what they refuse, and what they give to
+// the report.
+#include "lib/util/text.h"
+#include "test/evals/support.h"
+#include "test/support/golden.h"
+
+namespace bv::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const Names kOfClasses = {
+    "accuracy",     "precision_macro", "precision_micro", "precision_weighted",
+    "recall_macro", "recall_micro",    "recall_weighted", "f1_macro",
+    "f1_micro",     "f1_weighted",     "auroc_macro",     "auroc_weighted",
+    "map",          "ap_weighted",     "log_loss",        "brier"};
+
+std::string input(const std::string& file, const std::string& more) {
+  return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
+}
+
+std::string store(const TempFolder& folder, const at::Tensor& logits, const at::Tensor& labels,
+                  const std::string& name = "d.npz") {
+  write_npz(
+      folder / name,
+      {{"image", at::zeros({logits.size(0), 2, 2, 3})}, {"logits", logits}, {"labels", labels}});
+  return folder / name;
+}
+
+// Compares metrics with values of scikit-learn; both are NaN where it defines none.
+void check_equal(const Measured& measured, const Names& names, const at::Tensor& golden) {
+  REQUIRE(measured.names() == names);
+  REQUIRE(golden.numel() == std::ssize(names));
+  for (size_t i = 0; i < names.size(); ++i) {
+    INFO(names[i]);
+    const double expected = golden[i].item<double>();
+    if (std::isnan(expected))
+      CHECK(std::isnan(measured.values[i].second));
+    else
+      CHECK(std::abs(measured.values[i].second - expected) <= 1e-12 * std::max(1.0, expected));
+  }
+}
+
+Measured measure_names(const std::string& file, const Names& asked, const std::string& more) {
+  return measure("class_metrics",
+                 input(file, fmt::format("metrics: [{}]{}", join(asked, ", "), more)));
+}
+
+Names with_classes(Names names, int64_t classes) {
+  for (const char* stem : {"auroc@", "ap@"}) {
+    for (int64_t c = 0; c < classes; ++c) names.push_back(stem + std::to_string(c));
+  }
+  return names;
+}
+
+TEST_CASE("class_metrics equals scikit-learn: one class per example, ties, absent classes") {
+  const std::string golden_npz = golden_file("scikit_learn.npz");
+  if (golden_npz.empty()) return;
+  const NamedTensors golden = read_npz(golden_npz);
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = fmt::format("one{}/", i);
+    INFO(name);
+    const at::Tensor& logits = golden.at(name + "logits");
+    const int64_t classes = logits.size(1);
+    const TempFolder folder;
+    const std::string numbers = store(folder, logits, golden.at(name + "truth"), "numbers.npz");
+    const std::string one_hot = store(
+        folder, logits, at::one_hot(golden.at(name + "truth"), classes).to(at::kFloat), "hot.npz");
+    Names asked = kOfClasses;
+    asked.insert(asked.end(), {"balanced_accuracy", "top1", "top2"});
+    Names found = with_classes(asked, classes);
+    asked.insert(asked.end(), {"auroc_per_class", "ap_per_class"});
+    for (const int batch_size : {64, 7}) {
+      const std::string more = fmt::format(", batch_size: {}", batch_size);
+      check_equal(measure_names(numbers, asked, more), found, golden.at(name + "metrics"));
+      check_equal(measure_names(one_hot, asked, more), found, golden.at(name + "metrics"));
+    }
+  }
+}
+
+TEST_CASE("class_metrics equals scikit-learn: several classes per example") {
+  const std::string golden_npz = golden_file("scikit_learn.npz");
+  if (golden_npz.empty()) return;
+  const NamedTensors golden = read_npz(golden_npz);
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("several{}/", i);
+    INFO(name);
+    const at::Tensor& logits = golden.at(name + "logits");
+    const TempFolder folder;
+    const std::string file = store(folder, logits, golden.at(name + "labels"));
+    Names asked = kOfClasses;
+    asked.insert(asked.end(), {"auroc_per_class", "ap_per_class"});
+    check_equal(measure_names(file, asked, ", multilabel: true, batch_size: 9"),
+                with_classes(kOfClasses, logits.size(1)), golden.at(name + "metrics"));
+  }
+}
+
+TEST_CASE("regression equals scikit-learn: several targets, a constant one, one example") {
+  const std::string golden_npz = golden_file("scikit_learn.npz");
+  if (golden_npz.empty()) return;
+  const NamedTensors golden = read_npz(golden_npz);
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("numbers{}/", i);
+    INFO(name);
+    const at::Tensor& predicted = golden.at(name + "predicted");
+    const int64_t targets = predicted.size(1);
+    const TempFolder folder;
+    const Measured measured = measure(
+        "regression", input(store(folder, predicted, golden.at(name + "labels")), "batch_size: 7"));
+    Names names = {"mae", "mse", "rmse", "r2"};
+    // The golden values of targets are metric by metric; the evaluator's are target by target.
+    const at::Tensor all = golden.at(name + "metrics");
+    std::vector<at::Tensor> expected = {all.narrow(0, 0, 4)};
+    for (int64_t t = 0; targets > 1 && t < targets; ++t) {
+      for (const char* metric : {"mae", "mse", "rmse", "r2"})
+        names.push_back(fmt::format("{}@{}", metric, t));
+      expected.push_back(all.narrow(0, 4, 4 * targets).view({4, targets}).select(1, t));
+    }
+    check_equal(measured, names, at::cat(expected));
+    CHECK(measured.details.at(0).residuals.size() == static_cast<size_t>(targets));
+    CHECK(measured.details.at(0).residuals[0].points.size() ==
+          static_cast<size_t>(predicted.size(0)));
+  }
+}
+
+TEST_CASE("class_metrics by hand: an example without a class is left out, or counts") {
+  const TempFolder folder;
+  const at::Tensor logits =
+      at::tensor({3., 1., 0., 3., 0., 1., 9., 0., 0., 0., 5., 5.}).to(at::kFloat).view({4, 3});
+  const at::Tensor labels =
+      at::tensor({1., 0., 0., 0., 0., 1., 0., 0., 0., 0., 0., 1.}).to(at::kFloat).view({4, 3});
+  const std::string file = store(folder, logits, labels);
+  const Measured one = measure_names(
+      file, {"accuracy", "balanced_accuracy", "f1_macro", "top2", "recall_per_class"}, "");
+  CHECK(one.at("accuracy") == Approx(1 / 3.));  // of equal outputs the lower class is guessed
+  CHECK(one.at("balanced_accuracy") == 0.5);    // class 1 does not occur
+  CHECK(one.at("f1_macro") == Approx((2 / 3. + 0 + 0) / 3));
+  CHECK(one.at("top2") == 1);
+  CHECK(one.at("recall@0") == 1);
+  const auto& details = one.details.at(0);
+  CHECK(details.confusion == std::vector<std::vector<int64_t>>{{1, 0, 0}, {0, 0, 0}, {1, 1, 0}});
+  REQUIRE(details.classes.size() == 3);
+  CHECK(details.classes[2].examples == 2);
+  CHECK(std::isnan(details.classes[1].auroc));
+  REQUIRE(details.curves.size() == 3);  // the mean, and the two classes that occur
+  CHECK(details.curves[0].name == "mean");
+  CHECK(details.curves[1].name == "0");  // its AP is lower
+
+  const Measured several =
+      measure_names(file, {"accuracy", "recall_micro"}, ", multilabel: true, threshold: 0.8");
+  CHECK(several.at("accuracy") == 0.25);  // only the first example has all its classes right
+  CHECK(several.at("recall_micro") == Approx(2 / 3.));
+  CHECK(several.details.at(0).confusion.empty());
+}
+
+TEST_CASE("curves have at most 200 points and keep their ends") {
+  const TempFolder folder;
+  const at::Tensor labels = at::one_hot(at::arange(3000).remainder(2), 2).to(at::kFloat);
+  const std::string file = store(folder, noise({3000, 2}, 1) + labels, labels);
+  const Measured measured = measure_names(file, {"auroc_macro"}, ", batch_size: 500");
+  for (const auto& curves : measured.details.at(0).curves) {
+    REQUIRE(!curves.roc.empty());
+    CHECK(curves.roc.size() <= 200);
+    CHECK(curves.precision_recall.size() <= 200);
+    CHECK(curves.roc.back() == std::pair(1.0, 1.0));
+    CHECK(curves.precision_recall.back().first == 1);
+  }
+}
+
+TEST_CASE("class_metrics: the metrics that are computed by default") {
+  const TempFolder folder;
+  const at::Tensor labels = at::one_hot(at::arange(9).remainder(3), 3).to(at::kFloat);
+  const std::string file = store(folder, noise({9, 3}, 1), labels);
+  CHECK(measure("class_metrics", input(file, "batch_size: 4")).names() ==
+        Names{"accuracy", "balanced_accuracy", "precision_macro", "recall_macro", "f1_macro",
+              "auroc_macro", "map", "log_loss", "brier"});
+  CHECK(measure("class_metrics", input(file, "multilabel: true")).names() ==
+        Names{"accuracy", "f1_micro", "precision_macro", "recall_macro", "f1_macro", "auroc_macro",
+              "map", "log_loss", "brier"});
+}
+
+TEST_CASE("class_metrics refuses labels and keys that do not fit") {
+  const TempFolder folder;
+  const at::Tensor logits = noise({3, 4}, 1);
+  at::Tensor two = at::one_hot(at::arange(3), 4).to(at::kFloat);
+  two[1][3] = 1;
+  const std::string several = store(folder, logits, two, "two.npz");
+  CHECK(refusal("class_metrics", input(several, "batch_size: 2"), Exit::data) ==
+        "error: evaluator 'e': 'labels' of train row 1 has several classes; add multilabel: true");
+  const std::string soft = store(folder, logits, two * 0.5, "soft.npz");
+  CHECK(refusal("class_metrics", input(soft, "multilabel: true"), Exit::data) ==
+        "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1");
+  const std::string number = store(folder, logits, at::arange(2, 5), "number.npz");
+  CHECK(refusal("class_metrics", input(number, "batch_size: 2"), Exit::data) ==
+        "error: evaluator 'e': 'labels' of train row 2 is not within 0 .. 3");
+  CHECK(refusal("class_metrics", input(number, "multilabel: true")) ==
+        "error: evaluator 'e': multilabel needs a number per class, but 'labels' is one number per "
+        "example");
+  const std::string none = store(folder, logits, two * 0, "none.npz");
+  CHECK(refusal("class_metrics", input(none, "batch_size: 2")) ==
+        "error: evaluator 'e': no example of its data has a label");
+  CHECK(refusal("class_metrics", input(several, "metrics: [top4]")) ==
+        "error: evaluator 'e': the metric top4 of 4 classes is always 1");
+  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [f1_marco]")),
+             Catch::Contains("metrics: unknown metric 'f1_marco' (did you mean 'f1_macro'?)"));
+  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [top0]")),
+             Catch::Contains("unknown metric 'top0'"));
+  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [map, map]")),
+             Catch::Contains("metrics: has map twice"));
+  CHECK_THAT(refusal("class_metrics", input(several, "metrics: []")),
+             Catch::Contains("metrics: is empty"));
+  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [top2], multilabel: true")),
+             Catch::Contains("metrics: top2 needs images of one class each, not multilabel: true"));
+  CHECK_THAT(refusal("class_metrics", input(several, "threshold: 0.3")),
+             Catch::Contains("threshold: has no effect without multilabel: true"));
+}
+
+TEST_CASE("outputs that are NaN or infinite are refused with the first example") {
+  const TempFolder folder;
+  at::Tensor logits = noise({5, 3}, 1);
+  logits[4][0] = std::nan("");
+  logits[2][1] = std::numeric_limits<float>::infinity();
+  const at::Tensor labels = at::one_hot(at::arange(5).remainder(3), 3).to(at::kFloat);
+  const std::string file = store(folder, logits, labels);
+  for (const char* type : {"class_metrics", "regression"}) {
+    for (const int batch_size : {1, 3, 16}) {
+      CHECK(refusal(type, input(file, fmt::format("batch_size: {}", batch_size)), Exit::diverged) ==
+            "error: evaluator 'e': the model's output for train row 2 is NaN or infinite");
+    }
+  }
+}
+
+TEST_CASE("regression refuses labels that do not fit") {
+  const TempFolder folder;
+  const std::string wide = store(folder, noise({3, 1}, 1), noise({3, 2}, 2), "wide.npz");
+  CHECK(refusal("regression", input(wide, "batch_size: 2")) ==
+        "error: evaluator 'e': the model has 1 outputs but 'labels' 2 numbers");
+  const std::string classes = store(folder, noise({3, 1}, 1), at::arange(3), "classes.npz");
+  CHECK(refusal("regression", input(classes, "batch_size: 2")) ==
+        "error: evaluator 'e': 'labels' must be floating-point numbers, (n) or (n, targets), not "
+        "int64 (1)");
+  CHECK(refusal("regression", input(wide, "label_key: age")) ==
+        "error: evaluator 'e': pp gives no 'age' (it gives _mask, image, labels, logits); see "
+        "keep(\"image\", \"age\")");
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,14 @@
+// An IDX file, as it is and as a file that may be gzipped.
+#include "lib/input/sources/common/idx.h"
+
+#include "test/fuzz/fuzz.h"
+
+using namespace bv;
+using namespace bv::test;
+
+FUZZ_TARGET(idx) {
+  errors_only([&] { parse_idx_images(bytes_of(input), "f"); });
+  errors_only([&] { parse_idx_labels(bytes_of(input), "f"); });
+  const std::string file = scratch_file("idx", input);
+  errors_only([&] { read_idx_images(file); });
+}

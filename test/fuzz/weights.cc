@@ -1,0 +1,14 @@
+// A weights file whose format its content shows: npz, safetensors, a pickle.
+#include "lib/ckpt/weights_file.h"
+
+#include "test/fuzz/fuzz.h"
+
+using namespace bv;
+using namespace bv::test;
+
+FUZZ_TARGET(weights) {
+  const std::string file = scratch_file("weights", input);
+  errors_only([&] { peek_weights(file); });
+  errors_only([&] { read_weights(file, /*model_bytes=*/1 << 20); });
+  errors_only([&] { read_weights_metadata(file); });
+}

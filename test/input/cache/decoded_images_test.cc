@@ -1,0 +1,280 @@
+// Training data with a cache of decoded images gives the examples that it gives without one.
+#include "lib/input/cache/decoded_images.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "lib/distributed/group.h"
+#include "lib/input/cache/cache_config.h"
+#include "lib/input/training_data.h"
+#include "test/input/fake_source.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
+
+namespace bv::test {
+namespace {
+
+constexpr int64_t kExamples = 24;
+constexpr uint64_t kSeed = 9;
+
+at::Tensor noise_image(int64_t height, int64_t width, int64_t channels, uint64_t index) {
+  at::Tensor image = at::empty({height, width, channels}, at::kByte);
+  Rng rng(2, Purpose::synthetic, index);
+  for (int64_t i = 0; i < image.numel(); ++i)
+    image.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(rng.bits());
+  return image;
+}
+
+at::Tensor as_tensor(const std::string& bytes) {
+  return at::from_blob(const_cast<char*>(bytes.data()), {std::ssize(bytes)}, at::kByte).clone();
+}
+
+// Returns an image file of one of the supported formats: in colour or grey, upright or not, of
+// another size for each index.
+std::string image_file(int64_t index) {
+  const int64_t height = 20 + 3 * (index % 7), width = 24 + 5 * (index % 5);
+  const at::Tensor image = noise_image(height, width, 3, static_cast<uint64_t>(index));
+  const int orientation = 1 + static_cast<int>(index % 8);
+  switch (index % 6) {
+    case 0:
+      return png_of(image);
+    case 1:
+      return webp_of(image, index % 4 == 1);
+    case 2:
+      return text_of(encode_jpeg(noise_image(height, width, 1, 7), 80));
+    case 3:
+      return text_of(encode_jpeg(image, 60));
+    default:
+      return jpeg_with_exif(text_of(encode_jpeg(image, 90)), exif_data(orientation));
+  }
+}
+
+std::shared_ptr<FakeSource> image_files() {
+  auto source = std::make_shared<FakeSource>(kExamples);
+  source->transform = [](int64_t index, Example& example) {
+    example["image"] = as_tensor(image_file(index));
+  };
+  return source;
+}
+
+ImageCacheOptions cache_in(const std::string& folder) {
+  return {.folder = folder,
+          .folder_place = Place{"c.yaml", 1, 1},
+          .bytes = 8 << 20,
+          .bytes_place = Place{"c.yaml", 2, 2}};
+}
+
+std::unique_ptr<TrainingData> training_data(std::shared_ptr<const Source> source,
+                                            const std::string& pp) {
+  return std::make_unique<TrainingData>(dataset(std::move(source)), pipeline(pp));
+}
+
+std::unique_ptr<TrainingData> cached(std::shared_ptr<const Source> source, const std::string& pp,
+                                     const ImageCacheOptions& options) {
+  auto ops = std::make_shared<Pipeline>(pp, Place{"pp"});
+  if (options.short_side > 0) ops->shrink_decoded(options.short_side);
+  auto data = std::make_unique<TrainingData>(dataset(std::move(source)), ops);
+  data->use_cache(options);
+  data->open_cache(Group::single());
+  return data;
+}
+
+// Compares two passes. Both must give the same bits, or the same error.
+void check_same(const TrainingData& with, const TrainingData& without) {
+  for (int64_t position = 0; position < 2 * kExamples; ++position) {
+    const TrainingData::Pick pick = without.pick(position, kSeed, /*shuffled=*/true);
+    INFO("example " << pick.index << " at " << position);
+    std::string error, other_error;
+    Example a, b;
+    other_error = error_of([&] { b = without.compute(pick, kSeed, position); }, Exit::data);
+    error = error_of([&] { a = with.compute(pick, kSeed, position); }, Exit::data);
+    CHECK(error == other_error);
+    REQUIRE(a.size() == b.size());
+    for (const auto& [key, value] : b) {
+      INFO(key);
+      REQUIRE(a.contains(key));
+      REQUIRE(a.at(key).scalar_type() == value.scalar_type());
+      CHECK(at::equal(a.at(key), value));
+    }
+  }
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("bvtrain-images-"))
+      names.push_back(entry.path().string());
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("examples are the same with a cache as without one") {
+  for (const std::string& pp : std::vector<std::string>{
+           "decode", "decode(channels=1)|resize(9)", "decode(precise=True)|flip_lr",
+           "decode(exif=True)|random_crop(8)|value_range(-1, 1)", "decode(outkey='pixels')",
+           "decode|inception_crop(16)", "decode_jpeg_and_inception_crop(16)|flip_lr",
+           "decode_jpeg_and_inception_crop(16, exif=True)", "decode_jpeg_and_inception_crop",
+           "decode_jpeg_and_inception_crop(12, outkey='crop')"}) {
+    INFO(pp);
+    const TempFolder dir;
+    const auto without = training_data(image_files(), pp);
+    check_same(*cached(image_files(), pp, cache_in(dir / "c")), *without);
+    check_same(*cached(image_files(), pp, cache_in(dir / "c")), *without);  // of an earlier run
+    check_same(*cached(image_files(), pp, cache_in("")), *without);
+  }
+}
+
+TEST_CASE("broken images and examples without one fail as without a cache") {
+  const auto source = std::make_shared<FakeSource>(kExamples);
+  source->transform = [](int64_t index, Example& example) {
+    std::string file = image_file(index);
+    if (index % 3 == 0) file.resize(file.size() / 2);
+    if (index % 5 == 0) file = "no image";
+    example["image"] = as_tensor(file);
+  };
+  for (const std::string& pp :
+       std::vector<std::string>{"decode", "decode_jpeg_and_inception_crop(8)"})
+    check_same(*cached(source, pp, cache_in("")), *training_data(source, pp));
+  const auto pixels = cached(std::make_shared<FakeSource>(2), "decode", cache_in(""));
+  CHECK(error_of([&] {
+          pixels->compute({0, 0}, kSeed, 0);
+        }) ==
+        "pp: error: decode: 'image' must be encoded bytes (1-d uint8), has shape (6, 5, 3) and "
+        "type uint8");
+}
+
+TEST_CASE("a changed image is decoded anew, other decoding has a cache of its own") {
+  const TempFolder dir;
+  const std::string pp = "decode|resize(9)";
+  check_same(*cached(image_files(), pp, cache_in(dir / "c")), *training_data(image_files(), pp));
+  CHECK(files_in(dir / "c").size() == 1);
+  const auto changed = std::make_shared<FakeSource>(kExamples);
+  changed->transform = [](int64_t index, Example& example) {
+    example["image"] = as_tensor(image_file(index == 4 ? 1000 : index));
+  };
+  check_same(*cached(changed, pp, cache_in(dir / "c")), *training_data(changed, pp));
+  CHECK(files_in(dir / "c").size() == 1);
+  const std::string grey = "decode(channels=1)|resize(9)";
+  check_same(*cached(image_files(), grey, cache_in(dir / "c")),
+             *training_data(image_files(), grey));
+  CHECK(files_in(dir / "c").size() == 2);
+}
+
+TEST_CASE("damaged images are decoded and kept anew") {
+  const TempFolder dir;
+  const auto first = cached(image_files(), "decode", cache_in(dir / "c"));
+  check_same(*first, *training_data(image_files(), "decode"));
+  const std::string file = files_in(dir / "c").at(0);
+  const auto size = std::filesystem::file_size(file);
+  const std::string content = read_text(file);
+  write(file, content.substr(0, content.size() / 2) +
+                  std::string(content.size() - content.size() / 2, '\x55'));
+  check_same(*first, *training_data(image_files(), "decode"));
+  CHECK(std::filesystem::file_size(file) > size);  // damaged images were kept anew, once
+  const auto repaired = std::filesystem::file_size(file);
+  check_same(*first, *training_data(image_files(), "decode"));
+  CHECK(std::filesystem::file_size(file) == repaired);
+}
+
+TEST_CASE("short_side makes large images smaller, as resize_small does, and no image larger") {
+  for (const std::string& next : std::vector<std::string>{"", "|inception_crop(16)"}) {
+    ImageCacheOptions options = cache_in("");
+    options.short_side = 22;
+    const auto with = cached(image_files(), "decode" + next, options);
+    const auto shrunk = std::make_shared<Pipeline>("decode" + next, Place{"pp"});
+    shrunk->shrink_decoded(22);
+    check_same(*with, TrainingData(dataset(image_files()), shrunk));  // the cache is not open
+    const auto small = training_data(image_files(), "decode|resize_small(22)" + next);
+    const auto large = training_data(image_files(), "decode" + next);
+    int resized = 0;
+    for (int64_t i = 0; i < kExamples; ++i) {
+      INFO(next << " " << i);
+      const bool is_large = 20 + 3 * (i % 7) > 22 && 24 + 5 * (i % 5) > 22;
+      resized += is_large;
+      const TrainingData& expected = is_large ? *small : *large;
+      CHECK(at::equal(with->compute({0, i}, kSeed, i).at("image"),
+                      expected.compute({0, i}, kSeed, i).at("image")));
+    }
+    CHECK(resized > 10);
+    CHECK(resized < kExamples);
+  }
+}
+
+TEST_CASE("a full cache changes no image") {
+  ImageCacheOptions options = cache_in("");
+  options.bytes = 24 << 10;
+  check_same(*cached(image_files(), "decode", options), *training_data(image_files(), "decode"));
+}
+
+TEST_CASE("a cache in memory has no name, and a budget above the memory is refused") {
+  const auto data = cached(image_files(), "decode", cache_in(""));
+  std::string open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // the descriptor of this loop
+    const std::string file = std::filesystem::read_symlink(entry.path(), closed).string();
+    if (file.find("bvtrain-images-") != std::string::npos) open += file;
+  }
+  CHECK(open.starts_with("/dev/shm/bvtrain-images-"));
+  CHECK(open.ends_with(" (deleted)"));
+  ImageCacheOptions options = cache_in("");
+  options.bytes = int64_t{1} << 50;
+  const std::string error = error_of([&] { cached(image_files(), "decode", options); });
+  CHECK(error.starts_with("c.yaml:2:2: error: input.cache.gib: the budget is 1.0 PiB, but only "));
+  options.folder = "/none/such/folder";
+  CHECK(error_of([&] { cached(image_files(), "decode", options); }) ==
+        "c.yaml:1:1: error: cannot make the folder '/none/such/folder': the folder above it does "
+        "not exist");
+}
+
+TEST_CASE("in a mixture, the images of each data set are decoded in its own way") {
+  const auto parts = [] {
+    return std::vector<TrainingData::Part>{
+        {"a", dataset(image_files()), pipeline("decode|resize(8)"), 0.5},
+        {"b", dataset(image_files()), pipeline("decode(precise=True)|resize(8)"), 0.3},
+        {"c", dataset(std::make_shared<FakeSource>(kExamples)), pipeline("resize(8)"), 0.2}};
+  };
+  TrainingData with(parts());
+  with.use_cache(cache_in(""));
+  with.open_cache(Group::single());
+  check_same(with, TrainingData(parts()));
+}
+
+TEST_CASE("the keys of a cache are checked") {
+  const auto read = [](const std::string& yaml) {
+    return error_of([&] { from_yaml(yaml, read_image_cache); });
+  };
+  CHECK(read("cache: {in: memory, gib: 8, short_side: 320}").empty());
+  CHECK(read("cache: {in: /fast/cache, gib: 0.5}").empty());
+  CHECK(
+      read("cache: {in: memroy, gib: 8}") ==
+      "t.yaml:1:13: error: cache.in: must be memory or a folder, got 'memroy'; write ./memroy for "
+      "a folder in this one");
+  CHECK(read("cache: {in: memory, gib: 0}") ==
+        "t.yaml:1:26: error: cache.gib: must be above 0 and at most 1048576, got 0");
+  CHECK(read("cache: {in: memory, gib: 8, short_side: 0}") ==
+        "t.yaml:1:41: error: cache.short_side: must be between 1 and 16384, got 0");
+  const auto check_pp = [](const std::string& text) {
+    return error_of([&] {
+      const Config config = parse_config("cache: {in: memory, gib: 8}", "t.yaml");
+      const auto pp = pipeline(text);
+      const auto pixels = pipeline("resize(8)");
+      check_image_cache(config, {pp.get()});
+      check_image_cache(config, {pp.get(), pixels.get()});
+    });
+  };
+  CHECK(check_pp("decode|resize(8)").empty());
+  CHECK(check_pp("resize(8)") ==
+        "t.yaml:1:8: error: cache: keeps decoded images, but no pp decodes any: leave it out");
+  CHECK(check_pp("copy('image', 'file')|decode") ==
+        "t.yaml:1:8: error: cache: keeps decoded images, but the pp 'copy('image', 'file')|decode' "
+        "decodes them behind its first op: move the op that decodes to the front");
+}
+
+}  // namespace bv::test

@@ -1,0 +1,239 @@
+// What `bvtrain data` finds out about data sets: broken examples, and what the others are.
+#include "lib/input/check/check_data.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lib/input/check/data_stats.h"
+#include "lib/input/check/image_alpha.h"
+#include "lib/input/label_error.h"
+#include "test/init/data_folders.h"
+#include "test/input/fake_source.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+OpenedData opened(std::shared_ptr<const Source> source, const std::string& pp = "") {
+  return {"input", "", dataset(std::move(source)), pipeline(pp)};
+}
+
+std::vector<BrokenExample> check_all(const OpenedData& data, bool pp = false, int threads = 3) {
+  std::vector<BrokenExample> found;
+  const int64_t count = check_data(data, threads, {.pp = pp},
+                                   [&](const BrokenExample& one) { found.push_back(one); });
+  CHECK(count == std::ssize(found));
+  return found;
+}
+
+std::vector<std::string> lines(const std::vector<BrokenExample>& found) {
+  std::vector<std::string> texts;
+  for (const BrokenExample& one : found) texts.push_back(one.example + ": " + one.reason);
+  return texts;
+}
+
+at::Tensor tensor_of(const std::string& file) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(file.size())}, at::kByte);
+  std::copy(file.begin(), file.end(), bytes.mutable_data_ptr<uint8_t>());
+  return bytes;
+}
+
+// A source whose images are these files.
+std::shared_ptr<FakeSource> files(const std::vector<std::string>& all) {
+  auto source = std::make_shared<FakeSource>(std::ssize(all));
+  source->transform = [all](int64_t i, Example& example) {
+    example["image"] = tensor_of(all[i]);
+    example["label"] = at::scalar_tensor(i % 3, at::kLong);
+  };
+  return source;
+}
+
+constexpr double kExact = 1e-12;
+
+}  // namespace
+
+TEST_CASE("broken examples are listed in the order of the data, with any number of threads") {
+  std::vector<std::string> all;
+  for (int i = 0; i < 60; ++i) all.push_back(i % 7 == 3 ? "oops" : plain_jpeg(9, 8, i));
+  const std::string whole = plain_jpeg(64, 64, 3);
+  all[20] = whole.substr(0, whole.size() / 2);
+  std::vector<std::string> first;
+  for (const int threads : {1, 2, 8}) {
+    const auto found = lines(check_all(opened(files(all)), false, threads));
+    REQUIRE(found.size() == 10);
+    CHECK(found[0] == "train/3.png: not a JPEG, PNG or WebP image: it begins with 6F 6F 70 73");
+    CHECK(found[3].starts_with("train/20.png: truncated JPEG"));
+    if (first.empty()) first = found;
+    CHECK(found == first);
+  }
+}
+
+TEST_CASE("every image of an example is decoded, and values must be finite") {
+  const auto source = std::make_shared<FakeSource>(4);
+  source->transform = [](int64_t i, Example& example) {
+    if (i == 0) example["mask"] = tensor_of(plain_jpeg(64, 64, 3).substr(0, 400));
+    if (i == 1) example["text"] = tensor_of("not an image");
+    if (i == 2) example["image"] = at::full({4, 4, 3}, std::numeric_limits<float>::infinity());
+  };
+  const auto found = lines(check_all(opened(source)));
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].starts_with("train/0.png: truncated JPEG"));
+  CHECK(found[1] == "train/2.png: 'image' has a value that is not finite");
+  // Vectors of bytes in arrays are flat images, not files.
+  const auto arrays = std::make_shared<FakeSource>(2, /*array=*/true);
+  arrays->transform = [](int64_t, Example& example) {
+    example["image"] = at::full({49}, 7, at::kByte);
+  };
+  CHECK(check_all(opened(arrays)).empty());
+}
+
+TEST_CASE("with pp, labels and shapes of all examples must fit; wrong ops end the check") {
+  const auto source = files({plain_jpeg(8, 8, 1), plain_jpeg(8, 9, 2), plain_jpeg(8, 8, 3)});
+  CHECK(check_all(opened(source, "decode")).empty());
+  CHECK(lines(check_all(opened(source, "decode|onehot(2, key=\"label\")"), true)) ==
+        std::vector<std::string>{
+            "train/1.png: after pp 'image' is (8, 9, 3) Byte, but (8, 8, 3) Byte for train/0.png",
+            "train/2.png: onehot: 'label' is 2, must be within 0 .. 1"});
+  CHECK(error_of([&] { check_all(opened(source, "decode|onehot(2, key=\"none\")"), true); }) ==
+        "pp: error: onehot: no key 'none' in the example; it has: image, label");
+}
+
+TEST_CASE("a line of the list names the file and the offset, if they are known") {
+  const TempFolder temp;
+  temp.write("a/x.jpg", "");
+  temp.write("s.tar", "");
+  BrokenExample one{"input", "a/x.jpg", "", std::nullopt, "truncated JPEG at byte 40 of 50"};
+  find_file(one, "", temp.path());
+  CHECK(one.file == temp / "a/x.jpg");
+  CHECK(one.offset == 40);
+  BrokenExample in_tar{"evals.val", (temp / "s.tar") + " @ offset 512 (key 7)", "", std::nullopt,
+                       "truncated JPEG at byte 40"};
+  find_file(in_tar, "", temp.path());
+  CHECK(in_tar.file == temp / "s.tar");
+  CHECK(in_tar.offset == 512);
+  BrokenExample row{"input", (temp / "s.tar") + ":17", "", std::nullopt, "no 'image'"};
+  find_file(row, "", "");
+  CHECK(row.file == temp / "s.tar");
+  CHECK_FALSE(row.offset);
+  BrokenExample unknown{"input", "train row 3", "", std::nullopt, "a \"bad\" \xFF one"};
+  find_file(unknown, "train", "");
+  CHECK(line_of(unknown) ==
+        "{\"data\": \"input\", \"example\": \"train row 3\", \"file\": null, \"offset\": null, "
+        "\"reason\": \"a \\\"bad\\\" \\ufffd one\"}\n");
+  CHECK(nlohmann::json::parse(line_of(in_tar)).at("offset") == 512);
+}
+
+TEST_CASE("moments are those of all values, whatever the images that they come from") {
+  const at::Tensor bytes = at::randint(0, 256, {40, 30, 3}, at::kByte);
+  const at::Tensor values = bytes.to(at::kDouble) / 255;
+  std::vector<PixelMoments> rows(3);
+  for (const at::Tensor& part : {bytes.slice(0, 0, 7), bytes.slice(0, 7, 8), bytes.slice(0, 8)}) {
+    const auto own = pixel_moments(part);
+    for (size_t c = 0; c < 3; ++c) rows[c].merge(own[c]);
+  }
+  for (int64_t c = 0; c < 3; ++c) {
+    const at::Tensor channel = values.select(2, c);
+    CHECK(rows[c].count == 1200);
+    CHECK(std::abs(rows[c].mean - channel.mean().item<double>()) < kExact);
+    CHECK(std::abs(rows[c].deviation() - channel.std(/*unbiased=*/false).item<double>()) < kExact);
+  }
+  const at::Tensor floats = at::rand({5, 4});
+  const auto grey = pixel_moments(floats);
+  REQUIRE(grey.size() == 1);
+  CHECK(std::abs(grey[0].mean - floats.to(at::kDouble).mean().item<double>()) < kExact);
+  CHECK(PixelMoments{}.deviation() == 0);
+}
+
+TEST_CASE("alpha is seen in PNG and WebP files") {
+  const auto png = [](uint8_t type, size_t channels) {
+    return encode_png(std::vector<uint8_t>(4 * 4 * channels, 9), 4, 4, type, 8);
+  };
+  const std::string whole = png(SPNG_COLOR_TYPE_TRUECOLOR_ALPHA, 4);
+  CHECK(has_alpha(bytes_of(whole)));
+  CHECK(has_alpha(bytes_of(png(SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, 2))));
+  CHECK_FALSE(has_alpha(bytes_of(png(SPNG_COLOR_TYPE_GRAYSCALE, 1))));
+  CHECK_FALSE(has_alpha(bytes_of(png_of(at::full({4, 4, 3}, 9, at::kByte)))));
+  CHECK(has_alpha(bytes_of(webp_of(at::full({4, 4, 4}, 9, at::kByte), true))));
+  CHECK_FALSE(has_alpha(bytes_of(webp_of(at::full({4, 4, 3}, 9, at::kByte), true))));
+  CHECK_FALSE(has_alpha(bytes_of(flat_jpeg(3))));
+  // A transparent colour stands before the pixels, whose chunk begins behind the header's.
+  const std::string opaque = png_of(at::full({4, 4, 3}, 9, at::kByte));
+  const std::string colour = number_text(6, 4, false) + "tRNS" + std::string(6 + 4, '\0');
+  CHECK(has_alpha(bytes_of(opaque.substr(0, 33) + colour + opaque.substr(33))));
+  CHECK_FALSE(has_alpha(bytes_of(opaque + colour)));
+  for (size_t n = 0; n < 40; ++n) has_alpha(bytes_of(whole.substr(0, n)));  // never reads on
+}
+
+TEST_CASE("stats count classes, sizes and pixels of the sound examples") {
+  struct Named : FakeSource {
+    using FakeSource::FakeSource;
+    std::vector<std::string> class_names() const override { return {"cat", "dog", "bird", "none"}; }
+  };
+  const auto source = std::make_shared<Named>(1001);
+  const std::string colour = plain_jpeg(4, 6, 10),
+                    grey = text_of(encode_jpeg(at::full({5, 3, 1}, 200, at::kByte), 95));
+  source->transform = [=](int64_t i, Example& example) {
+    example["image"] = tensor_of(i == 0 ? grey : i == 1 ? "broken" : colour);
+    example["label"] = at::scalar_tensor(i == 5 ? 2 : i % 2, at::kLong);
+  };
+  const DataStats stats = measure_data(opened(source), 3, 0);
+  CHECK(stats.examples == 1001);
+  CHECK(stats.broken == 1);
+  CHECK(stats.images == 1000);
+  CHECK(stats.grey == 1);
+  CHECK(stats.alpha == 0);
+  CHECK(stats.bytes == std::ssize(grey) + 999 * std::ssize(colour));
+  CHECK(stats.widths.least() == 3);
+  CHECK(stats.widths.median() == 6);
+  CHECK(stats.heights.most() == 5);
+  REQUIRE(stats.classes.size() == 4);
+  CHECK(stats.classes[0].examples == 501);
+  CHECK(stats.classes[1].examples == 498);
+  CHECK(stats.nearly_empty() == std::vector<std::string>{"bird"});
+  CHECK(stats.empty() == std::vector<std::string>{"none"});
+  REQUIRE(stats.pixels.size() == 1);
+  REQUIRE(stats.pixels.at(3).size() == 3);
+  CHECK(stats.pixels.at(3)[1].count == 15 + 999 * 24);
+  CHECK(contains(stats.text(), "input: 1,001 examples, 1 of them broken and not counted below\n"));
+  CHECK(contains(stats.text(), "  bird             1    0.10 %\n"));
+  CHECK(contains(stats.text(), "pixels: width 3 to 6, median 6; height 4 to 5, median 4\n"));
+  CHECK(stats.json().at("width").at("median") == 6);
+  CHECK(measure_data(opened(source), 1, 0).json() == stats.json());  // bit for bit
+}
+
+TEST_CASE("the data sets of a config are found with their names") {
+  const Config config = parse_config(R"(
+input: {data: {a: 0.5, b: 0.5, c: 0}, a: {data: {name: digits}}, b: {data: {name: digits}}}
+evals:
+  val: {data: {name: digits, split: test}}
+  near: {type: knn, data: {name: digits}, train: {name: digits}}
+  few: {type: fewshot_lsr, datasets: {d: [digits, train, test], e: {train: {name: digits}, test: {name: digits}}}}
+  off: null
+)",
+                                     "x.yaml");
+  std::vector<std::string> names;
+  const std::vector<DataSection> all = data_sections(config);
+  for (const DataSection& section : all) names.push_back(section.name);
+  CHECK(names == std::vector<std::string>{"input.a", "input.b", "evals.val", "evals.near",
+                                          "evals.near.train", "evals.few.d.train",
+                                          "evals.few.d.test", "evals.few.e.train",
+                                          "evals.few.e.test"});
+  CHECK(choose_sections(all, {"input", "evals.few.d"}).size() == 4);
+  CHECK(error_of([&] { choose_sections(all, {"evals.vall"}); })
+            .starts_with("--only evals.vall: error: unknown data set 'evals.vall' (did you mean "
+                         "'evals.val'?); known: "));
+  DataOpener opener(config, all, {});
+  for (const DataSection& section : all) CHECK(opener.open(section).data->size() > 0);
+  CHECK(error_of([] { data_sections(parse_config("lr: 1", "y.yaml")); }) ==
+        "y.yaml: error: names no data: neither input.data nor an evaluator with data");
+}
+
+}  // namespace bv::test

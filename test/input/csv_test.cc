@@ -1,0 +1,444 @@
+#include <ATen/ops/tensor.h>
+
+#include "lib/input/detect_data.h"
+#include "test/input/manifest_support.h"
+#include "test/support/compare.h"
+
+using namespace bv;
+using namespace bv::test;
+using namespace std::string_literals;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct CsvFolder : ManifestFolder {
+  std::shared_ptr<const Dataset> data(const std::string& content, const std::string& rest = "",
+                                      const DataEnv& env = {}) const {
+    return open_file(write("t.csv", content), rest, env);
+  }
+  std::string problem(const std::string& content, const std::string& rest = "") const {
+    return problem_of("t.csv", content, rest);
+  }
+  Names remarks(const std::string& content, const std::string& rest = "") const {
+    return remarks_of(write("t.csv", content), rest);
+  }
+};
+
+DataEnv tolerant() {
+  DataEnv env;
+  env.source.keep_broken = true;
+  return env;
+}
+
+std::vector<int64_t> labels_of(const Dataset& data) {
+  const at::Tensor labels = data.source().labels(0);
+  if (!labels.defined()) return {};
+  return {labels.const_data_ptr<int64_t>(), labels.const_data_ptr<int64_t>() + labels.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("csv: whole numbers are class numbers", "[csv]") {
+  const CsvFolder folder;
+  const auto data = folder.data(
+      "image,label,age,weight,note\nimages/a.jpg,3,40,1.5,old\n"
+      "images/b.jpg,0,41,2,\"a, b\"\n");
+  REQUIRE(data->size() == 2);
+  CHECK(data->class_names().empty());
+  CHECK(labels_of(*data) == std::vector<int64_t>{3, 0});
+  const Example row = data->read(1);
+  CHECK(row.size() == 5);
+  CHECK(text_of(row.at("image")) == flat_jpeg(100));
+  CHECK(row.at("label").scalar_type() == at::kLong);
+  CHECK(row.at("label").dim() == 0);
+  CHECK(row.at("age").item<int64_t>() == 41);
+  CHECK(row.at("weight").scalar_type() == at::kFloat);
+  CHECK(row.at("weight").item<float>() == 2);
+  CHECK(text_at(row, "note") == "a, b");
+  CHECK(folder.local(data->describe(1)) == "t.csv:3");
+  CHECK(data->source().splits() == Names{"all", "train"});
+}
+
+TEST_CASE("csv: names of classes are sorted by bytes", "[csv]") {
+  const CsvFolder folder;
+  const std::string text = "path,class\nimages/a.jpg,dog\nimages/b.jpg,Cat\nimages/c.jpg,dog\n";
+  const auto data = folder.data(text);
+  CHECK(data->class_names() == Names{"Cat", "dog"});
+  CHECK(labels_of(*data) == std::vector<int64_t>{1, 0, 1});
+  CHECK(data->read(2).at("label").item<int64_t>() == 1);
+  // `classes` fixes the order.
+  const auto fixed = folder.data(text, "classes: [dog, bee, Cat]\n");
+  CHECK(fixed->class_names() == Names{"dog", "bee", "Cat"});
+  CHECK(labels_of(*fixed) == std::vector<int64_t>{0, 2, 0});
+  CHECK(folder.problem(text, "classes: [dog, cat]\n") ==
+        "t.csv:3:14: error: unknown class 'Cat' (did you mean 'cat'?); known: dog, cat");
+  // With numbers in the file they are the names of the numbers.
+  const std::string numbers = "path,class\nimages/a.jpg,1\nimages/b.jpg,0\n";
+  CHECK(folder.data(numbers, "classes: [dog, cat]\n")->class_names() == Names{"dog", "cat"});
+  CHECK(labels_of(*folder.data(numbers, "classes: [dog, cat]\n")) == std::vector<int64_t>{1, 0});
+  CHECK(labels_of(*folder.data(numbers, "classes: ['1', '0']\n")) == std::vector<int64_t>{0, 1});
+  CHECK(folder.problem("path,class\nimages/a.jpg,2\n", "classes: [dog, cat]\n") ==
+        "t.csv:2:14: error: unknown class '2'; known: dog, cat");
+  // Numbers with zeros before them are names, also beside others.
+  CHECK(folder.data("path,class\nimages/a.jpg,10\nimages/b.jpg,09\n")->class_names() ==
+        Names{"09", "10"});
+}
+
+TEST_CASE("csv: numbers with a point are targets of a regression", "[csv]") {
+  const CsvFolder folder;
+  const auto data = folder.data("image,label\nimages/a.jpg,1\nimages/b.jpg,-2.5e1\n");
+  CHECK(labels_of(*data).empty());
+  CHECK(data->class_names().empty());
+  CHECK(data->read(0).at("label").scalar_type() == at::kFloat);
+  CHECK(data->read(1).at("label").item<float>() == -25);
+  CHECK(folder.problem("image,label\nimages/a.jpg,0.5\nimages/b.jpg,cat\n") ==
+        "t.csv:3:14: error: the label 'cat' is not a number, but line 2 has the label '0.5': for a "
+        "classification give the names of all classes in `classes`");
+  CHECK(folder.problem("image,label\nimages/a.jpg,0.5\nimages/b.jpg,nan\n") ==
+        "t.csv:3:14: error: the label 'nan' means that the value is missing: remove the row, or "
+        "list the class 'nan' in `classes`");
+  CHECK(folder.problem("image;label\nimages/a.jpg;0,5\n") ==
+        "t.csv:2:14: error: the label '0,5' has a decimal comma: write a point");
+  CHECK(folder.problem("image,label\nimages/a.jpg,1e99\n") ==
+        "t.csv:2:14: error: the label is a number that is too large");
+}
+
+TEST_CASE("csv: a single name among many numbers is suspicious", "[csv]") {
+  const CsvFolder folder;
+  std::string text = "image,label\n";
+  for (int i = 0; i < 100; ++i) text += fmt::format("images/a.jpg,{}\n", i % 3);
+  CHECK(folder.remarks(text).empty());
+  CHECK(folder.remarks(text + "images/b.jpg,x\n") ==
+        Names{"t.csv: 1 of 101 labels is no number, such as 'x' in line 102: "
+              "all labels are taken as names of classes"});
+  CHECK(folder.remarks(text + "images/b.jpg,x\nimages/b.jpg,y\n").empty());
+}
+
+TEST_CASE("csv: several labels in a cell", "[csv]") {
+  const CsvFolder folder;
+  const auto labels = [](const Dataset& data, int64_t i) { return data.read(i).at("labels"); };
+  const auto blanks = folder.data(
+      "image,label\nimages/a.jpg,cat dog\nimages/b.jpg,\nimages/c.jpg,bee\n", "multilabel: true\n");
+  CHECK(blanks->class_names() == Names{"bee", "cat", "dog"});
+  CHECK(labels(*blanks, 0).equal(at::tensor({0.F, 1.F, 1.F})));
+  CHECK(labels(*blanks, 1).equal(at::tensor({0.F, 0.F, 0.F})));
+  CHECK_FALSE(blanks->read(0).contains("label"));
+  // A bar anywhere makes blanks parts of names.
+  const auto bars =
+      folder.data("image,label\nimages/a.jpg,traffic light\nimages/b.jpg,car | traffic light\n",
+                  "multilabel: true\n");
+  CHECK(bars->class_names() == Names{"car", "traffic light"});
+  CHECK(labels(*bars, 0).equal(at::tensor({0.F, 1.F})));
+  CHECK(labels(*bars, 1).equal(at::tensor({1.F, 1.F})));
+  const auto given =
+      folder.data("image,label\nimages/a.jpg,b;c\n", "multilabel: true\nclasses: [c, a, b]\n");
+  CHECK(labels(*given, 0).equal(at::tensor({1.F, 0.F, 1.F})));
+  const auto numbers = folder.data("image,label\nimages/a.jpg,0 2\n", "multilabel: true\n");
+  CHECK(labels(*numbers, 0).equal(at::tensor({1.F, 0.F, 1.F})));
+  DataEnv env;
+  env.source.num_classes = 5;
+  CHECK(labels(*folder.data("image,label\nimages/a.jpg,0 2\n", "multilabel: true\n", env), 0)
+            .sizes() == at::IntArrayRef({5}));
+  CHECK(
+      folder.problem("image,label\nimages/a.jpg,b;d\n", "multilabel: true\nclasses: [a, b, c]\n") ==
+      "t.csv:2:14: error: unknown class 'd'; known: a, b, c");
+  CHECK(folder.problem("image,label\nimages/a.jpg,0.5\n", "multilabel: true\n") ==
+        "t.csv: error: with multilabel the labels must be names or whole numbers, but some are "
+        "numbers with a point");
+  CHECK(folder.problem("image,label\nimages/a.jpg,-1\n", "multilabel: true\n") ==
+        "t.csv:2:14: error: the label is -1, must be within 0 .. 1048575");
+}
+
+TEST_CASE("csv: a list of label columns", "[csv]") {
+  const CsvFolder folder;
+  const std::string text = "image,x,y,label\nimages/a.jpg,1,0.25,9\nimages/b.jpg,-3,1e3,8\n";
+  const auto data = folder.data(text, "label: [y, x]\n");
+  CHECK(data->class_names() == Names{"y", "x"});
+  CHECK(data->read(0).at("labels").equal(at::tensor({0.25F, 1.F})));
+  CHECK(data->read(1).at("label").item<int64_t>() == 8);  // an ordinary column then
+  CHECK(labels_of(*data).empty());
+  CHECK(folder.problem("image,x,y\nimages/a.jpg,1,nan\n", "label: [x, y]\n") ==
+        "t.csv:2:16: error: the label 'nan' is not a finite number");
+  CHECK(folder.problem(text, "label: [x, z]\n") ==
+        "t.csv:1:1: error: no column 'z' for `label`; columns: image, x, y, label");
+  CHECK(folder.problem(text, "label: [x, image]\n") ==
+        "t.csv:1:1: error: the column 'image' cannot be `label` too: it is `path`");
+  CHECK(folder.problem(text, "label: [x]\nmultilabel: true\n") ==
+        "t.yaml:4:13: error: multilabel: is for one column of labels, but `label` is a list of "
+        "columns");
+}
+
+TEST_CASE("csv: which columns are taken", "[csv]") {
+  const CsvFolder folder;
+  const std::string rows = "images/a.jpg,3,x\n";
+  CHECK(folder.problem("img,label,c\n" + rows) ==
+        "t.csv:1:1: error: no column is called image, path, file, filename, filepath, image_path: "
+        "name the one with the image files in `path`; columns: img, label, c");
+  CHECK(folder.problem("img,label,c\n" + rows, "path: imgs\n") ==
+        "t.csv:1:1: error: no column 'imgs' for `path` (did you mean 'img'?); columns: img, label, "
+        "c");
+  CHECK(folder.data("img,lbl,c\n" + rows, "path: img\nlabel: lbl\n")->read(0).size() == 3);
+  // Features that would hide others are left out with a remark.
+  CHECK(folder.remarks("file,label,image\n" + rows, "path: file\n") ==
+        Names{"t.csv: the column 'image' is left out, because other columns "
+              "make the feature 'image'"});
+  CHECK(folder.remarks("image,label,class\n" + rows, "label: class\n") ==
+        Names{"t.csv: the column 'label' is left out, because other "
+              "columns "
+              "make the feature 'label'"});
+  CHECK(folder.remarks(",image,label\n0,images/a.jpg,1\n") ==
+        Names{"t.csv: column 1 has no name and is left out"});
+  CHECK(folder.remarks("image;label\nimages/a.jpg;1\n") ==
+        Names{"t.csv: cells are separated by ';', judged by the header"});
+  CHECK(folder.remarks("image\tlabel\nimages/a.jpg\t1\n", "delimiter: tab\n").empty());
+  CHECK(folder.problem("image,label\nimages/a.jpg,1\n", "delimiter: ','\nfolder: /nonexistent\n") ==
+        "t.yaml:4:9: error: no such folder: '/nonexistent'");
+  CHECK(folder.problem("image,label\n", "delimiter: ab\n") ==
+        "t.yaml:3:12: error: delimiter: must be one character, not a quote, or the word tab");
+  CHECK(folder.problem("image,label\n", "classes: [a, b, a]\n") ==
+        "t.yaml:3:10: error: classes: has 'a' twice");
+}
+
+TEST_CASE("csv: broken files", "[csv]") {
+  const CsvFolder folder;
+  const std::string head = "image,label\n";
+  const auto of = [&](const std::string& rest) { return folder.problem(head + rest); };
+  CHECK(folder.problem("") == "t.csv: error: the file is empty");
+  CHECK(folder.problem("\n\n") ==
+        "t.csv: error: has no header: expected a line such as image,label");
+  CHECK(of("") == "t.csv: error: has a header, but no rows");
+  CHECK(of("\n\r\n") == "t.csv: error: has a header, but no rows");
+  CHECK(folder.problem("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n") ==
+        "t.csv: error: this is a git-LFS pointer, not the data itself: run 'git lfs pull' where it "
+        "came from");
+  CHECK(folder.problem("<!DOCTYPE html><html>") ==
+        "t.csv: error: this is an HTML page, probably an error message of a web server: download "
+        "it again");
+  CHECK(folder.problem("\xFF\xFEi\0"s) == "t.csv: error: is UTF-16 text: save the file as UTF-8");
+  CHECK(folder.problem("\x1F\x8B\x08") == "t.csv: error: is compressed: unpack it with gunzip");
+  CHECK(folder.problem("PK\x03\x04x") ==
+        "t.csv: error: is a zip archive or a spreadsheet: save it as a text file");
+  CHECK(folder.problem("images/a.jpg,cat\nimages/b.jpg,dog\n") ==
+        "t.csv:1:1: error: the first line names the file 'images/a.jpg', so it is not a header: "
+        "begin with a line such as 'image,label'");
+  CHECK(folder.problem("image,label, image \nimages/a.jpg,1,2\n") ==
+        "t.csv:1:13: error: the column 'image' appears twice");
+  CHECK(of("images/a.jpg,\"1\nimages/b.jpg,2\n") ==
+        "t.csv:2:14: error: the quote that opens here is never closed");
+  CHECK(of("images/a.jpg,5\" pipe\n") ==
+        "t.csv:2:15: error: a quote in a cell that does not begin with one: quote the whole cell, "
+        "and write the quote twice");
+  CHECK(of("images/a.jpg,\"cat\"s\n") ==
+        "t.csv:2:19: error: expected ',' or the end of the line after the closing quote");
+  CHECK(of("images/a.jpg,a\rb\n") ==
+        "t.csv:2:15: error: a carriage return that ends no line: end lines with LF or CR LF, and "
+        "quote cells that hold one");
+  CHECK(of("images/a.jpg,cat,dog\n") ==
+        "t.csv:2:18: error: the row has 3 cells, but the header has 2: quote cells that hold ','");
+  CHECK(of("\"images/a.jpg\",1\nimages/ü.jpg\n") ==
+        "t.csv:3:13: error: the row has 1 cell, but the header has 2");
+  CHECK(of("images/a.jpg,\n") == "t.csv:2:14: error: the label is empty");
+  CHECK(of(",1\n") == "t.csv:2:1: error: the name of the file is empty");
+  CHECK(of("images/a.jpg,caf\xE9\n") ==
+        "t.csv:2:17: error: is not UTF-8 text (byte 0xE9): save the file as UTF-8");
+  CHECK(of("images/a.jpg,a\0b\n"s) == "t.csv:2:15: error: a NUL byte: the file must be UTF-8 text");
+  CHECK(of("../x.jpg,1\n") == "t.csv:2:1: error: '../x.jpg' leaves the folder '" + folder.path() +
+                                  "': a name may do so only if it begins with /");
+  CHECK(of("images/../../x.jpg,1\n").find("leaves the folder") != std::string::npos);
+  CHECK(of("https://x.org/a.jpg,1\n") ==
+        "t.csv:2:1: error: 'https://x.org/a.jpg' is a URL: download the files first, and name the "
+        "copies");
+  std::string wide = "image";
+  for (int i = 0; i < 10'000; ++i) wide += ",c";
+  CHECK(folder.problem(wide + "\n") == "t.csv:1:20005: error: more than 10000 columns");
+  // The last line, without a newline.
+  CHECK(of("images/a.jpg,1\nimages/b.jp") ==
+        "t.csv:3:12: error: the row has 1 cell, but the header has 2 (the file ends without a "
+        "newline here: was it cut off?)");
+  // All problems together.
+  std::string many;
+  for (int i = 0; i < 30; ++i) many += "images/a.jpg\n";
+  const std::string all = of(many);
+  CHECK(std::count(all.begin(), all.end(), '\n') == 20);
+  CHECK_THAT(all, Catch::EndsWith("\n... and 10 more"));
+  CHECK(error_of([] { ManifestFolder::open_file("/nonexistent.csv", ""); }) ==
+        "/nonexistent.csv: error: no such file");
+}
+
+TEST_CASE("csv: a row of more than 16 MiB", "[csv]") {
+  const CsvFolder folder;
+  const std::string start = "image,label\nimages/a.jpg,";
+  CHECK(folder.problem(start + std::string(17 << 20, 'x') + "\n") ==
+        "t.csv:2: error: the row is longer than 16 MiB");
+  CHECK(folder.problem(start + "\"" + std::string(17 << 20, '\n')) ==
+        "t.csv:2:14: error: the quote that opens here is never closed");
+}
+
+TEST_CASE("csv: images that do not exist", "[csv]") {
+  const CsvFolder folder;
+  const auto of = [&](const std::string& rows) { return folder.problem("image,label\n" + rows); };
+  const std::string hint = "; `folder` says where the paths begin";
+  CHECK(of("a.jpg,1\nimages/b.jpg,2\n") == "t.csv:2:1: error: no file 'a.jpg'" + hint);
+  CHECK(of("images/a,1\nimages\\b.jpg,2\n") ==
+        "t.csv:2:1: error: no file 'images/a' (did you mean 'images/a.jpg'?)" + hint +
+            "\nt.csv:3:1: error: no file 'images\\b.jpg' (write / in place of \\)" + hint);
+  // Between the first and the last row they are noticed when they are read.
+  const auto data = folder.data("image,label\nimages/a.jpg,1\nimages/x.jpg,2\nimages/b.jpg,3\n");
+  CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
+        "t.csv:3: error: can't read 'images/x.jpg': no such file");
+  CHECK(folder.local(data->describe(1)) == "t.csv:3");
+  // Absolute paths and another folder.
+  const std::string absolute = "image,label\n" + (folder / "images/a.jpg") + ",1\n";
+  CHECK(text_of(folder.data(absolute)->read(0).at("image")) == flat_jpeg(50));
+  const auto other = folder.data("image,label\nb.jpg,1\n", "folder: " + (folder / "images") + "\n");
+  CHECK(text_of(other->read(0).at("image")) == flat_jpeg(100));
+}
+
+TEST_CASE("csv: skip_errors keeps broken rows as examples that fail", "[csv]") {
+  const CsvFolder folder;
+  const std::string text =
+      "image,label\nimages/a.jpg,\nimages/b.jpg,dog\nimages/c.jpg,cat,x\nimages/x.jpg,cat\n";
+  const auto data = folder.data(text, "", tolerant());
+  REQUIRE(data->size() == 4);
+  CHECK(data->class_names() == Names{"cat", "dog"});
+  CHECK(labels_of(*data) == std::vector<int64_t>{0, 1, 0, 0});
+  CHECK(data->read(1).at("label").item<int64_t>() == 1);
+  const auto failure = [&](int64_t i) {
+    return folder.local(error_of([&] { data->read(i); }, Exit::data));
+  };
+  CHECK(failure(0) == "t.csv:2: error: the label is empty (column 14)");
+  CHECK(failure(2) ==
+        "t.csv:4: error: the row has 3 cells, but the header has 2: quote cells that hold ',' "
+        "(column 18)");
+  CHECK(failure(3) == "t.csv:5: error: can't read 'images/x.jpg': no such file");
+  // A quote that is never closed swallows rows: that is always an error.
+  CHECK(folder.local(error_of([&] {
+    folder.data("image,label\nimages/a.jpg,1\nimages/b.jpg,\"2\n", "", tolerant());
+  })) == "t.csv:3:14: error: the quote that opens here is never closed");
+  CHECK_THAT(folder.problem("image,label\nimages/a.jpg,\n"), Catch::EndsWith("is empty"));
+}
+
+TEST_CASE("csv: splits", "[csv]") {
+  const CsvFolder folder;
+  const std::string text =
+      "image,label,part\nimages/a.jpg,cat,val\nimages/b.jpg,dog,train\nimages/c.jpg,ant,val\n";
+  const auto val = folder.data(text, "split_column: part\nsplit: val\n");
+  CHECK(val->source().splits() == Names{"train", "val"});
+  CHECK(val->size() == 2);
+  CHECK(folder.local(val->describe(1)) == "t.csv:4");
+  CHECK(val->class_names() == Names{"ant", "cat", "dog"});
+  CHECK(val->read(1).at("label").item<int64_t>() == 0);
+  CHECK(val->read(1).size() == 2);  // the split is no feature
+  CHECK(val->source().labels(1).equal(at::tensor({1, 0}, at::kLong)));
+  CHECK(folder.data(text)->read(0).contains("part"));
+  CHECK(folder.data(text, "split: 'all[1:]'\n")->size() == 2);
+  CHECK(folder.problem("image,label,part\nimages/a.jpg,1,\n", "split_column: part\n") ==
+        "t.csv:2:16: error: the split is empty");
+  CHECK(folder.problem(text, "split_column: prt\n") ==
+        "t.csv:1:1: error: no column 'prt' for `split_column` (did you mean 'part'?); columns: "
+        "image, label, part");
+}
+
+TEST_CASE("csv: slices of a sorted file mix the classes", "[csv]") {
+  const CsvFolder folder;
+  std::string text = "image,label\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("images/a.jpg,{}\n", i / 10);
+  CHECK(folder.data(text)->source().sorted_by_class(0));
+  CHECK(folder.data(text, "split: 'train[:50%]'\n")->missing_classes().empty());
+  CHECK_FALSE(folder.data(text + "images/a.jpg,0\n")->source().sorted_by_class(0));
+}
+
+TEST_CASE("csv: the stored index gives the same data set", "[csv]") {
+  const CsvFolder folder;
+  const std::string file = folder.write(
+      "t.csv",
+      "\xEF\xBB\xBFimage;label;v;part;\r\nimages/a.jpg;dog;\"1\";x;\r\n\r\n\"images/b.jpg\";"
+      "cat;2.5;y;\r\nimages/c.jpg;dog;3;x;");
+  const std::string rest = "split_column: part\nsplit: x\n";
+  const auto first = folder.open_file(file, rest);
+  CHECK(std::filesystem::is_empty(folder.cache.path()));  // it has just changed
+  CHECK(first->read(1).at("v").item<float>() == 3);
+  folder.age_file(file);
+  const Names remarks = folder.remarks_of(file, rest);
+  CHECK(remarks.size() == 2);
+  REQUIRE_FALSE(std::filesystem::is_empty(folder.cache.path()));
+  CHECK(folder.remarks_of(file, rest) == remarks);
+  const auto again = folder.open_file(file, rest);
+  REQUIRE(again->size() == first->size());
+  CHECK(again->class_names() == first->class_names());
+  CHECK(again->fingerprint() == first->fingerprint());
+  for (int64_t i = 0; i < again->size(); ++i) {
+    CHECK(same_bits(again->read(i), first->read(i)));
+    CHECK(again->describe(i) == first->describe(i));
+  }
+  // Other settings have an index of their own.
+  CHECK(folder.open_file(file, "classes: [dog, cat]\n")->class_names() == Names{"dog", "cat"});
+  // The first and the last image are looked for again.
+  std::filesystem::remove(folder / "images/c.jpg");
+  CHECK(folder.local(error_of([&] { folder.open_file(file, rest); })) ==
+        "t.csv:5:1: error: no file 'images/c.jpg'; `folder` says where the paths begin");
+}
+
+TEST_CASE("csv, jsonl and image_folder give equal examples", "[csv][jsonl]") {
+  const ManifestFolder folder;
+  std::string csv = "image,label\n", jsonl;
+  int shade = 40;
+  for (const char* name : {"ant/1.jpg", "ant/2.jpg", "bee/1.jpg"}) {
+    folder.write(std::string("classes/") + name, flat_jpeg(shade += 30));
+    const std::string label(name, 3);
+    csv += fmt::format("classes/{},{}\n", name, label);
+    jsonl +=
+        fmt::format("{{\"image\": \"classes/{}\", \"label\": {}}}\n", name, label == "bee" ? 1 : 0);
+  }
+  const auto images =
+      from_yaml("name: image_folder\ndata_dir: " + (folder / "classes"),
+                [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
+  const auto of_csv = folder.open_file(folder.write("t.csv", csv), "");
+  const auto of_jsonl = folder.open_file(folder.write("t.jsonl", jsonl), "fopen_keys: [image]\n");
+  CHECK(of_csv->fingerprint() == images->fingerprint());
+  REQUIRE(of_csv->size() == 3);
+  for (int64_t i = 0; i < 3; ++i) {
+    CHECK(same_bits(of_csv->read(i), images->read(i)));
+    Example row = of_jsonl->read(i);
+    CHECK(text_at(row, "id") == std::to_string(i));
+    row.erase("id");
+    CHECK(same_bits(row, images->read(i)));
+  }
+}
+
+TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
+  const CsvFolder folder;
+  const std::string good = "image,label\nimages/a.jpg,cat\nimages/b.jpg,dog\n";
+  const auto found = [&]() -> std::optional<DetectedData> {
+    for (DetectedData& data : detect_data(folder.path())) {
+      if (data.source == "csv") return data;
+    }
+    return std::nullopt;
+  };
+  CHECK_FALSE(found());
+  folder.write("notes.csv", "a,b\n1,2\n");
+  CHECK_FALSE(found());
+  folder.write("labels.csv", good);
+  REQUIRE(found());
+  CHECK(found()->train == DataKeys{{"fname", folder / "labels.csv"}});
+  CHECK(found()->notes == Names{"taken: labels.csv"});
+  folder.write("more.csv", good);
+  CHECK(error_of(found) ==
+        folder.path() +
+            ": error: holds several .csv files that name images, and their names do not say which "
+            "are for training: expected train.csv and val.csv or test.csv");
+  std::filesystem::rename(folder / "labels.csv", folder / "my_train.csv");
+  std::filesystem::rename(folder / "more.csv", folder / "test.csv");
+  CHECK(found()->train == DataKeys{{"fname", folder / "my_train.csv"}});
+  CHECK(found()->validation == DataKeys{{"fname", folder / "test.csv"}});
+  // A list of what class folders hold is left to image_folder.
+  std::filesystem::remove(folder / "my_train.csv");
+  folder.write("test.csv", "image,label\nimages/a.jpg,images\n");
+  CHECK_FALSE(found());
+  folder.write("test.csv", "image,label\nimages/a.jpg,0.5\n");
+  CHECK(error_of(found) ==
+        (folder / "test.csv") +
+            ": error: has labels such as 0.5, the targets of a regression: write "
+            "the config yourself, with `name: csv`");
+}

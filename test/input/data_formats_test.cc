@@ -1,0 +1,259 @@
+// The same images in every format, as the programs that define the formats wrote them
+// (test/data/README.md), give the same examples in the same order.
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "lib/input/image/decode.h"
+#include "lib/input/ops/common/text_tensor.h"
+#include "lib/input/prepare_data.h"
+#include "lib/util/file.h"
+#include "test/support/compare.h"
+#include "test/support/config.h"
+#include "test/support/digits_40.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+using namespace bv;
+using namespace bv::test;
+
+namespace {
+
+std::shared_ptr<const Dataset> open_data(const std::string& section) {
+  return from_yaml(
+      section, [&](const Config& config) { return prepare_data(config, DataEnv{}); })(std::nullopt);
+}
+
+std::string open_error(const std::string& section) {
+  return error_of([&] { open_data(section); });
+}
+
+// Sets the cache folder for a test, so that stored indexes of other tests are not found.
+class OwnCache {
+ public:
+  OwnCache() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
+  ~OwnCache() { unsetenv("XDG_CACHE_HOME"); }
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  TempFolder folder_;
+};
+
+at::Tensor decoded(const Example& example) {
+  const at::Tensor& file = example.at("image");
+  return decode_image({file.const_data_ptr<uint8_t>(), static_cast<size_t>(file.numel())}, 1,
+                      false);
+}
+
+// Compares `data`, whose images are encoded, with the npz file of a split.
+void check_same_images(const Dataset& data, const std::string& split) {
+  const auto expected =
+      open_data("{name: npz, fname: " + digits_40() + "/" + split + ".npz, split: all}");
+  REQUIRE(data.size() == expected->size());
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const Example example = data.read(i), wanted = expected->read(i);
+    REQUIRE(decoded(example).equal(wanted.at("image")));
+    REQUIRE(example.at("label").equal(wanted.at("label")));
+  }
+}
+
+std::string tfds_section(const std::string& folder, const std::string& split = "train") {
+  return "{name: digits_40, data_dir: " + digits_40() + "/" + folder + ", split: '" + split + "'}";
+}
+
+// Copies the TFDS folder to change it.
+std::string copied_tfds(const TempFolder& temp) {
+  std::filesystem::copy(digits_40() + "/tfds", temp / "tfds",
+                        std::filesystem::copy_options::recursive);
+  return temp / "tfds/digits_40/1.0.0";
+}
+
+}  // namespace
+
+TEST_CASE("TFDS folders of both record formats hold the images of the npz file", "[formats]") {
+  const OwnCache cache;
+  for (const std::string folder : {"tfds", "tfds_array_record"}) {
+    for (const std::string split : {"train", "test"}) {
+      INFO(folder << " " << split);
+      const auto data = open_data(tfds_section(folder, split));
+      check_same_images(*data, split);
+      CHECK(data->class_names().size() == 10);
+      CHECK(data->missing_classes().empty());
+      CHECK(data->labels_of_splits().empty() == (folder == "tfds_array_record"));
+    }
+  }
+  // Slices, in examples and in shards, and the other names of the source.
+  const auto all = open_data(tfds_section("tfds", "train"));
+  const auto slice = open_data(tfds_section("tfds", "train[25%:60%]+test[1shard]"));
+  CHECK(slice->size() == 14 + 20);
+  CHECK(same_bits(slice->read(0), all->read(10)));
+  const std::string version = digits_40() + "/tfds/digits_40/1.0.0";
+  for (const std::string name : {"tfds", "from_data_dir"}) {
+    const auto direct = open_data("{name: " + name + ", data_dir: " + version + "}");
+    CHECK(same_bits(direct->read(39), all->read(39)));
+  }
+  CHECK(open_data("{name: 'digits_40:1.*.*', data_dir: " + digits_40() + "/tfds}")->size() == 40);
+  setenv("TFDS_DATA_DIR", (digits_40() + "/tfds").c_str(), 1);
+  CHECK(open_data("{name: digits_40, split: all}")->size() == 80);
+  unsetenv("TFDS_DATA_DIR");
+}
+
+TEST_CASE("nested features of TFDS have their types and shapes", "[formats]") {
+  const OwnCache cache;
+  const auto order = nlohmann::json::parse(read_file(digits_40() + "/order.json"));
+  for (const std::string folder : {"tfds", "tfds_array_record"}) {
+    const Example example = open_data(tfds_section(folder))->read(7);
+    CHECK(read_text(example.at("id")) == order.at("train")[7].get<std::string>());
+    CHECK(example.at("size").equal(at::tensor({8, 8}, at::kInt)));
+    CHECK(example.at("mean").scalar_type() == at::kFloat);
+    CHECK(example.at("mean").item<float>() == decoded(example).to(at::kFloat).mean().item<float>());
+    const at::Tensor box = at::tensor({0.0F, 0.0F, 0.5F, 1.0F});
+    CHECK(example.at("objects/bbox").equal(at::stack({box, box})));
+    const int64_t kind = example.at("label").item<int64_t>() % 2;
+    CHECK(example.at("objects/kind").equal(at::tensor({kind, kind}, at::kLong)));
+  }
+  // Images that may be decoded at once.
+  const auto data =
+      open_data("{name: digits_40, data_dir: " + digits_40() + "/tfds, skip_decode: []}");
+  CHECK(data->read(3).at("image").sizes() == at::IntArrayRef{8, 8, 1});
+}
+
+TEST_CASE("an index that is stored is used until a file changes", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const std::string version = copied_tfds(temp);
+  const std::string shard = version + "/digits_40-train.tfrecord-00001-of-00002";
+  const auto past = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const auto& entry : std::filesystem::directory_iterator(version))
+    std::filesystem::last_write_time(entry.path(), past);
+  const std::string section = "{name: tfds, data_dir: " + version + "}";
+  CHECK(open_data(section)->labels_of_splits().size() == 10);
+  const auto stored = [&] {
+    return std::distance(std::filesystem::directory_iterator(cache.path() + "/bvtrain/index"), {});
+  };
+  CHECK(stored() == 1);
+  CHECK(open_data(section)->labels_of_splits().size() == 10);
+  // A file that is cut off is seen, although an index of it is stored.
+  std::filesystem::resize_file(shard, 3000);
+  CHECK_THAT(error_of([&] { open_data(section)->labels_of_splits(); }),
+             Catch::StartsWith(shard + " @ offset ") &&
+                 Catch::Contains("error: the file ends inside a record of "));
+}
+
+TEST_CASE("broken TFRecord files are told with file and offset", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const std::string version = copied_tfds(temp);
+  const std::string shard = version + "/digits_40-train.tfrecord-00000-of-00002";
+  const std::string good = read_file(shard);
+  const std::string section = "{name: tfds, data_dir: " + version + "}";
+  const auto opened = [&](const std::string& content) {
+    write(shard, content);
+    return error_of([&] { open_data(section)->labels_of_splits(); });
+  };
+  CHECK(opened("") == shard + ": error: the file is empty");
+  CHECK(opened("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n") ==
+        shard +
+            ": error: this is a git-LFS pointer, not the data itself: run 'git lfs pull' "
+            "where it came from");
+  CHECK(opened("<!DOCTYPE html><html>404</html>") ==
+        shard +
+            ": error: this is an HTML page, probably an error message of a web server: "
+            "download it again");
+  CHECK(opened("\x1F\x8B" + good) ==
+        shard + ": error: this TFRecord file is compressed; unpack it with gunzip");
+  CHECK(opened(good.substr(0, 7)) ==
+        shard + " @ offset 0: error: the file ends inside the head of a record");
+  std::string broken = good;
+  broken[3] ^= 1;
+  CHECK(opened(broken) == shard +
+                              " @ offset 0: error: not a TFRecord file: the checksum of the "
+                              "first length is wrong");
+  CHECK(opened(good + good.substr(0, 100))
+            .starts_with(shard + " @ offset 6117: error: the file ends inside a record of "));
+  // A whole record too many.
+  uint64_t size = 0;
+  std::memcpy(&size, good.data(), 8);
+  CHECK(opened(good + good.substr(0, size + 16)) ==
+        shard + ": error: holds 21 examples, but dataset_info.json says 20");
+  // Data that changed is found when it is read, at the example.
+  broken = good;
+  broken[60] ^= 1;
+  write(shard, broken);
+  const auto data = open_data(section);
+  CHECK(data->read(1).size() == 7);
+  CHECK(error_of([&] { data->read(0); }, Exit::data) ==
+        shard + " @ offset 0: error: the checksum of the record's data is wrong");
+  CHECK(data->describe(0) == shard + " @ offset 0");
+  const auto trusting = open_data("{name: tfds, data_dir: " + version + ", verify: never}");
+  CHECK(error_of([&] { trusting->read(0); }, Exit::data).find("checksum") == std::string::npos);
+}
+
+TEST_CASE("broken ArrayRecord files are told with the file", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  std::filesystem::copy(digits_40() + "/tfds_array_record", temp / "a",
+                        std::filesystem::copy_options::recursive);
+  const std::string version = temp / "a/digits_40/1.0.0";
+  const std::string shard = version + "/digits_40-train.array_record-00000-of-00002";
+  const std::string good = read_file(shard);
+  const std::string section = "{name: tfds, data_dir: " + version + "}";
+  const auto opened = [&](const std::string& content, Exit code = Exit::usage) {
+    write(shard, content);
+    return error_of([&] { open_data(section)->read(0); }, code);
+  };
+  CHECK(opened("") == shard + ": error: the file is empty");
+  CHECK(opened(good.substr(0, 65536)).starts_with(shard + ": error: not a whole ArrayRecord file"));
+  CHECK(opened(good.substr(0, 100)).starts_with(shard + ": error: not a whole ArrayRecord file"));
+  std::string broken = good;
+  broken[64 + 50] ^= 1;  // in the data of the first record
+  CHECK(opened(broken, Exit::data) ==
+        shard + " @ offset 64: error: the checksum of a chunk's data is wrong");
+  broken = good;
+  broken[64 + 10] ^= 1;
+  CHECK(opened(broken, Exit::data) ==
+        shard + " @ offset 64: error: the checksum of a chunk's head is wrong");
+}
+
+TEST_CASE("folders that are no TFDS data set are told", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const std::string version = copied_tfds(temp);
+  const std::string root = temp / "tfds";
+  CHECK(open_error("name: digits_41\ndata_dir: " + root) ==
+        "t.yaml:1:7: error: no TFDS data set 'digits_41' in '" + root + "'");
+  CHECK(open_error("name: digits_40/x\ndata_dir: " + root) ==
+        "t.yaml:1:7: error: '" + root + "/digits_40/x' has no version with a dataset_info.json");
+  CHECK(open_error("name: digits_40:2.0.0\ndata_dir: " + root) ==
+        "t.yaml:1:7: error: '" + root + "/digits_40' has no version 2.0.0; there are: 1.0.0");
+  CHECK(open_error("name: ../digits_40\ndata_dir: " + root)
+            .starts_with("t.yaml:1:7: error: '../digits_40' is not a name of TFDS"));
+  CHECK(open_error("{name: tfds}") == "t.yaml: error: data_dir: missing: a string is required");
+  const std::string info = version + "/dataset_info.json", good = read_file(info);
+  const auto with_info = [&](const std::string& text) {
+    write(info, text);
+    return open_error("{name: tfds, data_dir: " + version + "}");
+  };
+  CHECK(with_info("{") == info + ": error: is not valid JSON");
+  CHECK(with_info("[]") == info + ": error: is a list, expected an object");
+  CHECK(with_info("{}") == info + ": error: has no 'name'");
+  CHECK(with_info(R"({"name": "x", "splits": 3})") ==
+        info + ": error: 'splits' is the number 3, expected a list");
+  CHECK(with_info(R"({"name": "x", "fileFormat": "parquet", "splits": []})") ==
+        info +
+            ": error: the files are in the format 'parquet'; supported are tfrecord and "
+            "array_record (tfds convert_format writes them)");
+  CHECK(with_info(R"({"name": "x", "splits": [{"name": "train", "shardLengths": ["-4"]}]})") ==
+        info + R"(: error: split 'train': "-4" is not a number of examples)");
+  CHECK(with_info(R"({"name": "../x", "splits": [{"name": "train", "shardLengths": ["4"]}]})")
+            .starts_with(info + ": error: 'filepathTemplate' "));
+  CHECK(with_info(R"({"name": "x", "splits": []})") == info + ": error: lists no splits");
+  write(info, good);
+  const std::string features = version + "/features.json";
+  write(features, R"({"pythonClassName": "x.Video", "video": {}})");
+  CHECK(open_error("{name: tfds, data_dir: " + version + "}") ==
+        features + ": error: describes no feature that is read");
+}

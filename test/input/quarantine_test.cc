@@ -1,0 +1,150 @@
+// Lists of examples that are left out of a data set.
+#include "lib/input/quarantine.h"
+
+#include <ATen/ops/tensor.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/input/check/broken_example.h"
+#include "test/input/fake_source.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+// The labels of 12 examples are 0, 1, 2, 3, 0, ... Two can have the same name.
+class ListedSource : public FakeSource {
+ public:
+  explicit ListedSource(bool twins = false) : FakeSource(12), twins_(twins) {}
+  at::Tensor labels(size_t) const override {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < 12; ++i) all.push_back(i % 4);
+    return at::tensor(all, at::kLong);
+  }
+  std::string describe(size_t split, int64_t index) const override {
+    return FakeSource::describe(split, twins_ && index == 7 ? 6 : index);
+  }
+
+ private:
+  const bool twins_;
+};
+
+std::string line(const std::string& data, int index) {
+  return line_of({data, fmt::format("train/{}.png", index), "", std::nullopt, "truncated PNG"});
+}
+
+struct Rest {
+  std::shared_ptr<const Dataset> data;
+  std::vector<std::string> warnings;
+};
+
+// Leaves the examples of `list` out of a data set that is called `name`.
+Rest leave_out(const std::string& list, const std::string& name = "input",
+               const std::string& split = "train", bool twins = false) {
+  const TempFolder temp;
+  temp.write("bad.jsonl", list);
+  const Config config = parse_config("quarantine: " + (temp / "bad.jsonl"), "x.yaml");
+  Rest rest;
+  rest.data = Quarantine::read(config)->leave_out(
+      std::make_shared<Dataset>(std::make_shared<ListedSource>(twins), split, Place{}), name, 2);
+  throw_problems(config);
+  for (std::string line : warnings(config)) {
+    for (size_t at; (at = line.find(temp.path() + "/")) != std::string::npos;)
+      line.erase(at, temp.path().size() + 1);
+    rest.warnings.push_back(line);
+  }
+  return rest;
+}
+
+std::vector<std::string> names_of(const Dataset& data) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < data.size(); ++i) names.push_back(data.describe(i));
+  return names;
+}
+
+// Returns the error without the folder of the list.
+std::string refusal(const std::string& list, const std::string& name = "input",
+                    bool twins = false) {
+  std::string text = error_of([&] { leave_out(list, name, "train", twins); });
+  for (size_t at; (at = text.find("/")) != std::string::npos && text.find("bad.jsonl") > at;)
+    text.erase(0, text.find("bad.jsonl"));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the examples of a list leave the data set; the others keep their order and labels") {
+  const Rest rest = leave_out(line("input", 3) + line("input", 0) + line("input", 11) +
+                              line("input", 3));  // one of them twice
+  const Dataset& data = *rest.data;
+  REQUIRE(data.size() == 9);
+  CHECK(names_of(data)[0] == "train/1.png");
+  CHECK(names_of(data)[2] == "train/4.png");
+  CHECK(names_of(data)[8] == "train/10.png");
+  CHECK(data.read(2).at("label").item<int64_t>() == 4);
+  CHECK(data.labels() == std::vector<int64_t>{1, 2, 0, 1, 2, 3, 0, 1, 2});
+  CHECK(data.label_counts() == std::map<int64_t, int64_t>{{0, 2}, {1, 3}, {2, 3}, {3, 1}});
+  CHECK(data.label_bounds() == std::vector<std::pair<int64_t, int64_t>>{{2, 0}, {5, 3}});
+  CHECK(rest.warnings ==
+        std::vector<std::string>{
+            "x.yaml:1:13: warning: quarantine: 3 of 12 examples of input are left out"});
+  CHECK(data.fingerprint() != leave_out("").data->fingerprint());
+}
+
+TEST_CASE("a slice has the same examples as before, without those of the list") {
+  const Rest rest =
+      leave_out(line("input", 5) + line("photos", 2), "input", "train[4:8]+train[:3]");
+  CHECK(names_of(*rest.data) == std::vector<std::string>{"train/4.png", "train/6.png",
+                                                         "train/7.png", "train/0.png",
+                                                         "train/1.png"});
+}
+
+TEST_CASE("a data set that loses all examples of a class says so") {
+  const Rest rest = leave_out(line("input", 3) + line("input", 7) + line("input", 11));
+  CHECK(rest.data->missing_classes() == "split 'train' has no example of 1 of the 4 classes: 3");
+}
+
+TEST_CASE("entries of another data set are passed over; others that match nothing give a warning") {
+  const std::string list =
+      line("evals.val", 1) + line("input", 2) + line("input", 70) + line("photos", 71);
+  const Rest rest = leave_out(list);
+  CHECK(rest.data->size() == 11);
+  CHECK(rest.warnings[0] ==
+        "x.yaml:1:13: warning: quarantine: 2 of 3 lines for input in bad.jsonl match no example; "
+        "the first is line 3, 'train/70.png'");
+  const Rest none = leave_out(line("evals.val", 1) + line("input.own", 2));
+  CHECK(none.data->size() == 12);
+  CHECK(none.warnings ==
+        std::vector<std::string>{"x.yaml:1:13: warning: quarantine: bad.jsonl has no examples of "
+                                 "input, only of evals.val, input.own"});
+  CHECK(leave_out("").warnings.empty());
+  // The list of a run's skipped examples has other keys.
+  CHECK(leave_out("{\"data\": \"evals.a\", \"step\": 3, \"example\": \"train/4.png\", \"reason\": "
+                  "\"x\"}\n",
+                  "evals.a")
+            .data->size() == 11);
+}
+
+TEST_CASE("malformed lists and those that leave nothing are refused") {
+  CHECK(refusal(line("input", 1) + "{\"data\": \"input\"") ==
+        "bad.jsonl:2: error: is not JSON; expected a line of `bvtrain data check`");
+  CHECK(refusal("\n") ==
+        "bad.jsonl:1: error: is not JSON; expected a line of `bvtrain data check`");
+  CHECK(refusal("[1]\n") == "bad.jsonl:1: error: is a list, expected an object");
+  CHECK(refusal("{\"data\": \"input\"}\n") == "bad.jsonl:1: error: has no 'example'");
+  CHECK(refusal("{\"example\": \"a\"}\n") == "bad.jsonl:1: error: has no 'data'");
+  CHECK(refusal("{\"data\": \"input\", \"example\": 3}\n") ==
+        "bad.jsonl:1: error: 'example' is the number 3, expected a text");
+  CHECK(refusal(line("input", 1) + line("input", 6), "input", /*twins=*/true) ==
+        "bad.jsonl:2: error: several examples of input are called 'train/6.png'");
+  std::string all;
+  for (int i = 0; i < 12; ++i) all += line("input", i);
+  CHECK(refusal(all).ends_with("leaves no example of input"));
+  const Config config = parse_config("quarantine: none.jsonl", "x.yaml");
+  CHECK(error_of([&] { Quarantine::read(config); }) == "none.jsonl: error: no such file");
+  CHECK(Quarantine::read(parse_config("a: 1", "x.yaml")) == nullptr);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,660 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "lib/ckpt/formats/npy.h"
+#include "lib/input/detect_data.h"
+#include "lib/input/source.h"
+#include "lib/input/sources/common/webdataset/webdataset_plan.h"
+#include "lib/util/rng.h"
+#include "test/input/tar_writer.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
+
+using namespace bv;
+using namespace bv::test;
+
+namespace {
+
+using Names = std::vector<std::string>;
+using Labels = std::vector<int64_t>;
+
+// Bytes that begin like a JPEG; they are not decoded here.
+std::string jpeg(const std::string& text) { return "\xFF\xD8\xFF\xDB" + text; }
+
+// The members of one sample: {"000.jpg", ...}, {"000.cls", ...}.
+std::string sample(const std::string& key, const std::map<std::string, std::string>& members) {
+  std::string bytes;
+  for (const auto& [extension, content] : members)
+    bytes += tar_member(key + "." + extension, content);
+  return bytes;
+}
+std::string labelled(const std::string& key, int64_t label) {
+  return sample(key, {{"cls", fmt::format("{}\n", label)}, {"jpg", jpeg(key)}});
+}
+
+std::string text_in(const at::Tensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.const_data_ptr<uint8_t>()),
+          static_cast<size_t>(tensor.numel())};
+}
+
+// A folder with tars, and an index cache of its own.
+struct Shards : MemoryFolder {
+  Shards() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
+  ~Shards() { unsetenv("XDG_CACHE_HOME"); }
+
+  // Writes a tar that looks as if it had not changed for an hour.
+  void tar(const std::string& name, const std::string& members) const {
+    write(name, members + kTarEnd);
+    settle(name);
+  }
+  void settle(const std::string& name) const {
+    std::filesystem::last_write_time(
+        *this / name, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  std::unique_ptr<Source> open(const std::string& rest = "", bool keep_broken = false,
+                               const std::string& urls = "*.tar") const {
+    SourceEnv env;
+    env.keep_broken = keep_broken;
+    return from_yaml("urls: '" + path() + "/" + urls + "'\n" + rest, [&](const Config& config) {
+      return Source::Registry::make("webdataset", config, config.place(), env);
+    });
+  }
+  // Returns a message without the path of this folder.
+  std::string without_path(std::string text) const {
+    for (size_t at; (at = text.find(path() + "/")) != std::string::npos;)
+      text.erase(at, path().size() + 1);
+    return text;
+  }
+  std::string problem(const std::string& rest = "", const std::string& urls = "*.tar") const {
+    return without_path(error_of([&] { open(rest, false, urls)->size(0); }));
+  }
+  std::string read_problem(const Source& source, int64_t i) const {
+    return without_path(error_of([&] { source.read(0, i); }, Exit::data));
+  }
+  std::string index_file() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache.path())) {
+      if (entry.is_regular_file()) return entry.path();
+    }
+    return "";
+  }
+
+  MemoryFolder cache;
+};
+
+Labels labels_of(const Source& source) {
+  const at::Tensor labels = source.labels(0);
+  if (!labels.defined()) return {};
+  const int64_t* values = labels.const_data_ptr<int64_t>();
+  return {values, values + labels.numel()};
+}
+Names images_of(const Source& source) {
+  Names images;
+  for (int64_t i = 0; i < source.size(0); ++i)
+    images.push_back(text_in(source.read(0, i).at("image")).substr(4));
+  return images;
+}
+Names keys_of(const Example& example) {
+  Names keys;
+  for (const auto& [key, value] : example) keys.push_back(key);
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("samples are in the order of the files and of their members", "[webdataset]") {
+  const Shards shards;
+  shards.tar("b.tar", labelled("x/1", 3) + labelled("x/0", 4));
+  shards.tar("a.tar", tar_header("d/", 0, '5') + tar_member("d/._1.jpg", "hidden") +
+                          tar_member("d/1.JPG", jpeg("first")) +
+                          tar_member("__MACOSX/d/1.cls", "9") + tar_member("__meta__/x.cls", "9") +
+                          tar_member("d/1.cls", " -5 ") + tar_member("README", "text") +
+                          labelled("2", 1) + labelled("d/1", 2));
+  const auto source = shards.open();
+  CHECK(source->splits() == Names{"all", "train"});
+  CHECK(source->size(0) == 5);
+  CHECK(source->size(1) == 5);
+  CHECK_FALSE(source->is_array());
+  CHECK(images_of(*source) == Names{"first", "2", "d/1", "x/1", "x/0"});
+  CHECK(labels_of(*source) == Labels{-5, 1, 2, 3, 4});
+  for (int64_t i = 0; i < 5; ++i) {
+    const Example example = source->read(0, i);
+    CHECK(keys_of(example) == Names{"image", "label"});
+    CHECK(example.at("label").dim() == 0);
+    CHECK(example.at("label").item<int64_t>() == labels_of(*source)[static_cast<size_t>(i)]);
+  }
+  CHECK(source->class_names().empty());
+  CHECK(shards.without_path(source->describe(0, 0)) == "a.tar @ offset 1536 (key d/1)");
+  CHECK(shards.without_path(source->describe(0, 4)) == "b.tar @ offset 2048 (key x/0)");
+  CHECK(source->file_notes(0).images == 5);
+  CHECK(source->file_notes(0).other_types == std::map<std::string, int64_t>{{"", 1}});
+  // The order of a list of files is kept.
+  const auto list = from_yaml(
+      fmt::format("urls: ['{0}/b.tar', '{0}/a.tar']", shards.path()), [](const Config& config) {
+        return Source::Registry::make("webdataset", config, config.place(), SourceEnv{});
+      });
+  CHECK(labels_of(*list) == Labels{3, 4, -5, 1, 2});
+}
+
+TEST_CASE("names of members are divided at the first dot", "[webdataset]") {
+  const auto parts = [](const std::string& name) {
+    const std::optional<SampleName> found = sample_name(name);
+    return found ? std::string(found->key) + "|" + found->extension : "-";
+  };
+  CHECK(parts("000.jpg") == "000|jpg");
+  CHECK(parts("000.Seg.PNG") == "000|seg.png");
+  CHECK(parts("./a.b/000.jpg") == "./a.b/000|jpg");
+  CHECK(parts("__a/x.jpg") == "__a/x|jpg");
+  for (const char* name : {"", "a", "a.", ".jpg", "d/.jpg", "a.b/c", "__MACOSX/a.jpg",
+                           "d/__MACOSX/a.jpg", "__meta__/a.jpg", "__x.jpg__"})
+    CHECK(parts(name) == "-");
+}
+
+TEST_CASE("what only stands beside the samples is counted", "[webdataset]") {
+  const Shards shards;
+  const std::string exif = "\xFF\xD8" + jpeg_segment(1, std::string("Exif\0\0", 6) + exif_data(6));
+  shards.tar("a.tar", tar_member("README.md", "x") + labelled("0", 1) + tar_member("x.md", "") +
+                          sample("1", {{"cls", "2"}, {"jpg", exif}, {"pdf", ""}}));
+  const auto source = shards.open();
+  CHECK(labels_of(*source) == Labels{1, 2});
+  CHECK(source->file_notes(0).other_types ==
+        std::map<std::string, int64_t>{{".md", 2}, {".pdf", 1}});
+  CHECK(source->file_notes(0).turned == 1);
+  // An image that cannot be decoded is more than a file beside the data.
+  shards.tar("a.tar", labelled("0", 1) + tar_member("1.gif", "GIF89a"));
+  CHECK(shards.problem() == "a.tar @ offset 2048 (key 1): error: has no image, only gif");
+}
+
+TEST_CASE("without `features` the first sample decides", "[webdataset]") {
+  const Shards shards;
+  const std::vector<float> pose = {1.5F, -2, 3, 4};
+  const std::string npy =
+      npy_header("<f4", {2, 2}) + std::string(reinterpret_cast<const char*>(pose.data()), 16);
+  const auto members = [&](const std::string& image, const std::string& json) {
+    return std::map<std::string, std::string>{
+        {image, jpeg("x")}, {"txt", "a caf\xC3\xA9"}, {"pose.npy", npy}, {"json", json}};
+  };
+  shards.tar("a.tar",
+             sample("0", members("jpg", R"({"age": 7, "score": 1, "ok": true, "name": "Ann",
+                                            "box": [1, 2], "none": null, "deep": {"a": 1},
+                                            "label": 4})")) +
+                 sample("1", members("PNG", R"({"age": -8, "score": 0.5, "ok": false, "name": "",
+                                               "box": [3, 4.5, 6], "label": 5})")));
+  const auto source = shards.open();
+  CHECK(labels_of(*source) == Labels{4, 5});
+  const Example first = source->read(0, 0), second = source->read(0, 1);
+  CHECK(keys_of(first) ==
+        Names{"age", "box", "image", "label", "name", "ok", "pose", "score", "text"});
+  CHECK(keys_of(second) == keys_of(first));
+  CHECK(first.at("age").scalar_type() == at::kLong);
+  CHECK(second.at("age").item<int64_t>() == -8);
+  // One number with a fraction makes them all float32.
+  CHECK(first.at("score").scalar_type() == at::kFloat);
+  CHECK(first.at("score").item<float>() == 1);
+  CHECK(second.at("score").item<float>() == 0.5F);
+  CHECK(first.at("ok").scalar_type() == at::kBool);
+  CHECK(first.at("ok").item<bool>());
+  CHECK(text_in(first.at("name")) == "Ann");
+  CHECK(second.at("name").numel() == 0);
+  CHECK(first.at("box").scalar_type() == at::kFloat);
+  CHECK(first.at("box").numel() == 2);
+  CHECK(second.at("box").const_data_ptr<float>()[1] == 4.5F);
+  CHECK(text_in(first.at("text")) == "a caf\xC3\xA9");
+  CHECK(first.at("pose").dim() == 2);
+  CHECK(std::memcmp(first.at("pose").const_data_ptr(), pose.data(), 16) == 0);
+}
+
+TEST_CASE("`features` chooses members", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", sample("0", {{"left.jpg", jpeg("l")},
+                                   {"right.jpg", jpeg("r")},
+                                   {"cls", "1"},
+                                   {"cls2", "17"},
+                                   {"meta.json", R"({"a.b": 3, "label": "x"})"}}));
+  CHECK(shards.problem() ==
+        "a.tar @ offset 0 (key 0): error: has several images (left.jpg, right.jpg): name one, as "
+        "in `features: {image: left.jpg, label: cls}`");
+  const auto source = shards.open(
+      "features: {image: right.jpg, label: cls, fine: cls2, age: meta.json.a.b, "
+      "raw: META.json}");
+  const Example example = source->read(0, 0);
+  CHECK(keys_of(example) == Names{"age", "fine", "image", "label", "raw"});
+  CHECK(text_in(example.at("image")) == jpeg("r"));
+  CHECK(example.at("label").item<int64_t>() == 1);
+  CHECK(example.at("fine").item<int64_t>() == 17);
+  CHECK(example.at("age").item<int64_t>() == 3);
+  CHECK(text_in(example.at("raw")) == R"({"a.b": 3, "label": "x"})");
+  CHECK(source->file_notes(0).other_types == std::map<std::string, int64_t>{{".jpg", 1}});
+  // Without a label nothing is known of classes.
+  const auto unlabelled = shards.open("features: {image: left.jpg}");
+  CHECK_FALSE(unlabelled->labels(0).defined());
+  CHECK_FALSE(unlabelled->sorted_by_class(0));
+
+  CHECK(shards.problem("features: {image: lfet.jpg}") ==
+        "a.tar @ offset 0 (key 0): error: has no member 'lfet.jpg', which `features` names for "
+        "`image` (did you mean 'left.jpg'?); it has cls, cls2, left.jpg, meta.json, right.jpg");
+  CHECK(shards.problem("features: {age: meta.json.c.b}") ==
+        "a.tar @ offset 0 (key 0): error: 'meta.json' has no key 'c.b' (did you mean 'a.b'?)");
+  CHECK(shards.problem("features: {label: cls}") ==
+        "a.tar @ offset 0 (key 0): error: `features` names only the label");
+  CHECK_THAT(shards.problem("features: {image: tiff}"),
+             Catch::StartsWith("t.yaml:2:19: error: ") &&
+                 Catch::Contains("'tiff' is not an extension that can be read; known: jpg, jpeg"));
+  CHECK_THAT(shards.problem("features: {image: .jpg}"),
+             Catch::Contains("'.jpg' is not an extension such as jpg, left.jpg, cls or json.age"));
+}
+
+TEST_CASE("names of classes", "[webdataset]") {
+  const Shards shards;
+  const auto label = [](const std::string& key, const std::string& cls) {
+    return sample(key, {{"cls", cls}, {"jpg", jpeg("")}});
+  };
+  shards.tar("a.tar", label("0", " ship\r\n") + label("1", "0") + label("2", "dog"));
+  const std::string file = shards.write("names.txt", "cat\r\ndog\r\nship\r\n\r\n");
+  for (const std::string& classes : {std::string("[cat, dog, ship]"), file}) {
+    const auto source = shards.open("classes: " + classes);
+    CHECK(labels_of(*source) == Labels{2, 0, 1});
+    CHECK(source->class_names() == Names{"cat", "dog", "ship"});
+  }
+  CHECK(shards.open("classes: [cat, dog, ship]")->synthetic_spec().classes == 3);
+  CHECK(shards.problem() ==
+        "a.tar @ offset 0 (key 0): error: the label 'ship' is not a whole number (`classes` gives "
+        "the names of classes)\n"
+        "a.tar @ offset 4096 (key 2): error: the label 'dog' is not a whole number (`classes` "
+        "gives the names of classes)");
+  CHECK(shards.problem("classes: [cat, dogs, ship]") ==
+        "a.tar @ offset 4096 (key 2): error: the label 'dog' is none of the 3 names in `classes` "
+        "(did you mean 'dogs'?)");
+  shards.tar("a.tar", label("0", "3"));
+  CHECK(shards.problem("classes: [cat, dog, ship]") ==
+        "a.tar @ offset 0 (key 0): error: the label is 3, but `classes` has 3 names");
+  shards.tar("a.tar", label("0", "1990"));  // a name that looks like a number
+  CHECK(labels_of(*shards.open("classes: ['1980', '1990']")) == Labels{1});
+
+  CHECK_THAT(shards.problem("classes: [a, b, a]"),
+             Catch::StartsWith("t.yaml:2:10: error: ") &&
+                 Catch::Contains("the class name 'a' appears twice"));
+  CHECK_THAT(shards.problem("classes: ['1', '0']"),
+             Catch::Contains("the class name '1' is also the number of another class; its own is "
+                             "0"));
+  CHECK_THAT(shards.problem("classes: []"), Catch::Contains("holds no names"));
+  shards.write("names.txt", "cat\n\ndog\n");
+  CHECK(shards.problem("classes: " + file) ==
+        "names.txt:2: error: this line has no name of a class");
+  shards.write("names.txt", "cat\n\xFF\n");
+  CHECK(shards.problem("classes: " + file) == "names.txt:2: error: this line is not UTF-8");
+  shards.write("names.txt", "cat\ncat\n");
+  CHECK(shards.problem("classes: " + file) ==
+        "names.txt: error: the class name 'cat' appears twice");
+  shards.write("names.txt", "");
+  CHECK(shards.problem("classes: " + file) == "names.txt: error: holds no names of classes");
+}
+
+TEST_CASE("urls", "[webdataset]") {
+  const Shards shards;
+  for (int i = 0; i < 12; ++i) shards.tar(fmt::format("t-{:02}.tar", i), labelled("0", i));
+  shards.tar("[x]-1.tar", labelled("0", 77));
+  const auto labels = [&](const std::string& urls) {
+    return labels_of(*shards.open("", false, urls));
+  };
+  CHECK(labels("t-{08..11}.tar") == Labels{8, 9, 10, 11});
+  CHECK(labels("t-{11,03}.tar") == Labels{11, 3});
+  CHECK(labels("t-0?.tar") == Labels{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(labels("t-{1*,00}.tar") == Labels{10, 11, 0});
+  CHECK(labels("[x]-?.tar") == Labels{77});
+
+  CHECK(shards.problem("", "t-{11..12}.tar") == "t.yaml:1:7: error: no such file: 't-12.tar'");
+  CHECK(shards.problem("", "t-{11..99}.tar") ==
+        "t.yaml:1:7: error: no such file: 't-12.tar', and 87 others of the 89 are missing, too");
+  CHECK(shards.problem("", "v-*.tar") == "t.yaml:1:7: error: no file matches 'v-*.tar'");
+  CHECK(shards.problem("", "t-{01..03}.tar/x") ==
+        "t.yaml:1:7: error: no such file: 't-01.tar/x', and 2 others of the 3 are missing, too");
+  CHECK(shards.problem("", "{t-01,t-0?}.tar") ==
+        "t-01.tar: error: is named twice, so its examples would count twice");
+  CHECK_THAT(shards.problem("", "t-{00-11}.tar"),
+             Catch::StartsWith("t.yaml:1:7: error: ") &&
+                 Catch::Contains("'{00-11}' is neither a range such as {000..127}"));
+  shards.make("t-d.tar");
+  CHECK(shards.problem("", "t-d.tar") == "t-d.tar: error: is a folder");
+
+  const auto urls_error = [](const std::string& yaml) {
+    return error_of([&] {
+      from_yaml(yaml, [](const Config& config) {
+        return Source::Registry::make("webdataset", config, config.place(), SourceEnv{});
+      });
+    });
+  };
+  CHECK_THAT(urls_error("urls: 'pipe:curl -s http://x/a.tar'"),
+             Catch::Contains("would run a command: run it yourself, and name the file that it "
+                             "makes"));
+  for (const char* scheme : {"gs", "s3", "https"}) {
+    CHECK_THAT(urls_error(fmt::format("urls: ['a.tar', '{}://x/a.tar']", scheme)),
+               Catch::StartsWith("t.yaml:1:7: error: ") &&
+                   Catch::Contains(fmt::format("{0}:// is not supported ('{0}://x/a.tar'): copy "
+                                               "the data to a local disk",
+                                               scheme)));
+  }
+  CHECK_THAT(urls_error("urls: 'file:/x/a.tar'"),
+             Catch::Contains("write the path without 'file:'"));
+  CHECK_THAT(urls_error("urls: []"), Catch::Contains("names no files"));
+  CHECK_THAT(urls_error("classes: [a]"), Catch::Contains("urls: missing"));
+}
+
+TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") {
+  const Shards shards;
+  // Returns what is wrong with the second of two samples.
+  const auto second = [&](const std::string& members) {
+    shards.tar("a.tar", labelled("0", 1) + members);
+    const std::string text = shards.problem();
+    // With skip_errors it is an example that fails, for the same reason and with the same name.
+    const auto source = shards.open("", /*keep_broken=*/true);
+    CHECK(source->size(0) == 2);
+    CHECK(source->read(0, 0).at("label").item<int64_t>() == 1);
+    CHECK(shards.read_problem(*source, 1) == text);
+    CHECK(text.starts_with(shards.without_path(source->describe(0, 1)) + ": error: "));
+    const std::string where = "a.tar @ offset 2048 (key 1): error: ";
+    return text.starts_with(where) ? text.substr(where.size()) : text;
+  };
+  CHECK(second(sample("1", {{"jpg", jpeg("")}})) == "has no 'cls', only jpg");
+  CHECK(second(sample("1", {{"cls", "1"}, {"txt", ""}})) == "has no image, only cls, txt");
+  CHECK(second(sample("1", {{"cls", "1"}, {"jpg", jpeg("")}, {"png", jpeg("")}})) ==
+        "has several images: name one, as in `features: {image: jpg, label: cls}`");
+  CHECK(second(sample("1", {{"cls", "1"}, {"jpg", jpeg("")}}) + tar_member("1.JPG", jpeg(""))) ==
+        "has 'jpg' twice, again @ offset 4096");
+  CHECK(second(sample("1", {{"cls", "one"}, {"jpg", jpeg("")}})) ==
+        "the label 'one' is not a whole number (`classes` gives the names of classes)");
+  CHECK_THAT(second(sample("1", {{"cls", ""}, {"jpg", jpeg("")}})),
+             Catch::StartsWith("the label '' is not a whole number"));
+  CHECK_THAT(second(sample("1", {{"cls", "99999999999999999999"}, {"jpg", jpeg("")}})),
+             Catch::StartsWith("the label '99999999999999999999' is not a whole number"));
+  CHECK(second(sample("1", {{"cls", std::string(4097, '1')}, {"jpg", jpeg("")}})) ==
+        "'cls' has 4097 bytes, too many for a label");
+  CHECK(second(sample("1", {{"cls", "1"}, {"jpg", ""}})) == "'jpg': the file is empty");
+  CHECK_THAT(second(sample("1", {{"cls", "1"}, {"jpg", "GIF89a"}})), Catch::StartsWith("'jpg': "));
+
+  // Many of them, in several files.
+  std::string bad = labelled("good", 1);
+  for (int i = 0; i < 15; ++i) bad += tar_member(fmt::format("{}.jpg", i), jpeg(""));
+  shards.tar("a.tar", bad);
+  shards.tar("b.tar", bad);
+  const std::string all = shards.problem();
+  CHECK(std::count(all.begin(), all.end(), '\n') == 20);
+  CHECK_THAT(all, Catch::EndsWith("\n... and 10 more"));
+}
+
+TEST_CASE("a sample without a label has that of a neighbour", "[webdataset]") {
+  const Shards shards;
+  const std::string unknown = tar_member("u.jpg", jpeg(""));
+  shards.tar("a.tar", labelled("0", 4) + unknown + labelled("1", 5));
+  shards.tar("b.tar", unknown + labelled("2", 6) + sample("3", {{"cls", "7"}, {"jpg", ""}}));
+  CHECK(labels_of(*shards.open("", /*keep_broken=*/true)) == Labels{4, 4, 5, 5, 6, 7});
+}
+
+TEST_CASE("JSON that does not fit is named at the start", "[webdataset]") {
+  const Shards shards;
+  const auto second = [&](const std::string& json) {
+    const std::string first = R"({"n": 1, "s": "x", "b": true, "l": [1]})";
+    shards.tar("a.tar", sample("0", {{"jpg", jpeg("")}, {"json", first}}) +
+                            sample("1", {{"jpg", jpeg("")}, {"json", json}}));
+    const std::string text = shards.problem();
+    const size_t where = text.find("(key 1): error: ");
+    return where == std::string::npos ? text : text.substr(where + 16);
+  };
+  CHECK(second(R"({"n": 2.5, "s": "", "b": false, "l": [], "more": null})").empty());
+  CHECK(second(R"({"s": "", "b": true, "l": []})") == "'json' has no key 'n'");
+  CHECK(second(R"({"n": "2", "s": "", "b": true, "l": []})") ==
+        "'json': 'n' is a text, but a number in the first sample");
+  CHECK(second(R"({"n": null, "s": "", "b": true, "l": []})") ==
+        "'json': 'n' is null, but a number in the first sample");
+  CHECK(second(R"({"n": 1, "s": {}, "b": true, "l": []})") ==
+        "'json': 's' is an object, but a text in the first sample");
+  CHECK(second(R"({"n": 1, "s": "", "b": true, "l": [1, "a"]})") ==
+        "'json': 'l' is a list that holds more than numbers, but a list of numbers in the first "
+        "sample");
+  CHECK(second(R"({"n": 18446744073709551615, "s": "", "b": true, "l": []})") ==
+        "'json': 'n': 18446744073709551615 is larger than 2^63 - 1");
+  CHECK(second(R"({"n": 1e39, "s": "", "b": true, "l": []})") ==
+        "'json': 'n': 1e+39 is too large for float32");
+  CHECK(second(R"({"n": 1e999, "s": "", "b": true, "l": []})") ==
+        "'json' holds a number that is too large");
+  CHECK(second(R"({"n": NaN})") == "'json' is not valid JSON: see its byte 7");
+  CHECK(second(R"({"n": 1)") == "'json' is not valid JSON: see its byte 8");
+  CHECK_THAT(second("{\"s\": \"\xFF\"}"), Catch::StartsWith("'json' is not valid JSON: see its"));
+  CHECK(second("[1]") == "'json' is not a JSON object {...}");
+  CHECK(second("{\"x\": " + std::string(70, '[')) == "'json' is nested more than 64 deep");
+  CHECK(second("{\"x\": " + std::string(1'000'000, '{')) == "'json' is nested more than 64 deep");
+  // A key that would replace another feature.
+  shards.tar("a.tar", sample("0", {{"jpg", jpeg("")}, {"json", R"({"image": 1})"}}));
+  CHECK(shards.problem() ==
+        "a.tar @ offset 0 (key 0): error: 'image' and json key 'image' would both become `image`: "
+        "choose the members in `features`");
+}
+
+TEST_CASE("members that cannot be read are errors of their examples", "[webdataset]") {
+  const Shards shards;
+  const auto problem = [&](const std::string& extension, const std::string& content) {
+    shards.tar("a.tar", sample("0", {{"jpg", jpeg("")}, {extension, content}}));
+    const std::string text =
+        shards.read_problem(*shards.open("features: {image: jpg, x: " + extension + "}"), 0);
+    const std::string where = "a.tar @ offset 0 (key 0): error: ";
+    return text.starts_with(where) ? text.substr(where.size()) : text;
+  };
+  CHECK(problem("txt", "\xFF") == "'txt' is not UTF-8");
+  CHECK(problem("cls", "1.5") == "'cls' is '1.5', not a whole number");
+  CHECK(problem("npy", "x") == "'npy', byte 0: not an npy array");
+  CHECK(problem("npy", npy_header("<f4", {2}) + "abc") ==
+        "'npy', byte 10: shape (2) and dtype take 8 bytes, but there are 3");
+  CHECK(problem("npy", npy_header(">f4", {1}) + "abcd") == "'npy' is a big-endian array");
+  CHECK(problem("npy", npy_header("|b1", {1}) + "\x02") ==
+        "'npy' has a bool that is neither 0 nor 1");
+  CHECK(problem("npy", npy_header("<u4", {1}) + "abcd") ==
+        "'npy' is an array of type 'u4', expected float, signed integer, uint8 or bool");
+}
+
+TEST_CASE("tars that would lose data are errors", "[webdataset]") {
+  const Shards shards;
+  const auto problem = [&](const std::string& bytes) {
+    shards.write("a.tar", bytes);
+    return shards.problem();
+  };
+  const std::string good = labelled("0", 1);
+  CHECK_THAT(problem(std::string("\x1f\x8b\x08", 3)),
+             Catch::StartsWith("a.tar: error: is compressed with gzip"));
+  const std::string none =
+      "a.tar: error: holds no samples: no member of the tar is called <key>.<extension>";
+  CHECK(problem(std::string(10'240, '\0')) == none);
+  CHECK(problem(tar_member("README", "x") + kTarEnd) == none);
+  CHECK(problem(good + tar_header("1.jpg", 0, '1', TarFormat::ustar, "0.jpg") + kTarEnd) ==
+        "a.tar @ offset 2048: error: '1.jpg' is only a link to '0.jpg': make the tar with "
+        "--dereference --hard-dereference");
+  CHECK_THAT(problem(good + tar_header("1.cls", 0, '2', TarFormat::gnu, "0.cls") + kTarEnd),
+             Catch::Contains("'1.cls' is only a link to '0.cls'"));
+  CHECK(problem(good + tar_header("1.md", 0, '2', TarFormat::gnu, "0.md") + kTarEnd).empty());
+  CHECK_THAT(problem(good + kTarEnd + good + kTarEnd),
+             Catch::StartsWith("a.tar @ offset 3072: error: something follows the end"));
+  CHECK_THAT(problem(good.substr(0, 1500)),
+             Catch::StartsWith("a.tar @ offset 1024: error: the file ends within a header"));
+  std::string one_key;
+  for (int i = 0; i < 300; ++i) one_key += tar_member(fmt::format("frame.{:03}.jpg", i), jpeg(""));
+  CHECK(problem(labelled("0", 1) + one_key + kTarEnd) ==
+        "a.tar @ offset 2048 (key frame): error: this sample has more than 256 members: the key of "
+        "a sample ends at the first dot of the file's name");
+  // Also in a file that is not the first, and with skip_errors: nobody knows how many are lost.
+  shards.tar("a.tar", good);
+  shards.write("b.tar", labelled("x", 1).substr(0, 1500));
+  CHECK_THAT(error_of([&] { shards.open("", /*keep_broken=*/true)->size(0); }),
+             Catch::Contains("b.tar @ offset 1024: error: the file ends within a header"));
+}
+
+TEST_CASE("a tar that changes during a run is an error of its examples", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", labelled("0", 1) + labelled("1", 2));
+  const auto source = shards.open();
+  CHECK(source->size(0) == 2);
+  shards.tar("a.tar", tar_member("new", std::string(2000, 'x')) + labelled("1", 2));
+  CHECK(shards.read_problem(*source, 1) ==
+        "a.tar @ offset 2048: error: the file has changed since it was opened: there is no member "
+        "of 5 bytes @ offset 3072");
+  CHECK(shards.without_path(source->describe(0, 1)) == "a.tar @ offset 2048");
+
+  const auto fresh = shards.open("features: {image: jpg}", true);
+  CHECK(fresh->size(0) == 1);
+  std::filesystem::remove(shards / "a.tar");
+  CHECK(shards.read_problem(*fresh, 0) == "a.tar @ offset 2560: error: no such file");
+}
+
+TEST_CASE("the index of tars is stored until one of them changes", "[webdataset]") {
+  const Shards shards;
+  shards.write("a.tar", labelled("0", 1) + kTarEnd);
+  CHECK(labels_of(*shards.open()) == Labels{1});
+  CHECK(shards.index_file().empty());  // the file may still change
+
+  const auto jpg = [](const std::string& key, const std::string& label, double number) {
+    return sample(key, {{"cls", label},
+                        {"jpg", jpeg(key)},
+                        {"txt", key},
+                        {"json", fmt::format(R"({{"x": {}}})", number)}});
+  };
+  shards.tar("a.tar", jpg("0", "1", 1) + jpg("1", "2", 1.5) + tar_member("a.md", ""));
+  shards.tar("b.tar", jpg("2", "2", 1));
+  const auto first = shards.open();
+  CHECK(labels_of(*first) == Labels{1, 2, 2});
+  REQUIRE_FALSE(shards.index_file().empty());
+  const auto again = shards.open();
+  CHECK(labels_of(*again) == Labels{1, 2, 2});
+  CHECK(images_of(*again) == images_of(*first));
+  CHECK(again->read(0, 0).at("x").scalar_type() == at::kFloat);
+  CHECK(again->file_notes(0).other_types == first->file_notes(0).other_types);
+  CHECK(again->file_notes(0).images == 3);
+
+  // The headers are not read again ...
+  const auto time = std::filesystem::last_write_time(shards / "b.tar");
+  shards.write("b.tar", jpg("2", "9", 1) + kTarEnd);
+  std::filesystem::last_write_time(shards / "b.tar", time);
+  CHECK(labels_of(*shards.open()) == Labels{1, 2, 2});
+  // ... for the same settings, until a time changes.
+  CHECK(labels_of(*shards.open("features: {image: jpg, label: cls}")) == Labels{1, 2, 9});
+  shards.settle("b.tar");
+  CHECK(labels_of(*shards.open()) == Labels{1, 2, 9});
+}
+
+TEST_CASE("a stored index of tars that is damaged is made again", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", labelled("0", 1) + labelled("1", 2));
+  CHECK(labels_of(*shards.open()) == Labels{1, 2});
+  const std::string file = shards.index_file(), good = read_text(file);
+  REQUIRE(good.size() > 100);
+  Rng rng(1, Purpose::synthetic, 0);
+  for (int i = 0; i < 100; ++i) {
+    std::string bad = good;
+    bad[static_cast<size_t>(rng.below(std::ssize(bad)))] ^= static_cast<char>(1 + rng.below(255));
+    if (i % 4 == 0) bad.resize(static_cast<size_t>(rng.below(std::ssize(bad))));
+    // A checksum that is right does not make the content so.
+    if (i % 2 && bad.size() > 17)
+      bad = fmt::format("{:016x}\n", hash64(std::string_view(bad).substr(17))) + bad.substr(17);
+    write(file, bad);
+    const auto source = shards.open();
+    CHECK((source->size(0) == 2 || i % 2 == 1));
+    for (int64_t k = 0; k < source->size(0); ++k) {
+      try {
+        source->read(0, k);
+      } catch (const Error& error) {
+        CHECK(error.code() == Exit::data);
+      }
+    }
+  }
+}
+
+TEST_CASE("a stored index with broken samples is of no use to a strict run", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", labelled("0", 1) + tar_member("1.jpg", jpeg("")));
+  CHECK(shards.open("", /*keep_broken=*/true)->size(0) == 2);
+  REQUIRE_FALSE(shards.index_file().empty());
+  CHECK(shards.read_problem(*shards.open("", true), 1) ==
+        "a.tar @ offset 2048 (key 1): error: has no 'cls', only jpg");
+  CHECK(shards.problem() == "a.tar @ offset 2048 (key 1): error: has no 'cls', only jpg");
+}
+
+TEST_CASE("samples of any size come back bit by bit", "[webdataset]") {
+  const Shards shards;
+  Rng rng(3, Purpose::synthetic, 0);
+  Names images;
+  Labels labels;
+  for (int shard = 0; shard < 8; ++shard) {
+    std::string bytes;
+    for (int64_t i = 0, count = rng.below(20); i <= count; ++i) {
+      std::string image(static_cast<size_t>(rng.below(3000)), '\0');
+      for (char& c : image) c = static_cast<char>(rng.below(256));
+      const std::string key =
+          fmt::format("{}{}", std::string(static_cast<size_t>(rng.below(200)), 'k'), i);
+      const int64_t label = rng.below(1000) - 10;
+      const std::string cls = fmt::format("{}", label);
+      const bool first = rng.below(2) == 0;
+      if (first) bytes += gnu_long_member(key + ".cls", cls);
+      bytes += gnu_long_member(key + ".jpg", jpeg(image));
+      if (!first) bytes += gnu_long_member(key + ".cls", cls);
+      images.push_back(image);
+      labels.push_back(label);
+    }
+    shards.tar(fmt::format("{}.tar", shard), bytes);
+  }
+  for (int round = 0; round < 2; ++round) {  // from the tars, and from the stored index
+    const auto source = shards.open();
+    CHECK(images_of(*source) == images);
+    CHECK(labels_of(*source) == labels);
+  }
+}
+
+TEST_CASE("samples sorted by class are known as such", "[webdataset]") {
+  const Shards shards;
+  const auto sorted = [&](const Labels& labels) {
+    std::string bytes;
+    for (size_t i = 0; i < labels.size(); ++i) bytes += labelled(fmt::format("{}", i), labels[i]);
+    shards.tar("a.tar", bytes);
+    return shards.open()->sorted_by_class(0);
+  };
+  CHECK(sorted({0, 0, 1, 1}));
+  CHECK_FALSE(sorted({0, 1, 0, 1}));
+  CHECK_FALSE(sorted({0, 0, 0}));
+  CHECK_FALSE(sorted({0, 1, 2}));
+}
+
+TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {
+  const Shards shards;
+  const auto found = [&]() -> std::string {
+    for (const DetectedData& data : detect_data(shards.path())) {
+      if (data.source != "webdataset") continue;
+      std::string text = shards.without_path(data.train.at(0).second);
+      for (const auto& [key, value] : data.validation) text += " " + shards.without_path(value);
+      return text;
+    }
+    return "-";
+  };
+  CHECK(found() == "-");
+  shards.tar("data-0.tar", labelled("0", 0));
+  CHECK(found() == "data-0.tar");
+  shards.tar("data-1.tar", labelled("0", 1));
+  CHECK(found() == "data-*.tar");
+  shards.tar("more.tar", labelled("0", 1));
+  CHECK(found() == "*.tar");
+  for (const char* name : {"data-0.tar", "data-1.tar", "more.tar"})
+    std::filesystem::remove(shards / name);
+  for (const char* name : {"x-train-000.tar", "x-train-001.tar", "x-val-000.tar"})
+    shards.tar(name, labelled("0", 1));
+  CHECK(found() == "x-train-*.tar x-val-000.tar");
+  shards.tar("other.tar", labelled("0", 1));
+  CHECK_THAT(error_of(found), Catch::Contains("holds several kinds of tar files"));
+  std::filesystem::remove(shards / "other.tar");
+  // Without a class nobody can train; a tar of something else is not for this source.
+  shards.tar("x-train-000.tar", tar_member("0.jpg", jpeg("")));
+  CHECK(found() == "-");
+  shards.write("x-train-000.tar", "no tar");
+  CHECK_THAT(error_of(found), Catch::Contains("is not a tar file"));
+  shards.make("cat");
+  CHECK(found() == "-");
+}

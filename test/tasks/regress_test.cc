@@ -1,0 +1,197 @@
+// The task regress: losses, the scale of the targets, and what it refuses.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "lib/model/target_scale.h"
+#include "lib/tasks/task.h"
+#include "test/support/config.h"
+#include "test/support/error.h"
+
+namespace bv::test {
+namespace {
+
+// A model whose outputs are the values of the image times a weight.
+class LinearModel : public Model {
+ public:
+  LinearModel() {
+    weight_ = add_parameter("weight", {}, [](at::Tensor& t, uint64_t) { t.fill_(1); });
+    init_parameters(*this, 0, std::nullopt);
+  }
+  at::Tensor forward(const at::Tensor& image, Pass&) override {
+    return image.reshape({image.size(0), -1}) * weight_;
+  }
+
+ private:
+  at::Tensor weight_;
+};
+
+std::unique_ptr<Task> make(const std::string& kw = "{}",
+                           const TaskEnv& env = {.loss_name = "mse"}) {
+  return from_yaml(
+      kw, [&](const Config& config) { return Task::Registry::make("regress", config, {}, env); });
+}
+
+// Two examples of two targets.
+Batch batch() {
+  return {{"image", at::tensor({0.F, 1.F, 2.F, 3.F}).reshape({2, 1, 1, 2})},
+          {"labels", at::tensor({10.F, 500.F, 14.F, 900.F}).reshape({2, 2})}};
+}
+
+LabelledExamples examples_of(const at::Tensor& labels) {
+  LabelledExamples examples;
+  examples.size = labels.size(0);
+  examples.raw = [labels](int64_t i) { return Example{{"labels", labels[i]}}; };
+  examples.computed = examples.raw;
+  examples.describe = [](int64_t i) { return "row " + std::to_string(i); };
+  return examples;
+}
+
+std::string refusal_to_fit(const LabelledExamples& examples, int64_t targets = 2,
+                           Exit code = Exit::usage) {
+  LinearModel model;
+  const auto task = make();
+  task->add_buffers(model, targets);
+  return error_of([&] { task->fit(model, examples, examples.computed(0)); }, code);
+}
+
+}  // namespace
+
+TEST_CASE("without a scale the losses are torch's") {
+  LinearModel model;
+  Pass pass;
+  const at::Tensor outputs = at::arange(4, at::kFloat).reshape({2, 2});
+  const at::Tensor error = outputs - batch().at("labels");
+  const std::string raw = "{normalize_targets: false}";
+  CHECK(make(raw)->loss(model, batch(), pass).item<float>() ==
+        Approx(error.square().mean().item<float>()));
+  CHECK(make(raw, {.loss_name = "l1"})->loss(model, batch(), pass).item<float>() ==
+        Approx(error.abs().mean().item<float>()));
+  CHECK(make("{normalize_targets: false, delta: 100}", {.loss_name = "huber"})
+            ->loss(model, batch(), pass)
+            .item<float>() ==
+        Approx(
+            at::huber_loss(outputs, batch().at("labels"), at::Reduction::Mean, 100).item<float>()));
+  CHECK(make(raw)->predict("predict", model, batch(), pass).at("logits").equal(outputs));
+  CHECK(model.buffers().empty());
+  const at::Tensor loss = make(raw)->loss(model, batch(), pass);
+  loss.backward();
+  CHECK(named_parameters(model)[0].second.grad().defined());
+}
+
+TEST_CASE("the scale is the mean and the population's standard deviation of all examples") {
+  LinearModel model;
+  Pass pass;
+  const auto task = make();
+  task->add_buffers(model, 2);
+  const at::Tensor labels = batch().at("labels");
+  task->fit(model, examples_of(labels), {{"labels", labels[0]}});
+  const auto scale = target_scale(model);
+  REQUIRE(scale.has_value());
+  CHECK(scale->mean.equal(at::tensor({12.F, 700.F})));
+  CHECK(scale->std.equal(at::tensor({2.F, 200.F})));
+  // Targets are (-1, -1) and (1, 1); outputs (0, 1) and (2, 3).
+  CHECK(task->loss(model, batch(), pass).item<float>() == Approx((1 + 4 + 1 + 4) / 4.));
+  CHECK(task->predict("loss", model, batch(), pass).at("loss").equal(at::tensor({2.5F, 2.5F})));
+  CHECK(task->predict("predict", model, batch(), pass)
+            .at("logits")
+            .equal(at::tensor({12.F, 900.F, 16.F, 1300.F}).reshape({2, 2})));
+}
+
+TEST_CASE("a preprocessing that changes the labels changes the scale") {
+  LinearModel model;
+  const auto task = make();
+  task->add_buffers(model, 2);
+  LabelledExamples examples = examples_of(batch().at("labels"));
+  examples.computed = [raw = examples.raw](int64_t i) {
+    return Example{{"labels", raw(i).at("labels") * 3}};
+  };
+  task->fit(model, examples, examples.computed(0));
+  CHECK(target_scale(model)->mean.equal(at::tensor({36.F, 2100.F})));
+}
+
+TEST_CASE("examples that cannot be read are left out within the budget") {
+  LabelledExamples examples = examples_of(at::tensor({1.F, 9.F, 5.F, 7.F}).reshape({2, 2}));
+  const auto read = examples.raw;
+  examples.size = 3;
+  examples.raw = examples.computed = [read](int64_t i) {
+    if (i == 1) throw Error(Exit::data, "row 1", "truncated");
+    return read(i / 2);
+  };
+  CHECK(refusal_to_fit(examples, 2, Exit::data) == "row 1: error: truncated");
+  examples.error_budget = 1;
+  CHECK(refusal_to_fit(examples).empty());
+}
+
+TEST_CASE("targets without a spread, or that are no numbers, are named") {
+  const at::Tensor same = at::tensor({1.F, 3.5F, 2.F, 3.5F}).reshape({2, 2});
+  CHECK(refusal_to_fit(examples_of(same)) ==
+        "error: target 1 is 3.5 in all 2 training examples: there is nothing to learn, and it "
+        "cannot be normalized");
+  const at::Tensor bad = at::tensor({1.F, 3.F, 2.F, std::nanf("")}).reshape({2, 2});
+  CHECK(refusal_to_fit(examples_of(bad)) == "row 1: error: target 1 of 'labels' is nan");
+  CHECK(refusal_to_fit(examples_of(bad), 3) ==
+        "row 0: error: 'labels' has 2 numbers, but num_classes is 3");
+}
+
+TEST_CASE("one number per example may be called label") {
+  LinearModel model;
+  Pass pass;
+  const Batch one = {{"image", at::tensor({2.F, 5.F}).reshape({2, 1, 1, 1})},
+                     {"label", at::tensor({1.F, 1.F})}};
+  CHECK(make("{normalize_targets: false}")->loss(model, one, pass).item<float>() ==
+        Approx((1 + 16) / 2.));
+}
+
+TEST_CASE("regress refuses batches and keys that do not fit") {
+  const auto refusal = [](const Batch& batch) {
+    LinearModel model;
+    Pass pass;
+    return error_of([&] { make("{normalize_targets: false}")->loss(model, batch, pass); });
+  };
+  Batch classes = batch();
+  classes["labels"] = at::zeros({2}, at::kLong);
+  CHECK(refusal(classes) ==
+        "[regress] 'labels' must be float32, got int64; store numbers to predict with a decimal "
+        "point, or use task: classify for classes");
+  Batch wide = batch();
+  wide["labels"] = at::zeros({2, 3});
+  CHECK(refusal(wide) ==
+        "[regress] 'labels' are (2, 3) but the model's outputs are (2, 2); num_classes is the "
+        "number of targets");
+  CHECK(refusal({{"image", batch().at("image")}}) ==
+        "[regress] a batch has no 'labels' and no 'label', only image; name one in "
+        "keep(\"image\", ...)");
+  CHECK(error_of([] { make("{}", {.loss_name = "softmax_xent"}); }) ==
+        "error: loss 'softmax_xent' does not compare numbers; task: regress has mse, l1 and huber");
+  CHECK_THAT(error_of([] { make("{delta: 2}"); }),
+             Catch::EndsWith("delta: has no effect with loss: mse"));
+  CHECK_THAT(error_of([] { make("{delta: 0}", {.loss_name = "huber"}); }),
+             Catch::Contains("delta: must be positive, got 0"));
+}
+
+TEST_CASE("a folded scale: the last layer gives values in the units of the targets") {
+  const at::Tensor kernel = at::arange(6, at::kFloat).reshape({3, 2}),
+                   bias = at::tensor({1.F, 2.F});
+  std::map<std::string, at::Tensor> params = {{"head/kernel", kernel}, {"head/bias", bias}};
+  std::map<std::string, at::Tensor> buffers = {{kTargetMean, at::tensor({10.F, -20.F})},
+                                               {kTargetStd, at::tensor({2.F, 0.5F})}};
+  fold_target_scale(params, buffers, "x");
+  CHECK(buffers.empty());
+  const at::Tensor input = at::tensor({1.F, -1.F, 2.F}).reshape({1, 3});
+  const at::Tensor expected =
+      (input.matmul(kernel) + bias) * at::tensor({2.F, 0.5F}) + at::tensor({10.F, -20.F});
+  CHECK((input.matmul(params.at("head/kernel")) + params.at("head/bias")).allclose(expected));
+  CHECK(kernel.equal(at::arange(6, at::kFloat).reshape({3, 2})));  // not written to
+
+  buffers = {{kTargetMean, at::zeros({3})}, {kTargetStd, at::zeros({3})}};
+  CHECK(error_of([&] { fold_target_scale(params, buffers, "ckpt/step-1"); }) ==
+        "ckpt/step-1: error: has a scale of targets but no last layer head/kernel and head/bias to "
+        "put it in");
+}
+
+}  // namespace bv::test

@@ -1,0 +1,170 @@
+// Weights of classes, and labels with several classes: the task classify with its arguments.
+#include "lib/tasks/class_weights.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+
+#include "test/support/config.h"
+#include "test/support/error.h"
+#include "test/support/tiny_model.h"
+
+namespace bv::test {
+namespace {
+
+TaskEnv env(const std::string& loss = "softmax_xent", double smoothing = 0) {
+  return {.loss_name = loss, .label_smoothing = smoothing, .num_classes = 5, .label_counts = [] {
+            return LabelCounts{{0, 10}, {1, 1}, {2, 5}, {3, 4000}, {4, 2}};
+          }};
+}
+
+std::unique_ptr<Task> make(const std::string& kw, const TaskEnv& of = env()) {
+  return from_yaml(
+      kw, [&](const Config& config) { return Task::Registry::make("classify", config, {}, of); });
+}
+
+std::vector<double> weights(const std::string& kw) {
+  return from_yaml(kw, [](const Config& config) { return read_class_weights(config, env()); });
+}
+
+std::string refusal(const std::string& kw, const TaskEnv& of = env()) {
+  return error_of([&] { make(kw, of); });
+}
+
+// The weighted mean of torch, over all examples of the batch.
+double torch_loss(const at::Tensor& logits, const at::Tensor& labels,
+                  const std::vector<float>& weights, double smoothing) {
+  return at::cross_entropy_loss(logits, labels.argmax(1), at::tensor(weights), at::Reduction::Mean,
+                                -100, smoothing)
+      .item<double>();
+}
+
+const std::vector<float> kWeights = {0.5F, 2, 1, 4, 0.25F};
+const char* const kListed = "{class_weights: [0.5, 2, 1, 4, 0.25]}";
+
+}  // namespace
+
+TEST_CASE("balanced weights: examples / (classes * count)") {
+  CHECK(weights("{}").empty());
+  CHECK(weights("{class_weights: [1, 2, 3, 4, 5.5]}") == std::vector<double>{1, 2, 3, 4, 5.5});
+  const std::vector<double> balanced = weights("{class_weights: balanced}");
+  REQUIRE(balanced.size() == 5);
+  CHECK(balanced[0] == Approx(4018 / (5. * 10)));
+  CHECK(balanced[3] == Approx(4018 / (5. * 4000)));
+}
+
+TEST_CASE("effective weights: (1 - b) / (1 - b^count), of mean 1") {
+  for (const double beta : {0., 0.9, 0.999, 0.999999}) {
+    const std::vector<double> found = effective_weights({10, 1, 5, 4000}, beta);
+    std::vector<double> expected;
+    double sum = 0;
+    for (const int count : {10, 1, 5, 4000}) {
+      expected.push_back((1 - beta) / (1 - std::pow(beta, count)));
+      sum += expected.back();
+    }
+    for (size_t c = 0; c < 4; ++c) CHECK(found[c] == Approx(expected[c] * 4 / sum).epsilon(1e-9));
+  }
+  const std::vector<double> found = weights("{class_weights: effective, class_weights_beta: 0.9}");
+  CHECK(found == effective_weights({10, 1, 5, 4000, 2}, 0.9));
+  CHECK(weights("{class_weights: effective}") == effective_weights({10, 1, 5, 4000, 2}, 0.999));
+}
+
+TEST_CASE("a weighted step has torch's loss and gradient, whatever the number of micro-batches") {
+  for (const double smoothing : {0., 0.1}) {
+    std::optional<NamedTensors> first;
+    for (const int micro_batches : {1, 2, 8}) {
+      INFO(micro_batches << " micro-batches, smoothing " << smoothing);
+      TinyModel model;
+      Pass pass;
+      pass.train = true;
+      const double expected = torch_loss(model.forward(tiny_batch(1).at("image"), pass),
+                                         tiny_batch(1).at("labels"), kWeights, smoothing);
+      const auto task = make(kListed, env("softmax_xent", smoothing));
+      const Config config = parse_config(
+          fmt::format("{{optax_name: sgd, lr: 1, grad_accum_steps: {}}}", micro_batches), "t.yaml");
+      const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
+      StepConfig step_config = read_step(config, model, length);
+      step_config.grad_accum_steps = read_grad_accum_steps(config, model, 8, {});
+      TrainStep step(model, *task, std::move(step_config), 3, Precision::float32);
+      step.run(1, tiny_batch(1), true);
+      double loss = 0;
+      for (const auto& [name, value] : step.measurements(1))
+        if (name == "training_loss") loss = value;
+      CHECK(loss == Approx(expected).epsilon(1e-6));
+      const NamedTensors state = step.state();
+      if (!first) {
+        first = state;
+        // The gradient is that of torch's loss.
+        TinyModel fresh;
+        at::cross_entropy_loss(fresh.forward(tiny_batch(1).at("image"), pass),
+                               tiny_batch(1).at("labels").argmax(1), at::tensor(kWeights),
+                               at::Reduction::Mean, -100, smoothing)
+            .backward();
+        for (const auto& [name, value] : named_parameters(fresh)) {
+          const at::Tensor moved = value.detach() - value.grad();
+          CHECK((state.at("params/" + name) - moved).abs().max().item<double>() < 1e-6);
+        }
+      }
+      for (const auto& [name, value] : state) {
+        if (name.starts_with("params/"))
+          CHECK((value - first->at(name)).abs().max().item<double>() < 1e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("pred: loss does not weight") {
+  TinyModel model;
+  Pass pass;
+  const at::Tensor weighted = make(kListed)->predict("loss", model, tiny_batch(1), pass).at("loss");
+  CHECK(weighted.equal(make("{}")->predict("loss", model, tiny_batch(1), pass).at("loss")));
+  CHECK_FALSE(make("{}")->weight(tiny_batch(1)).defined());
+}
+
+TEST_CASE("class_weights that do not fit are refused") {
+  CHECK_THAT(refusal("{class_weights: balance}"),
+             Catch::EndsWith("class_weights: expected balanced, effective or a list of numbers, "
+                             "got 'balance'"));
+  CHECK_THAT(refusal("{class_weights: [1, 2]}"),
+             Catch::EndsWith("class_weights: has 2 weights, but num_classes is 5"));
+  CHECK_THAT(refusal("{class_weights: [1, 2, 0, 1, 1]}"),
+             Catch::EndsWith("class_weights: must be positive numbers"));
+  CHECK_THAT(refusal("{class_weights: balanced}", env("sigmoid_xent")),
+             Catch::EndsWith("class_weights: needs loss: softmax_xent, not sigmoid_xent"));
+  CHECK_THAT(refusal("{class_weights: effective, class_weights_beta: 1}"),
+             Catch::EndsWith("class_weights_beta: must be at least 0 and below 1, got 1"));
+  CHECK_THAT(refusal("{class_weights: balanced, class_weights_beta: 0.9}"),
+             Catch::EndsWith("class_weights_beta: has no effect without class_weights: effective"));
+  TaskEnv unknown = env();
+  unknown.label_counts = [] { return LabelCounts(); };
+  CHECK_THAT(refusal("{class_weights: balanced}", unknown),
+             Catch::EndsWith("class_weights: 'balanced' needs training data whose labels are known "
+                             "before its examples are read; give a list of 5 weights"));
+  TaskEnv absent = env();
+  absent.label_counts = [] { return LabelCounts{{0, 3}, {2, 1}, {4, 1}}; };
+  CHECK_THAT(refusal("{class_weights: balanced}", absent),
+             Catch::EndsWith("class_weights: 'balanced' cannot weight classes without a training "
+                             "example: 1, 3; give a list of 5 weights"));
+  // An evaluation knows no training data, and needs no weights.
+  TaskEnv evaluation = env();
+  evaluation.label_counts = {};
+  CHECK(refusal("{class_weights: balanced}", evaluation).empty());
+}
+
+TEST_CASE("multilabel needs a loss that judges each class, and labels that are probabilities") {
+  CHECK_THAT(refusal("{multilabel: true}"),
+             Catch::EndsWith("multilabel: needs loss: sigmoid_xent, which judges each class for "
+                             "itself; softmax_xent chooses one class"));
+  const auto task = make("{multilabel: true}", env("sigmoid_xent"));
+  TinyModel model;
+  Pass pass;
+  Batch batch = tiny_batch(1);
+  CHECK(task->loss(model, batch, pass)
+            .equal(make("{}", env("sigmoid_xent"))->loss(model, batch, pass)));
+  batch["labels"] = batch.at("labels") * 3;
+  CHECK(error_of([&] { task->loss(model, batch, pass); }) ==
+        "[classify] with multilabel 'labels' must be within 0 and 1, got 3");
+}
+
+}  // namespace bv::test
