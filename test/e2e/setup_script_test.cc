@@ -110,12 +110,11 @@ TEST_CASE("without Debian's tools the set-up goes on where nothing is missing") 
   checkout.dir.write("no-header", "");
   const Result missing = install();
   CHECK(missing.code == 2);
-  CHECK(
-      missing.out ==
-      "bvtrain set-up: apt-get is not found here; install what your system calls these Debian "
-      "packages: ninja-build libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 "
-      "nlohmann-json3-dev libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev "
-      "libxxhash-dev libgloo-dev\n");
+  CHECK(missing.out ==
+        "bvtrain set-up: apt-get is not found here; install what your system calls these Debian "
+        "packages: ninja-build libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 "
+        "nlohmann-json3-dev libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev "
+        "libxxhash-dev libgloo-dev\n");
 }
 
 TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTorch is another") {
