@@ -204,6 +204,8 @@ TEST_CASE("jsonl: broken files", "[jsonl]") {
   CHECK(folder.problem("{\"a\": 1}\n{\"a\": ") ==
         "t.jsonl:2:7: error: bad JSON: expected a value, but the line ends here (the file ends "
         "without a newline here: was it cut off?)");
+  CHECK(folder.problem("{\"a\": 1}\n{\"a\": \n{\"a\": 2}\n") ==
+        "t.jsonl:2:7: error: bad JSON: expected a value, but the line ends here");
   std::string deep;
   for (int i = 0; i < 65; ++i) deep += "{\"a\":";
   CHECK(of(deep) == "t.jsonl:1:321: error: objects nested more than 64 deep");

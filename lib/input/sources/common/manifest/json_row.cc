@@ -45,14 +45,16 @@ class JsonRowParser {
     if (peek() != '{') throw RowFault(at_, "expected an object: {\"key\": value, ...}");
     object("", 1);
     skip_blanks();
+    if (peek() == '\n') ++at_;
     if (at_ < text_.size()) fail("expected the end of the line after the object");
     return std::move(fields_);
   }
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  // Not the end of the line: a value that is missing there is missing in this line.
   void skip_blanks() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string::npos)
+    while (at_ < text_.size() && std::string_view(" \t\r").find(text_[at_]) != std::string::npos)
       ++at_;
   }
   [[noreturn]] void fail(const std::string& expected) const {
