@@ -71,6 +71,15 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
+// Blocks the signals before the static objects of LibTorch are made, which takes longer than all
+// else at the start. One that comes meanwhile waits until install_signal_handlers() unblocks it.
+void block_signals(int, char**, char**) {
+  const sigset_t signals = stop_signals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const g_before_libraries)(int, char**, char**) = &block_signals;
+
 // Ends the process without destroying LibTorch's static objects, which would take every rank a
 // tenth of a second. run() has closed everything that must be closed. Fails if stdout could not be
 // written.

@@ -26,6 +26,9 @@ set(BVTRAIN_SANITIZE "" CACHE STRING "address or thread: builds with that saniti
 if(BVTRAIN_SANITIZE)
   # With -O2 -g these builds take nearly twice as long.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+    add_compile_options(-fclang-abi-compat=17)  # names of templates as in LibTorch, which GCC has compiled
+  endif()
 endif()
 if(BVTRAIN_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)
@@ -41,6 +44,9 @@ if(BV_FUZZ)
     message(FATAL_ERROR "BV_FUZZ needs clang 16 or newer: scripts/dev.sh fuzz finds one")
   endif()
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+    add_compile_options(-fclang-abi-compat=17)  # names of templates as in LibTorch, which GCC has compiled
+  endif()
   # All sources are instrumented. vptr and function look at types of LibTorch, which is not.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function
                       -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

@@ -1,11 +1,8 @@
 #include "lib/ckpt/checkpointer.h"
 
-#include <array>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <filesystem>
-#include <future>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -15,8 +12,10 @@
 #include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/ckpt/crash_point.h"
+#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
+#include "lib/ckpt/save_queue.h"
 #include "lib/ckpt/storage_retries.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
@@ -53,9 +52,7 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
 }  // namespace
 
 struct Checkpointer::Impl {
-  using Job = std::shared_future<void>;  // never throws
-
-  std::string dir;
+  std::string dir, run_json;
   CkptFolder ckpt;
   Writers writers;
   int newest_kept;
@@ -63,24 +60,22 @@ struct Checkpointer::Impl {
   std::atomic<int64_t> committed = -1, failed_saves = 0;
   StorageRetries retries = {};
   bool started = false;
-  std::array<Job, 2> saving = {};  // the save that reads each buffer
-  int buffer = 1;                  // the one that was given out last
-  bool reserved = false;           // free_buffer() was called for the next save
-  Job last = {};                   // each job waits for the one before it
+  int buffer = -1;  // what free_buffer() has returned for the next save; -1: it was not called
 
   std::mutex mutex = {};                 // guards these two
   std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
   std::exception_ptr fatal = {};         // what ends the run
 
-  // Only jobs use the rest, one after the other.
+  // Only jobs use these.
+  bool noted = false;  // run.json says that there is a checkpoint
   int failed_in_a_row = 0;
   int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
 
-  template <class Work>
-  void begin(Work work);
-  void save(const Snapshot& snapshot, bool keep, const Job& before);
+  SaveQueue queue = {};  // last, so that its thread ends first
+
+  void save(const Snapshot& snapshot, bool keep);
   void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
   void record(int64_t step, bool keep, const std::exception_ptr& failure, bool tolerable);
   void mark_best(const std::string& best, const BestPoint& point);
@@ -92,19 +87,7 @@ struct Checkpointer::Impl {
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
 };
 
-// Calls work(job before it) on a thread of its own.
-template <class Work>
-void Checkpointer::Impl::begin(Work work) {
-  last = std::async(std::launch::async, [work = std::move(work), before = last]() mutable {
-           // The future holds this lambda for longer than it runs, but a snapshot must be released
-           // as soon as it is written, and jobs must not hold all jobs before them.
-           Work owned = std::move(work);
-           const Job previous = std::exchange(before, {});
-           owned(previous);
-         }).share();
-}
-
-void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep, const Job& before) {
+void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   const std::string temporary = ckpt.unfinished(snapshot.step, shared_id());
   std::exception_ptr failure;
   const auto attempt = [&](const auto& work) {
@@ -117,7 +100,6 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep, const Job& be
     }
   };
   attempt([&] { write_checkpoint(temporary, snapshot, keep, writers, retries); });
-  if (before.valid()) before.wait();
   // If the rows cannot be synced, what follows them on disk is not known either.
   bool rows_failed = false;
   if (writers.rank == 0 && snapshot.before_commit) {
@@ -140,6 +122,11 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
   whole_steps[snapshot.step] = true;
   keep_steps[snapshot.step] = keep;
   crash_point("ckpt.renamed");
+  try {
+    if (!std::exchange(noted, true)) note_saved(run_json);
+  } catch (const Error& error) {
+    log::warn("[ckpt] {}", error.what());  // the checkpoint itself is committed
+  }
   if (!old->empty()) delete_folder(*old);
   try {
     retries(
@@ -262,7 +249,8 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
 }
 
 Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_kept)
-    : impl_(new Impl{workdir.dir(), workdir.ckpt(), std::move(writers), newest_kept}) {
+    : impl_(new Impl{workdir.dir(), workdir.run_json(), workdir.ckpt(), std::move(writers),
+                     newest_kept}) {
   check(newest_kept > 0, "{} checkpoints to keep", newest_kept);
   check(impl_->writers.ranks == 1 || !impl_->writers.id.empty(), "writers without an id");
 }
@@ -280,16 +268,8 @@ void Checkpointer::start() { impl_->start(); }
 
 int Checkpointer::free_buffer() {
   impl_->throw_failure(&Impl::fatal);
-  const auto is_free = [this](int buffer) {
-    const Impl::Job& job = impl_->saving.at(static_cast<size_t>(buffer));
-    return !job.valid() || job.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  };
-  // A run whose saves do not overlap uses the memory of one buffer only.
-  if (!is_free(impl_->buffer)) impl_->buffer = 1 - impl_->buffer;
-  const Impl::Job& job = impl_->saving.at(static_cast<size_t>(impl_->buffer));
-  if (job.valid()) job.wait();
+  impl_->buffer = impl_->queue.free_buffer();
   impl_->throw_failure(&Impl::fatal);
-  impl_->reserved = true;
   return impl_->buffer;
 }
 
@@ -300,32 +280,34 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
           name);
   }
   check(impl_->writers.ranks > 1 || snapshot.pieced.empty(), "pieces, but only one writer");
-  if (!std::exchange(impl_->reserved, false)) {
-    free_buffer();
-    impl_->reserved = false;
-  }
+  if (impl_->buffer < 0) free_buffer();
   if (!impl_->started && impl_->writers.rank == 0) start();
-  impl_->begin([impl = impl_.get(), snapshot = std::move(snapshot), keep](const Impl::Job& before) {
+  SaveQueue::Job job;
+  job.buffer = std::exchange(impl_->buffer, -1);
+  job.step = snapshot.step;
+  // All ranks of a sharded state must save the same steps.
+  job.may_be_left_out = !keep && impl_->writers.ranks == 1;
+  job.work = [impl = impl_.get(), snapshot = std::move(snapshot), keep] {
     const trace::Span span("checkpoint write");
-    impl->save(snapshot, keep, before);
-  });
-  impl_->saving.at(static_cast<size_t>(impl_->buffer)) = impl_->last;
+    impl->save(snapshot, keep);
+  };
+  impl_->queue.add(std::move(job));
 }
 
 void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
-  impl_->begin([impl = impl_.get(), name, point](const Impl::Job& before) {
-    if (before.valid()) before.wait();
-    impl->mark_best(impl->ckpt.best(name), point);
-  });
+  impl_->queue.do_in_any_case(point.step);
+  SaveQueue::Job job;
+  job.work = [impl = impl_.get(), name, point] { impl->mark_best(impl->ckpt.best(name), point); };
+  impl_->queue.add(std::move(job));
 }
 
 void Checkpointer::drain() {
-  if (impl_->last.valid()) impl_->last.wait();
+  impl_->queue.await_all();
   impl_->throw_failure(&Impl::fatal);
 }
 
 void Checkpointer::wait() {
-  if (impl_->last.valid()) impl_->last.wait();
+  impl_->queue.await_all();
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->fatal) impl_->last_failure = nullptr;  // the same one, or one that came after it

@@ -20,6 +20,11 @@
 // this start of the job, so that files of an earlier, killed save are never taken for files of this
 // one.
 //
+// One thread does the saves, one after the other (save_queue.h). If saves are due so often that
+// they would slow the training down, one that still waits when the next is due is left out, because
+// it is out of date. Never left out are those that are to be kept or are the best so far, those of
+// a sharded state, and the last one.
+//
 // A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
 // but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if
 // the last one does.
@@ -52,16 +57,17 @@ class Checkpointer {
   // the first save does the same. Throws Error(Exit::storage).
   void start();
 
-  // Two saves may be in progress at a time, so snapshots are taken into one of two buffers in
-  // turn. Returns 0 or 1: the buffer that the next snapshot may overwrite. Waits until one is free.
-  // Throws like save().
+  // A snapshot is taken into one of two buffers, because one save may be in progress and another
+  // one wait. Returns 0 or 1: the buffer that the next snapshot may overwrite. Waits until one is
+  // free. Throws like save().
   int free_buffer();
-  // Starts writing the snapshot, which is in free_buffer(), on a thread of its own. Saves are
-  // committed in the order of these calls. Before rank 0 commits the checkpoint, that thread calls
-  // snapshot.before_commit; if this throws, the save has failed. With several ranks, every rank
-  // calls save(): rank 0 passes the replicated tensors and the metadata, the other ranks pass only
-  // their shards. The newest checkpoints are kept, and all that were saved with `keep`. Throws the
-  // failure of an earlier save if the one before that had failed, too: an Error(Exit::storage).
+  // Saves the snapshot, which is in free_buffer(), in the background. Saves are committed in the
+  // order of these calls; without `keep`, the next call may leave this one out. Before rank 0
+  // commits the checkpoint, that thread calls snapshot.before_commit; if this throws, the save has
+  // failed. With several ranks, every rank calls save(): rank 0 passes the replicated tensors and
+  // the metadata, the other ranks pass only their shards. The newest checkpoints are kept, and all
+  // that were saved with `keep`. Throws the failure of an earlier save if the one before that had
+  // failed, too: an Error(Exit::storage).
   void save(Snapshot snapshot, bool keep);
   // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
   // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown

@@ -64,6 +64,13 @@ std::string run_json_fault(const json& run) {
 
 }  // namespace
 
+void note_saved(const std::string& run_json) {
+  json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
+  if (!run.is_object() || run.value(kSavedKey, json()) == true) return;
+  run[kSavedKey] = true;
+  write_file_atomically(run_json, run.dump(2) + "\n");
+}
+
 std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
   if (!file_exists(workdir.done())) return std::nullopt;
   const std::optional<Workdir::Done> done = workdir.finished();
@@ -104,6 +111,14 @@ void require_checkpoints(const Workdir& workdir) {
                             "run cannot continue; put its folder back, or remove metrics.jsonl to "
                             "start the run from the beginning, or choose another --workdir",
                             printable(saved)));
+  }
+  const json run = json::parse(read_file_if_any(workdir.run_json()).value_or(""), nullptr, false);
+  const bool noted = run.is_object() && run.value(kSavedKey, json()) == true;
+  if (noted && file_exists(ckpt.path())) {
+    throw Error(Exit::usage, ckpt.path(),
+                "run.json says that the run has saved a checkpoint, but there is none here, so the "
+                "run cannot continue; put its folder back, or remove metrics.jsonl to start the "
+                "run from the beginning, or choose another --workdir");
   }
   // A run makes ckpt/ before it writes its first row.
   if (!file_exists(ckpt.path())) {

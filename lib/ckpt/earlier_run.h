@@ -11,6 +11,11 @@
 
 namespace bv {
 
+// The member of run.json that says whether the run has committed a checkpoint in its workdir.
+inline constexpr const char* kSavedKey = "has_saved";
+// Sets it, if there is a run.json. Throws Error(Exit::storage).
+void note_saved(const std::string& run_json);
+
 // Returns what DONE holds if other files confirm that the run has finished. One of these must
 // exist: a checkpoint of that step; a row of metrics of that step or a later one; or, if there is
 // no checkpoint at all, any row of metrics. Otherwise returns nullopt, and logs a warning if there

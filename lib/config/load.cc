@@ -333,13 +333,13 @@ void check_bytes(const SourceText& source, const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
-                                 bool on_command_line, std::vector<Error>& problems) {
+std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name, YamlFrom from,
+                                 std::vector<Error>& problems) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const SourceText source(text, name, on_command_line);
+  const SourceText source(text, name, from == YamlFrom::command_line);
   check_bytes(source, name);
   std::istringstream stream{std::string(text)};
-  Builder builder(source, !on_command_line, problems);
+  Builder builder(source, from == YamlFrom::file, problems);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {

@@ -34,9 +34,9 @@ Config load_config(const std::string& file, const std::vector<Override>& overrid
 // Reads a text in the same way. `name` stands in messages, and includes are relative to its folder.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<Override>& overrides = {});
-// Reads a text that Config::json() returned, such as the config in a checkpoint. "${" in it stands
-// for itself; `overrides` may name environment variables.
-Config parse_config_json(std::string text, const std::string& name,
+// Reads a text that Config::json() returned, such as the config in a checkpoint. It includes no
+// files, and "${" stands for itself.
+Config parse_config_json(std::string_view text, const std::string& name,
                          const std::vector<Override>& overrides = {});
 
 }  // namespace bv

@@ -128,7 +128,7 @@ void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
 // being included, from the outermost one.
 std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
                                 std::vector<std::string>& files, std::vector<Error>& problems) {
-  auto root = parse_yaml(text, name, false, problems);
+  auto root = parse_yaml(text, name, YamlFrom::file, problems);
   check_root(root, name);
   const Node::Entry* entry = root->entry("include");
   if (entry == nullptr) return root;
@@ -192,7 +192,7 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
       if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
         throw NoSuchPath{"a key is written as 'a.b.c', without empty parts"};
       }
-      auto value = parse_yaml(override.value, override.origin, true, problems);
+      auto value = parse_yaml(override.value, override.origin, YamlFrom::command_line, problems);
       if (value == nullptr) value = std::make_shared<Node>();
       value->place = {override.origin, 0, 0};
       root = set_value(root, parts, 0, value);
@@ -208,13 +208,16 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
   }
 }
 
-Config parse_config(std::string_view text, const std::string& name,
-                    const std::vector<Override>& overrides) {
-  std::vector<std::string> files = {std::filesystem::path(name).lexically_normal().string()};
+namespace {
+
+// Returns the config of the tree that load(problems) returns.
+template <class Load>
+Config make_config(const Load& load, const std::string& name,
+                   const std::vector<Override>& overrides) {
   auto document = std::make_shared<Document>();
   std::vector<Error> problems;
   try {
-    document->root = load_tree(text, name, files, problems);
+    document->root = load(problems);
     document->root->place = {name, 0, 0};
     apply_overrides(document->root, overrides, problems);
   } catch (const Error& error) {
@@ -224,11 +227,25 @@ Config parse_config(std::string_view text, const std::string& name,
   return Config(document->root, document, "");
 }
 
-Config parse_config_json(std::string text, const std::string& name,
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& name,
+                    const std::vector<Override>& overrides) {
+  const auto load = [&](std::vector<Error>& problems) {
+    std::vector<std::string> files = {std::filesystem::path(name).lexically_normal().string()};
+    return load_tree(text, name, files, problems);
+  };
+  return make_config(load, name, overrides);
+}
+
+Config parse_config_json(std::string_view text, const std::string& name,
                          const std::vector<Override>& overrides) {
-  for (size_t at = 0; (at = text.find("${", at)) != std::string::npos; at += 3)
-    text.insert(at, "$");
-  return parse_config(text, name, overrides);
+  const auto load = [&](std::vector<Error>& problems) {
+    auto root = parse_yaml(text, name, YamlFrom::json, problems);
+    check_root(root, name);
+    return root;
+  };
+  return make_config(load, name, overrides);
 }
 
 Config load_config(const std::string& file, const std::vector<Override>& overrides) {

@@ -85,11 +85,15 @@ std::string origin(const Place& place);
 
 // ---- Loading (load.cc, merge.cc)
 
+enum class YamlFrom {
+  file,
+  json,          // of Config::json(): environment variables are not substituted
+  command_line,  // nor are they here, and all places are just the name
+};
 // Returns the root of a YAML text; null for an empty text. Problems that leave the rest readable
-// are appended to `problems`; others are thrown. With `on_command_line`, all places are
-// just `name`, and environment variables are not substituted.
-std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
-                                 bool on_command_line, std::vector<Error>& problems);
+// are appended to `problems`; others are thrown.
+std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name, YamlFrom from,
+                                 std::vector<Error>& problems);
 // Returns `over` laid on `base`, as described at load_config().
 std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::shared_ptr<Node>& over);
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,

@@ -8,6 +8,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/call.h"
 #include "lib/config/load_config.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/model/model.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
@@ -131,6 +132,7 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
   trained.origin = checkpoint.folder;
   trained.config = parse_config_json(checkpoint.meta.value("config", std::string("{}")),
                                      checkpoint.folder + "/" + kManifestName);
+  if (trained.config.is_map("input")) read_max_pixels(trained.config.section("input"));
   trained.card = card_of(trained.config);
   trained.card.ema = ema;
   warn_of_other_weights(trained.config, ema);

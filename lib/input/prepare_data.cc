@@ -1,16 +1,16 @@
 #include "lib/input/prepare_data.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "lib/input/broken_files.h"
+#include "lib/input/path.h"
 #include "lib/input/skip_hint.h"
 #include "lib/input/sources/common/records/tfds_folder.h"
 #include "lib/input/sources/synthetic.h"
 #include "lib/input/split.h"
+#include "lib/util/file.h"
 
 namespace bv {
 namespace {
@@ -43,34 +43,34 @@ const std::map<std::string, std::map<std::string, int64_t>> kSizes = {
     {"imagenet21k", {{"full", 14'197'122}}},
     {"imagenet_v2", {{"test", 10'000}}}};
 
-bool is_folder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 bool registered(const std::string& name) {
   const std::vector<std::string> names = Source::Registry::names();
   return std::binary_search(names.begin(), names.end(), name);
 }
 
-[[noreturn]] void unknown_source(const std::string& name, const Place& place) {
+// Returns the folder in which `data` looks for data sets of TFDS.
+std::string root_of(const Config& data) {
+  constexpr std::string_view kFolder = "data_dir";  // a key of the source tfds
+  return tfds_root(maybe_path(data, kFolder).value_or(""));
+}
+
+[[noreturn]] void unknown_source(const Config& data, const std::string& name) {
   std::string message = unknown_name_message(Source::kKind, name, Source::Registry::names());
-  const std::string root = tfds_root("");
   if (const auto tfds = kTfdsNames.find(name); tfds != kTfdsNames.end()) {
     message += fmt::format(
         " ('{}' is TFDS's name: data_dir says where TFDS has prepared it; its published files are "
         "read by 'name: {}')",
         name, tfds->second);
-  } else if (is_folder(root)) {
-    message += fmt::format("; and no TFDS data set in '{}' has this name", root);
   }
-  throw Error(Exit::usage, place, message);
+  const std::string root = root_of(data);
+  if (data.has("data_dir") || folder_exists(root))
+    message += fmt::format("; and no TFDS data set in '{}' has this name", root);
+  throw Error(Exit::usage, data.place("name"), message);
 }
 
-// Returns whether `data` names a data set of TFDS: it says where those are, or there is one.
+// Returns whether TFDS has prepared a data set `name`, "name:version" or "name/config".
 bool is_tfds(const Config& data, const std::string& name) {
-  return data.has("data_dir") ||
-         is_folder(tfds_root("") + "/" + name.substr(0, name.find_first_of("/:")));
+  return folder_exists(root_of(data) + "/" + name.substr(0, name.find_first_of("/:")));
 }
 
 // Returns a source of generated data whose splits are large enough for every absolute bound of the
@@ -109,21 +109,13 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
                         named ? "has" : "has no", classes.owner, run_named ? "has" : "has none"));
 }
 
-// Throws if `data` gives each of several data sets a weight, as big_vision's mixtures do.
-void refuse_mixture(const Config& data) {
-  const std::vector<std::string> keys = data.keys();
-  const bool weights =
-      keys.size() > 1 && std::all_of(keys.begin(), keys.end(), [&](const auto& key) {
-        if (data.is_map(key) || data.is_list(key)) return false;
-        const std::string text = data.get(key, "");
-        char* end = nullptr;
-        std::strtod(text.c_str(), &end);
-        return !text.empty() && *end == '\0';
-      });
-  if (weights) data.fail("", "only input.data can be a mixture of data sets; name one with 'name'");
-}
-
 }  // namespace
+
+bool is_mixture(const Config& data) {
+  const nlohmann::json values = nlohmann::json::parse(data.json());
+  return !values.empty() && std::all_of(values.begin(), values.end(),
+                                        [](const auto& value) { return value.is_number(); });
+}
 
 std::vector<std::string> known_tfds_names() {
   std::vector<std::string> names;
@@ -132,7 +124,8 @@ std::vector<std::string> known_tfds_names() {
 }
 
 OpenDataset prepare_data(const Config& data, const DataEnv& env) {
-  refuse_mixture(data);
+  if (is_mixture(data))
+    data.fail("", "only input.data can be a mixture of data sets; name one with 'name'");
   const auto name = data.get<std::string>("name");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
@@ -156,7 +149,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
     source = Source::Registry::make("tfds", data, data.place("name"), env.source);
   } else {
     data.mark_read();
-    unknown_source(name, data.place("name"));
+    unknown_source(data, name);
   }
   parse_split(split, split_place);  // throws again: no file is opened with a malformed split
   return [=, section = env.skip_section](const std::optional<ClassNames>& classes) {

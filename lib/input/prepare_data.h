@@ -61,6 +61,10 @@ using OpenDataset =
 // generated with that data set's published size if it is known.
 OpenDataset prepare_data(const Config& data, const DataEnv& env);
 
+// Returns whether `data` gives each of several data sets a weight: {own: 0.7, public: 0.3}. Only
+// `input.data` may.
+bool is_mixture(const Config& data);
+
 // Returns TFDS's names of the data sets whose published sizes are known.
 std::vector<std::string> known_tfds_names();
 

@@ -107,6 +107,13 @@ std::string TrainingData::describe(const Pick& pick) const {
   return parts_[pick.part].data->describe(pick.index);
 }
 
+const std::vector<std::string>& TrainingData::class_names() const {
+  for (const Part& part : parts_) {
+    if (!part.data->class_names().empty()) return part.data->class_names();
+  }
+  return parts_[0].data->class_names();
+}
+
 std::set<int64_t> TrainingData::labels_of_splits() const {
   std::set<int64_t> all;
   for (const Part& part : parts_) {

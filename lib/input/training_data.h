@@ -68,7 +68,7 @@ class TrainingData {
   std::string describe(const Pick& pick) const;
 
   // The members below are those of Dataset, for all data sets together.
-  const std::vector<std::string>& class_names() const { return parts_[0].data->class_names(); }
+  const std::vector<std::string>& class_names() const;  // of the first data set that has names
   std::set<int64_t> labels_of_splits() const;
   uint64_t fingerprint() const;
 

@@ -6,6 +6,7 @@
 
 #include "lib/ckpt/workdir.h"
 #include "lib/device/compute_threads.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
 #include "lib/predict/predict_model.h"
 #include "lib/report/chrono.h"
@@ -46,13 +47,13 @@ void refuse_synthetic(const Restored& from) {
 // Throws if --set gives a key that an evaluation does not use.
 void check_overrides(const std::vector<Override>& overrides) {
   const Pattern used(
-      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size))"
+      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size|max_pixels))"
       "(\\..*)?");
   for (const Override& each : overrides) {
     if (used.matches(each.key)) continue;
     throw Error(Exit::usage, each.origin,
                 "has no effect on an evaluation; it uses evals.*, batch_size_eval, precision, "
-                "compute_threads, input.batch_size and input.threads");
+                "compute_threads, input.batch_size, input.max_pixels and input.threads");
   }
 }
 
@@ -128,6 +129,7 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   const RunLength length = length_of(config_, from.meta);
   ClassNames classes = {from.meta.value("class_names", std::vector<std::string>()),
                         "the checkpoint " + from.folder};
+  read_max_pixels(config_.section("input"));
   EvalDefaults defaults;
   defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
   defaults.threads = static_cast<int>(

@@ -69,8 +69,8 @@ class Task {
   // Error(Exit::usage) if the batch lacks a feature that the task needs.
   virtual at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const = 0;
   // Returns the sum of the weights of the batch's examples, () float32 on its device, or an
-  // undefined tensor if each counts 1. A step divides loss() by the mean weight of its whole batch,
-  // over all ranks and micro-batches.
+  // undefined tensor if the task gives its examples no weights. A step divides loss() by the mean
+  // weight of its whole batch, over all ranks and micro-batches.
   virtual at::Tensor weight(const Batch& batch) const { return {}; }
 
   // Returns the prediction functions that an evaluator may name in `pred` (as big_vision's train.py

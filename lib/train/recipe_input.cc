@@ -11,6 +11,7 @@
 #include "lib/config/key_table.h"
 #include "lib/input/cache/cache_config.h"
 #include "lib/input/data_notes.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
@@ -60,13 +61,6 @@ void check_image(const Config& input, const Example& example) {
   }
   if (image->second.scalar_type() != at::kFloat)
     input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
-}
-
-// Returns whether `data` gives each of several data sets a weight: {own: 0.7, public: 0.3}.
-bool is_mixture(const Config& data) {
-  const nlohmann::json values = nlohmann::json::parse(data.json());
-  return !values.empty() && std::all_of(values.begin(), values.end(),
-                                        [](const auto& value) { return value.is_number(); });
 }
 
 // Returns the ops of `pp`. With a short_side of the cache they see smaller images, whether the
@@ -257,7 +251,13 @@ void Recipe::open_data(const std::vector<std::string>& keep_only) {
     part.is.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
     if (part.quarantine && !data_env_.synthetic)
       part.is.data = part.quarantine->leave_out(part.is.data, part.name(), loader.threads);
-    if (classes_.names.empty()) classes_.names = part.is.data->class_names();
+    if (!classes_.names.empty() || part.is.data->class_names().empty()) continue;
+    classes_.names = part.is.data->class_names();
+    if (&part != &inputs_.front()) {
+      part.keys.warn("data",
+                     "has class names, but the data sets before it have none: labels are compared "
+                     "by number");
+    }
   }
   data_env_.classes = classes_;
   for (InputPart& part : inputs_) attempt(config, [&] { make_sampler_of(part); });
@@ -310,6 +310,7 @@ void Recipe::read_loader(const Config& input) {
   loader.shuffle = input.get<bool>("shuffle", true);
   refuse_functions(input);
   attempt(config, [&] { loader.error_budget = read_error_budget(input); });
+  attempt(config, [&] { read_max_pixels(input); });
   attempt(config, [&] { image_cache_ = read_image_cache(input); });
   if (!is_mixture(input.section("data"))) {
     input.superseded("shuffle_buffer_size",

@@ -1,5 +1,6 @@
 // What the keys mean that recipe.cc reads: those of the top level, and of `input`.
 #include "lib/config/key_table.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/quarantine.h"
 #include "lib/input/sample_rule.h"
@@ -71,9 +72,12 @@ const KeyTable run_keys(
      {"ckpt_{steps,examples,epochs,percent,seconds}", "float", "none",
       "Interval between two checkpoints, from which a run continues after an interruption. A stop "
       "by a signal saves one as well, but a crash of a run without checkpoints loses everything. "
-      "Each new one replaces the one before, unless `keep_ckpt_*` keeps that. Give it in one unit "
-      "(`percent` is a fraction of the run, 0 to 1); without it, or with 0 or less, only "
-      "checkpoints that are kept for good are written.",
+      "Each new one replaces the one before, unless `keep_ckpt_*` keeps that. If "
+      "writing them takes more than a tenth of the time, because the interval is very short or the "
+      "disk slow, those that a newer one overtakes are left out, and the log says so. Give it in "
+      "one unit (`percent` is a fraction of "
+      "the run, 0 to 1); without it, or with 0 or less, only checkpoints that are kept for good "
+      "are written.",
       "1000"},
      {"keep_ckpt_{steps,examples,epochs,percent,seconds}", "float", "= only the last step",
       "Interval between two checkpoints that are never deleted, for example to compare the model "
@@ -206,6 +210,7 @@ const KeyTable input_keys(
                      "the run may leave out, over all processes and restarts: `true` allows any "
                      "number, 0 or `false` none. Another image takes the place of each. The file "
                      "`skipped.jsonl` in the workdir lists them."),
+     kMaxPixelsKey,
      {"shuffle_buffer_size", "any", "none",
       "Has no effect and gives a warning. Every pass is shuffled as a whole; use `shuffle: false` "
       "to keep the order of the data set."},

@@ -38,8 +38,9 @@ Batch micro_batch_of(const Batch& batch, int64_t index, int64_t count) {
   return some;
 }
 
-// Returns the mean weight of the examples of the whole batch, () float64 on their device; undefined
-// if each counts 1. If all weights are 0, so is the loss, whatever it is divided by.
+// Returns the mean weight of the examples of the whole batch, () float64 on their device. It is
+// undefined if the task gives its examples no weights. If every weight is 0, the loss is 0 too, and
+// a tiny mean keeps it so.
 at::Tensor mean_weight(const Task& task, const Batch& batch, int64_t own_examples, Group& group) {
   const at::Tensor own = task.weight(batch);
   if (!own.defined()) return own;

@@ -43,6 +43,11 @@ bool file_exists(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0;
 }
 
+bool folder_exists(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 bool is_pipe(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);

@@ -9,6 +9,7 @@
 namespace bv {
 
 bool file_exists(const std::string& file);
+bool folder_exists(const std::string& path);
 
 // Returns whether `path` is a pipe: a FIFO, or /dev/stdin or /dev/fd/N where the shell has put one.
 bool is_pipe(const std::string& path);

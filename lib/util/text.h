@@ -32,6 +32,8 @@ std::string shell_word(const std::string& text);
 // U+10FFFF).
 size_t utf8_length(std::string_view text);
 bool valid_utf8(std::string_view text);
+// Appends the character U+`code` in UTF-8; code <= 0x10FFFF.
+void append_utf8(std::string& text, uint32_t code);
 
 // Returns `text` quoted and escaped. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);

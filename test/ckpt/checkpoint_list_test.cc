@@ -37,8 +37,8 @@ struct ListedRun {
       snapshot.meta = {{"config", "{}"}};
       checkpointer.save(std::move(snapshot), /*keep=*/step == 10);
       if (step == 20) checkpointer.mark_best("", {"val/loss", false, 20, 0.125});
+      checkpointer.wait();
     }
-    checkpointer.wait();
     folder.write("metrics.jsonl",
                  "{\"step\": 10, \"training_loss\": 2, \"val/loss\": 0.25, \"val/prec@1\": 0.5}\n"
                  "{\"step\": 20, \"training_loss\": 1, \"val/loss\": 0.125, \"val/prec@1\": 0.75}\n"

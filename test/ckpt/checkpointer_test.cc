@@ -47,8 +47,10 @@ void check_state(const Restored& restored, int64_t step) {
 
 void save_all(const Workdir& workdir, const std::vector<int64_t>& steps) {
   Checkpointer checkpointer(workdir);
-  for (const int64_t step : steps) checkpointer.save(state_of(step), false);
-  checkpointer.wait();
+  for (const int64_t step : steps) {
+    checkpointer.save(state_of(step), false);
+    checkpointer.wait();
+  }
 }
 
 void flip(const std::string& file, size_t at, int bit = 0) {
@@ -160,6 +162,7 @@ TEST_CASE("checkpointer: a damaged chunk is reported with its place") {
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   checkpointer.save(state_of(10, 10), false);
+  checkpointer.wait();
   checkpointer.save(state_of(20, int64_t{40} << 18), false);  // 40 chunks of 1 MiB and a bit
   checkpointer.wait();
   const std::string shard = workdir.ckpt().step(20) + "/state-00000-of-00001.safetensors";
@@ -204,6 +207,7 @@ TEST_CASE("checkpointer: every flipped bit of a checkpoint is noticed", "[.][fli
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   checkpointer.save(state_of(10, 3000), false);
+  checkpointer.wait();
   checkpointer.save(state_of(20, 3000), false);
   checkpointer.wait();
   int64_t flips = 0, fallbacks = 0;
@@ -293,6 +297,7 @@ TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   checkpointer.save(state_of(1), false);
+  checkpointer.wait();
   Snapshot second = state_of(2);
   second.before_commit = [&] {
     CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});

@@ -67,6 +67,7 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
       // The next run continues, and nothing of the dead one is left.
       Checkpointer checkpointer(workdir);
       checkpointer.save(state_of(100), false);
+      checkpointer.wait();
       checkpointer.save(state_of(101), false);
       checkpointer.wait();
       CHECK(recovered(workdir) == 101);

@@ -51,6 +51,14 @@ TEST_CASE("earlier run: lost checkpoints are told from a run that has had none")
                                    "beginning, or choose another --workdir"));
   dir.write("result.json", "[");
   CHECK(line() == "");
+  dir.write("run.json", R"({"has_saved": false})");
+  CHECK(line() == "");
+  dir.write("run.json", R"({"has_saved": true})");
+  CHECK(line() ==
+        dir / "ckpt" + std::string(": error: run.json says that the run has saved a checkpoint, "
+                                   "but there is none here, so the run cannot continue; put its "
+                                   "folder back, or remove metrics.jsonl to start the run from the "
+                                   "beginning, or choose another --workdir"));
   std::filesystem::remove(dir / "ckpt");
   CHECK(line() ==
         dir.path() +

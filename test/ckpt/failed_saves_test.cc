@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "lib/ckpt/checkpoint_writer.h"
@@ -53,7 +54,7 @@ std::vector<int64_t> steps(const Workdir& workdir) { return workdir.ckpt().steps
 
 }  // namespace
 
-TEST_CASE("saves: two may be in progress, and they are committed in order") {
+TEST_CASE("saves: one may wait for another, and they are committed in order") {
   const TempFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
@@ -63,9 +64,9 @@ TEST_CASE("saves: two may be in progress, and they are committed in order") {
   const int first = checkpointer.free_buffer();
   checkpointer.save(std::move(held), false);
   CHECK(checkpointer.free_buffer() == 1 - first);  // does not wait
-  checkpointer.save(state_of(2), false);
-  const std::string second = workdir.ckpt().unfinished(2, "") + "/manifest.json";
-  CHECK(wait_until([&] { return file_exists(second); }));
+  checkpointer.save(state_of(2), true);
+  const std::string written = workdir.ckpt().unfinished(1, "") + "/manifest.json";
+  CHECK(wait_until([&] { return file_exists(written); }));
   CHECK(steps(workdir).empty());
   go = true;
   CHECK(checkpointer.free_buffer() == first);  // waits for the first save
@@ -77,6 +78,65 @@ TEST_CASE("saves: two may be in progress, and they are committed in order") {
   checkpointer.save(state_of(3), false);
   checkpointer.wait();
   CHECK(checkpointer.free_buffer() == free);  // saves that do not overlap use the same memory
+}
+
+TEST_CASE("saves: the newest takes the place of one that waits") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  std::atomic<bool> go = false;
+  const auto hold = [&](Checkpointer& checkpointer, int64_t step) {
+    go = false;
+    Snapshot held = state_of(step);
+    held.before_commit = [&] { CHECK(wait_until([&] { return go.load(); })); };
+    checkpointer.save(std::move(held), false);
+    CHECK(wait_until(
+        [&] { return file_exists(workdir.ckpt().unfinished(step, "") + "/manifest.json"); }));
+  };
+  Checkpointer checkpointer(workdir, {}, /*newest_kept=*/9);
+  hold(checkpointer, 1);
+  const int other = checkpointer.free_buffer();
+  for (const int64_t step : {2, 3, 4}) {
+    CHECK(checkpointer.free_buffer() == other);
+    checkpointer.save(state_of(step), false);
+  }
+  checkpointer.mark_best("", {"val/loss", false, 4, 0.5});
+  std::future<void> next = std::async(std::launch::async, [&] {
+    checkpointer.save(state_of(5), false);  // waits: the best one is not left out
+  });
+  CHECK(next.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  go = true;
+  next.wait();
+  checkpointer.wait();
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 4, 5});
+  CHECK(Checkpointer::load(workdir.ckpt().best("")).step == 4);
+  hold(checkpointer, 6);
+  checkpointer.save(state_of(7), true);
+  go = true;
+  checkpointer.save(state_of(8), false);  // waits: 7 is to be kept
+  checkpointer.wait();
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 4, 5, 6, 7, 8});
+}
+
+TEST_CASE("saves: training that saves all the time leaves most of them out") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  std::atomic<int64_t> saved = 0;
+  int64_t step = 0;
+  {
+    Checkpointer checkpointer(workdir);
+    const Snapshot state = state_of(0, 1 << 20);
+    // Until the budget is used up, training waits, so that none is left out.
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+         std::chrono::steady_clock::now() < end;) {
+      Snapshot next = state;
+      next.step = ++step;
+      next.before_commit = [&] { ++saved; };
+      checkpointer.save(std::move(next), false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  CHECK(steps(workdir).back() == step);
+  CHECK(saved < step / 2);
 }
 
 TEST_CASE("saves: a write that fails is tried again") {
@@ -107,7 +167,10 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   block(workdir, 4);
   block(workdir, 5);
   block(workdir, 7);
-  for (const int64_t step : {1, 2, 3, 4}) checkpointer.save(state_of(step), step == 2);
+  for (const int64_t step : {1, 2, 3, 4}) {
+    checkpointer.save(state_of(step), step == 2);
+    checkpointer.drain();
+  }
   checkpointer.mark_best("", {"val/loss", false, 4, 0.5});  // is not there, which ends nothing
   checkpointer.save(state_of(5), false);
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(5));
@@ -115,6 +178,7 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   CHECK(workdir.ckpt().all_best().empty());
   CHECK(checkpointer.failed_saves() == 3);
   checkpointer.save(state_of(6), false);
+  checkpointer.wait();
   checkpointer.save(state_of(7), false);
   checkpointer.drain();  // one failure ends nothing yet
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(7));
@@ -144,6 +208,7 @@ TEST_CASE("saves: LAST is only a hint") {
   checkpointer.start();
   fs::create_directory(workdir.ckpt().last());  // cannot be replaced by a file
   checkpointer.save(state_of(1), false);
+  checkpointer.wait();
   checkpointer.save(state_of(2), false);
   checkpointer.wait();
   CHECK(steps(workdir) == std::vector<int64_t>{2});
@@ -198,6 +263,7 @@ TEST_CASE("saves: a full disk is noticed before anything is written") {
     const Workdir workdir(folder.path());
     Checkpointer checkpointer(workdir);
     checkpointer.save(state_of(1), false);
+    checkpointer.wait();
     checkpointer.save(state_of(2, 1 << 20), false);
     const std::string line = error_of([&] { checkpointer.wait(); }, Exit::storage);
     const std::string expected = workdir.ckpt().unfinished(2, "") +

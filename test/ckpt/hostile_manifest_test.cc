@@ -18,7 +18,7 @@ std::string file_named(const std::string& name) {
   return file.replace(file.find("NAME"), 4, name);
 }
 
-// Returns the error of a manifest with these files and metadata.
+// Returns the error that reading a manifest with these files and metadata gives.
 std::string refusal(const std::string& files, const std::string& meta = "{}") {
   const MemoryFolder folder;
   const std::string text = R"({"format": 1, "step": 7, "world_size": 1, "keep": false, "files": )" +

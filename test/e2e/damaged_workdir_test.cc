@@ -99,6 +99,12 @@ TEST_CASE("a run whose checkpoints are gone does not silently start again") {
             "choose another --workdir");
   CHECK(f.steps() == steps);
   fs::remove(f.workdir + "/ckpt/LAST");
+  f.refused(f.workdir +
+            "/ckpt: error: run.json says that the run has saved a checkpoint, but there is none "
+            "here, so the run cannot continue; put its folder back, or remove metrics.jsonl to "
+            "start the run from the beginning, or choose another --workdir");
+  CHECK(f.steps() == steps);
+  fs::remove(f.workdir + "/metrics.jsonl");
   f.finish();
   CHECK(f.steps() == std::vector<std::string>{"0", "1", "2", "4", "6", "8", "10", "12"});
 }
@@ -113,9 +119,9 @@ TEST_CASE("a run that was killed before its first checkpoint starts again") {
 TEST_CASE("a DONE of a step that the run has not come to does not count") {
   const Fixture f;
   f.train_and_die();
-  write(f.workdir + "/DONE", "12\n");
+  write(f.workdir + "/DONE", "20\n");
   CHECK(contains(f.finish(), f.workdir +
-                                 "/DONE: says that the run finished at step 12, but there is "
+                                 "/DONE: says that the run finished at step 20, but there is "
                                  "neither a checkpoint nor a row of metrics of that step, so it "
                                  "does not count"));
   CHECK(contains(f.train().err, "finished already, at step 12"));

@@ -88,6 +88,25 @@ TEST_CASE("a signal while the ranks start ends the run with the documented code"
   }
 }
 
+// A library whose constructor runs among those of LibTorch sends the signal.
+TEST_CASE("a signal before main() ends the program with the documented code") {
+  const Fixture f;
+  write_file_atomically(f.dir / "early.c",
+                        "#include <signal.h>\n#include <stdlib.h>\n"
+                        "__attribute__((constructor)) static void early(void) {\n"
+                        "  raise(atoi(getenv(\"EARLY_SIGNAL\")));\n}\n");
+  REQUIRE(shell(fmt::format("gcc -shared -fPIC -o {0}/early.so {0}/early.c", f.dir.path())).code ==
+          0);
+  for (const auto& [signal, code] : kCodes) {
+    const Environment early = {{"LD_PRELOAD", f.dir / "early.so"},
+                               {"EARLY_SIGNAL", fmt::format("{}", signal)}};
+    const Finished finished = run(f.args(fmt::format("early{}", signal)), early);
+    INFO(finished.err);
+    CHECK(finished.code == code);
+    CHECK(run({"help", "best"}, early).code == code);
+  }
+}
+
 TEST_CASE("a SIGINT to every process of a run counts once, although the launcher passes it on") {
   const Fixture f;
   Child child(f.args("w", {"--devices", "cpu:2", "--set", "total_steps=1000000", "--set",

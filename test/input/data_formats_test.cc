@@ -224,7 +224,13 @@ TEST_CASE("folders that are no TFDS data set are told", "[formats]") {
   const std::string version = copied_tfds(temp);
   const std::string root = temp / "tfds";
   CHECK(open_error("name: digits_41\ndata_dir: " + root) ==
-        "t.yaml:1:7: error: no TFDS data set 'digits_41' in '" + root + "'");
+        "t.yaml:1:7: error: unknown data source 'digits_41' (did you mean 'digits'?); known: "
+        "digits, from_data_dir, bv:jsonl, cifar, csv, idx, image_folder, jsonl, ... (bvtrain "
+        "--list sources prints all); and no TFDS data set in '" +
+            root + "' has this name");
+  CHECK(open_error("name: image_foldr\ndata_dir: " + root)
+            .starts_with("t.yaml:1:7: error: unknown data source 'image_foldr' (did you "
+                         "mean 'image_folder'?)"));
   CHECK(open_error("name: digits_40/x\ndata_dir: " + root) ==
         "t.yaml:1:7: error: '" + root + "/digits_40/x' has no version with a dataset_info.json");
   CHECK(open_error("name: digits_40:2.0.0\ndata_dir: " + root) ==

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/config/load_config.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/quarantine.h"
 #include "lib/util/text.h"
@@ -76,6 +77,7 @@ void add_evaluators(const Config& evals, std::vector<DataSection>& all) {
 
 std::vector<DataSection> data_sections(const Config& config) {
   std::vector<DataSection> all;
+  if (config.is_map("input")) read_max_pixels(config.section("input"));
   if (config.is_map("input") && config.section("input").is_map("data"))
     add_inputs(config.section("input"), all);
   add_evaluators(config.section("evals"), all);

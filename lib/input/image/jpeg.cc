@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lib/input/image/jpeg_codec.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -14,7 +15,7 @@ namespace {
 
 void read_header(JpegDecoder& decoder) {
   if (!decoder.read_header()) throw Error::bare(Exit::data, decoder.message());
-  check_image_size(decoder.height(), decoder.width());
+  check_decoded_size(decoder.height(), decoder.width());
 }
 
 int output_channels(const JpegDecoder& decoder, int channels) {

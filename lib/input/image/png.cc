@@ -7,6 +7,7 @@
 
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/luma.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -32,7 +33,7 @@ at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
   ok(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
   spng_ihdr header;
   ok(spng_get_ihdr(context.get(), &header));
-  check_image_size(header.height, header.width);
+  check_decoded_size(header.height, header.width);
   const bool grey = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
                     header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
   const int64_t height = header.height, width = header.width;

@@ -7,6 +7,7 @@
 
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/luma.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -50,7 +51,7 @@ at::Tensor decode_webp(std::span<const uint8_t> bytes, int channels) {
   ok(WebPGetFeatures(bytes.data(), bytes.size(), &config.input));
   if (config.input.has_animation) throw Error::bare(Exit::data, std::string(kAnimatedWebp));
   const int64_t height = config.input.height, width = config.input.width;
-  check_image_size(height, width);
+  check_decoded_size(height, width);
   at::Tensor rgb = at::empty({height, width, 3}, at::kByte);
   config.output.colorspace = MODE_RGB;
   config.output.is_external_memory = 1;

@@ -20,6 +20,7 @@
 #include "lib/input/sources/common/file_list.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/label_order.h"
 #include "lib/input/sources/common/shard_files.h"
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
@@ -180,22 +181,12 @@ class WebDataset : public Source {
     return text;
   }
 
-  // Returns whether a label is known for each example and never decreases, with several examples of
-  // a class and more than one class.
-  static bool are_sorted(const at::Tensor& labels) {
-    if (!labels.defined() || labels.numel() == 0) return false;
-    const int64_t* const values = labels.const_data_ptr<int64_t>();
-    const int64_t* const end = values + labels.numel();
-    return std::is_sorted(values, end) && values[0] != end[-1] &&
-           std::adjacent_find(values, end) != end;
-  }
-
   std::unique_ptr<const Opened> open() const {
     const Names files = urls_.existing();
     ClassNumbers classes = classes_file_.empty() ? classes_ : read_class_names(classes_file_);
     SamplePlan plan = make_plan(features_, files.at(0));
     SampleIndex index(files, plan, classes, settings(classes), keep_broken_);
-    const bool sorted = are_sorted(index.labels());
+    const bool sorted = in_order_of_classes(index.labels());
     return std::unique_ptr<const Opened>(new Opened{ShardFiles(files), std::move(plan),
                                                     std::move(classes), std::move(index), sorted});
   }
@@ -258,7 +249,7 @@ struct TarGroup {
   }
 };
 
-// Returns "train", "val" or "test" if one of the words of `name` says so, else "".
+// Returns the split that `name` has among its words: "train", "val", "test", or "" for none.
 std::string split_of(std::string name) {
   for (char& c : name) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
   const Names words = split(name, ' ');

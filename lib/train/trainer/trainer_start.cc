@@ -282,6 +282,7 @@ void Trainer::write_run_json(const std::string& start) {
       {"precision_config", recipe_.precision_choice.config()},
       {"config_changes", changes},
       {"rollbacks", earlier_.rollbacks},
+      {kSavedKey, !workdir_->ckpt().steps().empty()},
   };
   write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
 }

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "lib/input/sources/common/records/highway_hash.h"
 #include "lib/util/crc32c.h"
-#include "lib/util/highway_hash.h"
 #include "test/support/bad_data/bad_data.h"
 
 namespace bv::test {

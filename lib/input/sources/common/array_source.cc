@@ -1,4 +1,5 @@
 #include "lib/input/sources/common/array_source.h"
+#include "lib/input/sources/common/label_order.h"
 
 #include <ATen/ops/empty.h>
 
@@ -64,14 +65,6 @@ at::Tensor ArraySource::labels(size_t split) const {
   return usable ? found->second : at::Tensor();
 }
 
-bool ArraySource::sorted_by_class(size_t split) const {
-  const at::Tensor all = labels(split);
-  if (!all.defined() || all.numel() == 0) return false;
-  const int64_t* values = all.const_data_ptr<int64_t>();
-  if (!std::is_sorted(values, values + all.numel())) return false;
-  // Neither one class only, nor numbers that differ in every example, which are no classes.
-  return values[0] != values[all.numel() - 1] &&
-         std::adjacent_find(values, values + all.numel()) != values + all.numel();
-}
+bool ArraySource::sorted_by_class(size_t split) const { return in_order_of_classes(labels(split)); }
 
 }  // namespace bv

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
@@ -17,6 +16,7 @@
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 
 namespace bv {
 namespace {
@@ -29,11 +29,6 @@ struct Entry {
   bool folder = false;
 };
 
-bool is_folder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 // Returns the entries of `folder` except hidden ones, sorted by bytes.
 std::vector<Entry> list(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), &closedir);
@@ -42,7 +37,8 @@ std::vector<Entry> list(const std::string& folder) {
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] == '.') continue;
     const bool unsure = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
-    const bool is_dir = unsure ? is_folder(folder + "/" + entry->d_name) : entry->d_type == DT_DIR;
+    const bool is_dir =
+        unsure ? folder_exists(folder + "/" + entry->d_name) : entry->d_type == DT_DIR;
     entries.push_back({entry->d_name, is_dir});
   }
   std::sort(entries.begin(), entries.end(),

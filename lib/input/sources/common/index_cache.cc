@@ -4,23 +4,19 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <exception>
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 
+#include "lib/input/ordered_work.h"
 #include "lib/report/log.h"
 #include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/rng.h"
-#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -28,7 +24,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSettled = 2 * kSecond;
-constexpr size_t kMaxThreads = 32;  // more than the cores: they wait for the disk
+constexpr int kMaxThreads = 32;  // more than the cores: they wait for the disk
 
 std::string absolute(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
@@ -70,55 +66,6 @@ int64_t modified(const struct stat& info) {
 }
 
 bool is_settled(const struct stat& info) { return modified(info) <= now() - kSettled; }
-
-size_t threads_for(size_t count) {
-  return std::min({count, kMaxThreads,
-                   2 * static_cast<size_t>(std::max(1U, std::thread::hardware_concurrency()))});
-}
-
-// The work of scan_files(), which several threads share.
-class Scan {
- public:
-  Scan(size_t count, std::string_view what, const std::function<void(size_t)>& scan)
-      : count_(count), what_(what), scan_(scan) {}
-
-  // `leads`: the calling thread of scan_files(), which shows the progress and looks for signals.
-  void work(bool leads) {
-    for (size_t i; !failed_ && (i = next_++) < count_;) {
-      try {
-        if (leads) poll_signals();
-        scan_(i);
-        ++done_;
-        if (leads) show();
-      } catch (...) {
-        failed_ = true;
-        const std::lock_guard lock(mutex_);
-        if (i < failed_at_) failure_ = std::current_exception();
-        failed_at_ = std::min(failed_at_, i);
-      }
-    }
-  }
-  void rethrow() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
-  void show() const {
-    if (!what_.empty())
-      log::progress(fmt::format("{}: {} of {} files", what_, human_count(done_),
-                                human_count(static_cast<int64_t>(count_))));
-  }
-
-  const size_t count_;
-  const std::string what_;
-  const std::function<void(size_t)>& scan_;
-  std::atomic<size_t> next_ = 0;
-  std::atomic<int64_t> done_ = 0;
-  std::atomic<bool> failed_ = false;
-  std::mutex mutex_;
-  std::exception_ptr failure_;  // of failed_at_; both are guarded by mutex_
-  size_t failed_at_ = std::numeric_limits<size_t>::max();
-};
 
 }  // namespace
 
@@ -179,15 +126,15 @@ void store_index(std::string_view format, std::span<const FileStamp> files,
 }
 
 void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan) {
-  Scan shared(count, what, scan);
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < threads_for(count); ++i)
-      threads.emplace_back([&] { shared.work(/*leads=*/false); });
-    shared.work(/*leads=*/true);
-  }
+  const int64_t files = static_cast<int64_t>(count);
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const auto show = [&](int64_t i) {
+    if (!what.empty())
+      log::progress(
+          fmt::format("{}: {} of {} files", what, human_count(i + 1), human_count(files)));
+  };
+  work_in_order(files, std::min(2 * cores, kMaxThreads), std::max<int64_t>(files, 1), scan, show);
   if (!what.empty()) log::clear_progress();
-  shared.rethrow();
 }
 
 }  // namespace bv

@@ -11,6 +11,7 @@
 #include "lib/input/sources/common/manifest/csv_row.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -18,22 +19,6 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxKey = 1000;                 // bytes
 constexpr size_t kMaxPadded = size_t{64} << 20;  // bytes of a list of texts
-
-void append_code_point(std::string& text, uint32_t code) {
-  const auto put = [&](uint32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3F));
-  } else {
-    put(0xF0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3F));
-    put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
-}
 
 class JsonRowParser {
  public:
@@ -260,7 +245,7 @@ class JsonRowParser {
       if (low < 0xDC00 || low >= 0xE000) throw bad("bad JSON: half of a surrogate pair");
       code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
-    append_code_point(out, code);
+    append_utf8(out, code);
   }
 
   // Reads "u" and four hexadecimal digits. `begin` is the offset of the escape.

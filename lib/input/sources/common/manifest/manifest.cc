@@ -11,6 +11,7 @@
 #include "lib/input/broken_files.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/label_order.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -132,14 +133,8 @@ at::Tensor ManifestSource::labels(size_t split) const {
   return all.labels.empty() ? at::Tensor() : all.labels.at(all.rows.empty() ? 0 : split);
 }
 
-// As ArraySource.
 bool ManifestSource::sorted_by_class(size_t split) const {
-  const at::Tensor all = labels(split);
-  if (!all.defined() || all.numel() == 0) return false;
-  const int64_t* values = all.const_data_ptr<int64_t>();
-  if (!std::is_sorted(values, values + all.numel())) return false;
-  return values[0] != values[all.numel() - 1] &&
-         std::adjacent_find(values, values + all.numel()) != values + all.numel();
+  return in_order_of_classes(labels(split));
 }
 
 FileNotes ManifestSource::file_notes(size_t) const {

@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 
+#include "lib/input/sources/common/records/highway_hash.h"
 #include "lib/util/error.h"
-#include "lib/util/highway_hash.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {

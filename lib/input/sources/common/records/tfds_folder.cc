@@ -1,7 +1,6 @@
 #include "lib/input/sources/common/records/tfds_folder.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -55,15 +54,10 @@ bool fits(const Version& version, const Version& wanted) {
   return true;
 }
 
-bool is_folder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 // Returns the versions in a folder, sorted.
 std::vector<Version> versions_in(const std::string& folder) {
   std::vector<Version> found;
-  if (!is_folder(folder)) return found;
+  if (!folder_exists(folder)) return found;
   for (const std::string& name : list_folders(folder)) {
     const std::optional<Version> version = parse_version(name);
     if (version && name == text_of(*version) && file_exists(folder + "/" + name + "/" + kInfoFile))
@@ -271,7 +265,7 @@ TfdsFolder open_tfds(const std::string& name, const std::string& root, const Pla
                             name));
   }
   std::string folder = root + "/" + parts[0];
-  if (!is_folder(folder)) {
+  if (!folder_exists(folder)) {
     throw Error(Exit::usage, place, fmt::format("no TFDS data set '{}' in '{}'", parts[0], root));
   }
   if (parts.size() == 2) {
@@ -284,7 +278,8 @@ TfdsFolder open_tfds(const std::string& name, const std::string& root, const Pla
 
 TfdsFolder open_tfds_folder(const std::string& path, const Place& place) {
   if (file_exists(path + "/" + kInfoFile)) return read_folder(path);
-  if (!is_folder(path)) throw Error(Exit::usage, place, fmt::format("no such folder: '{}'", path));
+  if (!folder_exists(path))
+    throw Error(Exit::usage, place, fmt::format("no such folder: '{}'", path));
   if (versions_in(path).empty()) {
     throw Error(
         Exit::usage, place,

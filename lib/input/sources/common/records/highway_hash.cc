@@ -1,4 +1,4 @@
-#include "lib/util/highway_hash.h"
+#include "lib/input/sources/common/records/highway_hash.h"
 
 #include <bit>
 #include <cstring>

@@ -1,0 +1,33 @@
+#include "lib/input/image/pixel_limit.h"
+
+#include <atomic>
+
+#include "lib/util/error.h"
+
+namespace bv {
+namespace {
+
+// One for the process, because images are decoded in many places, and memory is the process's.
+std::atomic<int64_t> g_max_pixels = kMaxImagePixels;
+
+}  // namespace
+
+void read_max_pixels(const Config& input) {
+  const auto pixels = input.get<int64_t>("max_pixels", kMaxImagePixels);
+  if (pixels < 1 || pixels > kMaxImagePixels) {
+    input.problem("max_pixels",
+                  fmt::format("must be within 1..{}, got {}", kMaxImagePixels, pixels));
+    return;
+  }
+  g_max_pixels = pixels;
+}
+
+void check_decoded_size(int64_t height, int64_t width) {
+  check_image_size(height, width);
+  if (height * width > g_max_pixels) {
+    throw Error::bare(Exit::data, fmt::format("image of {} x {} pixels: input.max_pixels allows {}",
+                                              height, width, g_max_pixels.load()));
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,32 @@
+// `input.max_pixels`: the largest image that is decoded.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/config/config.h"
+#include "lib/config/key_table.h"
+#include "lib/input/image/geometry.h"
+
+namespace bv {
+
+static_assert(kMaxImagePixels == 268'435'456);
+inline constexpr KeyText kMaxPixelsKey = {
+    "max_pixels",
+    "int 1..268435456",
+    "268435456",
+    "The largest image that is decoded, in pixels: height times width. A larger one counts as a "
+    "broken image, in the training data as in that of evaluators and of predictions. A decoded "
+    "image takes 3 bytes a pixel in each thread, and up to 6 more while it is decoded, so this "
+    "bounds the memory that a malicious file can take.",
+    "50000000",
+    "-"};
+
+// Reads the key. The limit holds for all images that the process decodes from now on. Records a
+// problem with the config.
+void read_max_pixels(const Config& input);
+
+// Throws Error(Exit::data) without a place if the image of a file is larger than the limit, or than
+// check_image_size() allows.
+void check_decoded_size(int64_t height, int64_t width);
+
+}  // namespace bv
