@@ -70,3 +70,8 @@ bv_test(e2e bench)
 if(TARGET test_e2e)
   add_dependencies(test_e2e bvtrain)
 endif()
+
+# Measures a step without a loader; scripts/bench/gpu.sh takes it to machines with a GPU.
+add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc)
+target_include_directories(step_bench PRIVATE ${CMAKE_SOURCE_DIR})
+bv_link_rooms(step_bench train)

@@ -11,7 +11,6 @@
 // block<i>/unit<NN>/{gn1, gn2, gn3}/{scale, bias}, norm-pre-head/{scale, bias},
 // head/{kernel, bias}.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/group_norm.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <fmt/format.h>
@@ -38,7 +37,7 @@ struct PaperNorm {
   at::Tensor scale, bias;  // (1, 1, 1, c)
 
   at::Tensor operator()(const at::Tensor& x) const {
-    return at::group_norm(x, kResnetGroups, scale.flatten(), bias.flatten(), 1e-5);
+    return group_norm(x, kResnetGroups, scale.flatten(), bias.flatten(), 1e-5);
   }
 };
 

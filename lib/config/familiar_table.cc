@@ -153,8 +153,8 @@ top | strategy distributed ddp fsdp | sharding_strategy | '--devices' and '--nno
     the processes; 'sharding_strategy' shares memory between them
 top | amp fp16 bf16 mixed_precision use_amp dtype half autocast fp32 | precision | this is 'precision: bf16' or
     'precision: float32' here
-top | compile torch_compile cudnn_benchmark deterministic | - | nothing takes its place: a step is compiled
-    code, and repeats bit for bit; leave it out
+top | compile torch_compile | - | nothing takes its place: a step is compiled code; leave it out
+top | cudnn_benchmark | deterministic | cuDNN measures its algorithms with 'deterministic: false'
 top | wandb use_wandb wandb_project tensorboard logger | - | every run writes metrics.jsonl, TensorBoard events
     and report.html into its workdir; leave it out
 top | remat gradient_checkpointing grad_checkpointing | model.remat_policy | write 'model: {remat_policy:

@@ -40,9 +40,6 @@ BV_EXPORT void bvtrain_cuda_use(int index) {
   context.lazyInitDevice(at::kCUDA);
   context.setAllowTF32CuBLAS(false);
   context.setAllowTF32CuDNN(false);
-  context.setDeterministicCuDNN(true);
-  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
-  context.setDeterministicFillUninitializedMemory(false);
 }
 
 BV_EXPORT void* bvtrain_cuda_stream(int index) {

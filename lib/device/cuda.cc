@@ -5,6 +5,7 @@
 
 #include <climits>
 
+#include "lib/device/deterministic.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -84,7 +85,10 @@ std::string cuda_name(int index) {
   return name;
 }
 
-void use_cuda(int index) { function<void(int)>("bvtrain_cuda_use")(index); }
+void use_cuda(int index) {
+  function<void(int)>("bvtrain_cuda_use")(index);
+  set_deterministic(true);
+}
 
 void* cuda_symbol(const char* name) {
   check(plugin() != nullptr, "{} before the CUDA plug-in is open", name);

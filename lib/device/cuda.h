@@ -28,7 +28,7 @@ int count_cuda(const std::string& where);
 // Returns the name of a device: "NVIDIA H100 80GB HBM3".
 std::string cuda_name(int index);
 // Makes device `index` the current one. float32 is then computed in float32 (no TF32), with
-// algorithms whose results are reproducible.
+// algorithms whose results repeat, until set_deterministic(false).
 void use_cuda(int index);
 
 // Returns the address of a symbol that the plug-in exports. Error(internal) if the symbol does not

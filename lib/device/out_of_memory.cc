@@ -16,11 +16,19 @@ bool is_out_of_memory(const std::exception& error) {
   const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
   const std::string_view what =
       of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
-  // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc, cuBLAS and
-  // cuDNN, for which LibTorch throws a plain c10::Error.
-  constexpr std::array<std::string_view, 5> kWordings = {
-      "DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory",
-      "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
+  // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc and
+  // cudaHostAlloc, cuBLAS, cuDNN (7 and later, 9) and NCCL, for which LibTorch throws a plain
+  // c10::Error. cuBLAS says NOT_INITIALIZED if there is no room for its handle.
+  constexpr std::array<std::string_view, 9> kWordings = {
+      "DefaultCPUAllocator: can't allocate memory",
+      "DefaultCPUAllocator: not enough memory",
+      "CUDA error: out of memory",
+      "CUBLAS_STATUS_ALLOC_FAILED",
+      "CUBLAS_STATUS_NOT_INITIALIZED",
+      "CUDNN_STATUS_ALLOC_FAILED",
+      "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+      "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+      "Cuda failure 2 'out of memory'"};
   return of_torch != nullptr &&
          std::any_of(kWordings.begin(), kWordings.end(), [&](std::string_view wording) {
            return what.find(wording) != std::string_view::npos;

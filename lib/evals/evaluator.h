@@ -27,6 +27,7 @@ struct EvalEnv {
   int64_t batch_size = 0;  // the default of its `batch_size`
   int threads = 1;         // the default of its `threads`
   uint64_t seed = 0;
+  bool pinned = false;  // batches are in pinned memory, from which a GPU copies faster
   DataEnv data;
   // The ranks of the run, each of which evaluates its part of every batch; never null.
   Group* group = &Group::single();

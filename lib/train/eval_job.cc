@@ -76,6 +76,7 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   env.batch_size = defaults.batch_size;
   env.threads = defaults.threads;
   env.seed = defaults.seed;
+  env.pinned = defaults.pinned;
   env.data = defaults.data;
   env.group = defaults.group;
   return env;

@@ -29,6 +29,7 @@ struct EvalDefaults {
   int64_t batch_size = 0;
   int threads = 1;
   uint64_t seed = 0;
+  bool pinned = false;  // as in EvalEnv
   DataEnv data;
   Group* group = &Group::single();  // as in EvalEnv
   bool has_ema = false;             // the run keeps averaged weights

@@ -19,6 +19,7 @@ using Keys = std::initializer_list<std::string_view>;
 inline const Keys kRunKeys = {"seed",
                               "precision",
                               "compute_threads",
+                              "deterministic",
                               "resume",
                               "model_init",
                               "model_load",
@@ -69,10 +70,12 @@ void ignore_training_keys(const Config& config);
 // change of any other key only with --accept-changes.
 inline const Keys kHarmlessKeys = {
     "(log_training|log_images|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
-    "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads)(\\..*)?",
+    "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads|deterministic)"
+    "(\\..*)?",
     "periodic_action_growth_ratios(\\[.*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
-    "(input\\.)?(threads|prefetch|skip_errors|shuffle_buffer_size|cache_raw|num_parallel_calls)",
+    "(input\\.)?(threads|prefetch|skip_errors|max_pixels|shuffle_buffer_size|cache_raw|num_"
+    "parallel_calls)",
     "input\\.cache\\.(in|gib)",
     "(best|early_stop|max_checkpoints_to_keep|nan|nan_limit|rollback_examples)(\\..*|\\[.*)?",
     "batch_size_eval",

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lib/config/key_table.h"
+#include "lib/device/kernel_record.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
 #include "lib/util/file.h"
@@ -22,7 +23,8 @@ const KeyTable top_keys(
 
 const KeyTable profile_keys("profile",
                             {"Records what a few steps spend their time on: waiting for data, "
-                             "computing, communication and checkpoints. The log has a summary.",
+                             "computing, communication and checkpoints. On a GPU also its kernels "
+                             "and copies. The log has a summary.",
                              "first_step: 10\nsteps: 3"},
                             {{"first_step", "int >= 1", "10",
                               "First step that is recorded, not after the last step of the run. "
@@ -76,7 +78,13 @@ std::optional<ProfileSteps> read_profile(const Config& config, int64_t total_ste
 }
 
 Profile::~Profile() {
-  if (state_ == State::running) trace::stop();  // the run failed
+  if (state_ != State::running) return;
+  trace::Record record = trace::stop();  // the run failed
+  try {
+    if (!device_.is_cpu()) stop_kernel_record(device_, record);
+  } catch (const std::exception&) {
+    // A device that has failed cannot be waited for.
+  }
 }
 
 void Profile::at(int64_t step) {
@@ -94,6 +102,7 @@ void Profile::at(int64_t step) {
   state_ = State::running;
   sent_before_ = group_.bytes_sent();
   trace::start();
+  if (!device_.is_cpu()) start_kernel_record(device_.type());
 }
 
 void Profile::finish() {
@@ -102,7 +111,8 @@ void Profile::finish() {
 
 void Profile::write() {
   state_ = State::done;
-  const trace::Record record = trace::stop();
+  trace::Record record = trace::stop();
+  const int64_t busy = device_.is_cpu() ? 0 : stop_kernel_record(device_, record);
   const int64_t sent = group_.bytes_sent() - sent_before_;
   if (workdir_) {
     const std::string file = workdir_->trace(group_.rank());
@@ -118,6 +128,9 @@ void Profile::write() {
       group_.size() == 1
           ? ""
           : fmt::format(", {} sent per step", human_bytes(static_cast<double>(sent) / steps)));
+  if (!device_.is_cpu())
+    log::info("profile: the device computes or copies for {:.4g} ms per step",
+              1e-6 * static_cast<double>(busy) / steps);
   if (const std::string line = overlap_line(record.events); !line.empty()) log::info("{}", line);
 }
 

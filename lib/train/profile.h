@@ -2,6 +2,8 @@
 // rank writes its own record to trace/rank-<r>.json in the workdir.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <optional>
 
 #include "lib/ckpt/workdir.h"
@@ -20,8 +22,9 @@ class Profile {
  public:
   // Records nothing if `what` is empty. With a null `workdir` the results only go to the log.
   // `workdir` and `group` must outlive this.
-  Profile(std::optional<ProfileSteps> what, const Workdir* workdir, const Group& group)
-      : what_(what), workdir_(workdir), group_(group) {}
+  Profile(std::optional<ProfileSteps> what, const Workdir* workdir, const Group& group,
+          c10::Device device)
+      : what_(what), workdir_(workdir), group_(group), device_(device) {}
   ~Profile();
   Profile(const Profile&) = delete;
 
@@ -36,6 +39,7 @@ class Profile {
   const std::optional<ProfileSteps> what_;
   const Workdir* workdir_;
   const Group& group_;
+  const c10::Device device_;
   enum class State { waiting, running, done } state_ = State::waiting;
   int64_t sent_before_ = 0;  // bytes that this rank had sent when the recording began
 };

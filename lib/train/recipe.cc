@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lib/device/compute_threads.h"
+#include "lib/device/deterministic.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/train/shape_check.h"
@@ -82,6 +83,8 @@ void Recipe::read_run() {
   seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
   precision_choice = read_precision_choice(config, device);
   precision = precision_choice.precision;
+  const bool varies = config.word("deterministic", "auto", {"auto", "true", "false"}) == "false";
+  if (!device.is_cpu()) set_deterministic(!varies);
   compute_threads = positive_count(config, "compute_threads", usable_cores());
   try {
     start_compute_threads(compute_threads);
@@ -242,6 +245,7 @@ void Recipe::read_evaluators() {
   }
   defaults.threads = loader.threads;
   defaults.seed = seed;
+  defaults.pinned = loader.pinned;
   defaults.data = data_env_;
   defaults.group = &group;
   defaults.has_ema = config.has("ema");

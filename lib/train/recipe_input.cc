@@ -302,7 +302,10 @@ void Recipe::check_examples(const InputPart& part, bool has_classes) {
 
 // Reads how batches are made.
 void Recipe::read_loader(const Config& input) {
-  loader.threads = positive_count(input, "threads", usable_cores());
+  // One core is left to the thread that launches kernels on a GPU.
+  const int cores = usable_cores();
+  loader.threads =
+      positive_count(input, "threads", device.is_cpu() ? cores : std::max(1, cores - 1));
   loader.threads_place = input.place("threads");
   loader.prefetch = positive_count(input, "prefetch", 2);
   loader.seed = seed;

@@ -140,6 +140,12 @@ const KeyTable run_keys(
       "float32. `bf16` is faster and needs less memory where the device computes it natively, and "
       "slow elsewhere. `auto` takes it exactly there.",
       "", "-"},
+     {"deterministic", "'auto' | 'true' | 'false'", "auto",
+      "Whether a run on GPUs repeats bit for bit, as it must for a continued run to be equal to "
+      "one "
+      "that was not interrupted. `auto` means `true`. `false` lets CUDA's libraries choose the "
+      "fastest algorithms, some of which add in any order. On CPUs results always repeat.",
+      "", "-"},
      {"compute_threads", "int 1..4096", "= the cores that this process may use",
       "Number of CPU threads that compute the training step. By default the processes on one "
       "machine share its cores. A continued run keeps its number unless you give one or the number "
@@ -200,7 +206,8 @@ const KeyTable input_keys(
       "", "-"},
      {"threads", "int 1..4096", "= the cores that this process may use",
       "Number of threads of each process that read and preprocess images. By default there is one "
-      "for each core, and loading and computing share the cores. Use more only if files are slow "
+      "for each core, and loading and computing share the cores; beside a GPU one core is left "
+      "free. Use more only if files are slow "
       "to read, as over a network, and fewer if loading slows down the step.",
       "", "-"},
      {"prefetch", "int 1..4096", "2",

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -128,12 +129,26 @@ at::Tensor TrainStep::squares(const at::Tensor& flat, int64_t UpdateRange::*offs
   return sum;
 }
 
-// Returns the batch on the device. `done` records when the memory of `batch` has been read.
-Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) const {
+// Returns the batch on the device. `done` records when the memory of `batch` has been read. The
+// copy runs on a stream of its own, so that it does not wait for the step before, which the device
+// still computes.
+Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   if (device_.is_cpu()) return batch;
-  for (auto& [name, value] : batch) value = value.to(device_, /*non_blocking=*/true);
+  const c10::impl::VirtualGuardImpl impl(device_.type());
+  const c10::Stream compute = impl.getStream(device_);
+  // The host runs ahead by at most two steps, each of which has a batch on the device.
+  std::optional<c10::Event>& end = ends_.at(static_cast<size_t>(count() % 2));
+  if (end) end->synchronize();
+  if (!copies_) copies_ = impl.getStreamFromGlobalPool(device_);
   done.emplace(device_.type());
-  done->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  {
+    const c10::StreamGuard guard(*copies_);
+    for (auto& [name, value] : batch) value = value.to(device_, /*non_blocking=*/true);
+    done->record(*copies_);
+  }
+  done->block(compute);
+  // The allocator must not give this memory to the next copy while the step uses it.
+  for (auto& [name, value] : batch) impl.recordDataPtrOnStream(value.storage().data_ptr(), compute);
   return batch;
 }
 
@@ -179,7 +194,12 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   ++*count_.mutable_data_ptr<int64_t>();
   sum_if_sharded(norms, "norms");
   record(loss, grads, norms, measure);
-  if (uploaded) uploaded->synchronize();
+  if (uploaded) {
+    std::optional<c10::Event>& end = ends_.at(static_cast<size_t>((step - 1) % 2));
+    end.emplace(device_.type());
+    end->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    uploaded->synchronize();
+  }
   return agreed;
 }
 

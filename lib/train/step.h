@@ -116,7 +116,7 @@ class TrainStep {
   using Views = std::vector<std::pair<std::string, at::Tensor>>;
 
   // The gradients of a batch (step_gradients.cc).
-  Batch upload(Batch batch, std::optional<c10::Event>& done) const;
+  Batch upload(Batch batch, std::optional<c10::Event>& done);
   at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
   at::Tensor compute_gradients(int64_t step, Batch batch, ControlWord& word);
 
@@ -144,6 +144,8 @@ class TrainStep {
   const Precision precision_;
   Group& group_;  // Group::single() unless the group is open
   const c10::Device device_;
+  std::optional<c10::Stream> copies_;  // copies batches to the device; nullopt until the first
+  std::array<std::optional<c10::Event>, 2> ends_;  // of the last two steps on the device
 
   FlatParams params_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one

@@ -1,8 +1,10 @@
-// What runs on a CUDA device is compared with the CPU. Without a device each case prints a line and
-// passes. docs/gpu.md tells what was run and seen.
+// What runs on a CUDA device is compared with the CPU. Without a device these cases are not run:
+// the program says how many, and passes, or fails with BVTRAIN_REQUIRE_CUDA=1. docs/gpu.md tells
+// what was run and seen.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
 
 #include "lib/config/load_config.h"
@@ -27,24 +29,44 @@ bool on_cpu() {
 const c10::Device kGpu = on_cpu() ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
 constexpr int64_t kClasses = 7, kSize = 32;
 
-bool gpu() {
-  if (on_cpu()) return true;
-  static const bool found = [] {
+int g_not_run = 0;
+
+// Returns why there is no device; "" if there is one.
+const std::string& no_gpu() {
+  static const std::string& why = *new std::string([] {
     try {
       open_cuda("[gpu]");
       count_cuda("[gpu]");
       use_cuda(0);
-      return true;
+      return std::string();
     } catch (const Error& error) {
-      WARN("not run: " << error.what());
-      return false;
+      return std::string(error.what());
     }
-  }();
-  return found;
+  }());
+  return why;
 }
 
+// Whether the case that asks can be run.
+bool gpu() {
+  if (on_cpu() || no_gpu().empty()) return true;
+  const char* required = std::getenv("BVTRAIN_REQUIRE_CUDA");
+  if (required && std::string_view(required) == "1") FAIL("not run: " << no_gpu());
+  ++g_not_run;
+  return false;
+}
+
+// Says at the end of the program what was not run.
+const struct TellNotRun {
+  ~TellNotRun() {
+    if (g_not_run == 0) return;
+    std::printf(
+        "not run: %d checks that need a CUDA device (%s); BVTRAIN_REQUIRE_CUDA=1 makes them fail\n",
+        g_not_run, no_gpu().c_str());
+  }
+} g_tell_not_run;
+
 // The device of those cases that are worth running without a GPU too.
-c10::Device here() { return gpu() ? kGpu : c10::Device(c10::kCPU); }
+c10::Device here() { return on_cpu() || no_gpu().empty() ? kGpu : c10::Device(c10::kCPU); }
 
 struct Case {
   std::string name, keys;

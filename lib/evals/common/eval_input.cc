@@ -26,6 +26,7 @@ EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
   options.threads_place = config.place("threads");
   options.seed = env.seed;
+  options.pinned = env.pinned;
   options.shuffle = false;
   options.evaluation = true;
   options.rank = env.group->rank();

@@ -13,12 +13,13 @@ namespace {
               fmt::format("the model has no output '{}'; it has: {}", name, names_of(outputs)));
 }
 
-// Returns the batch on the device of the model's parameters.
+// Returns the batch on the device of the model's parameters. A copy from pinned memory may still
+// run; it is done when the outputs are read.
 Batch to_device_of(const Model& model, const Batch& batch) {
   if (model.parameters().empty()) return batch;
   const c10::Device device = model.parameters().front().value.device();
   Batch moved;
-  for (const auto& [name, value] : batch) moved[name] = value.to(device);
+  for (const auto& [name, value] : batch) moved[name] = value.to(device, /*non_blocking=*/true);
   return moved;
 }
 

@@ -330,7 +330,11 @@ BatchStatistics batch_statistics(const at::Tensor& x, Group& group) {
     mean = offset + x.select(0, 0).select(1, 0).select(1, 0);
     var = (sums[1] / rows - offset.square()).clamp_min(0);
   } else {
-    std::tie(var, mean) = at::var_mean(x.to(at::kDouble), {0, 2, 3}, /*unbiased=*/false);
+    // On a GPU float64 is slow and large. Its var_mean() adds float32 in pairs, after Welford.
+    const at::Tensor values = x.to(x.is_cpu() ? at::kDouble : at::kFloat);
+    std::tie(var, mean) = at::var_mean(values, {0, 2, 3}, /*unbiased=*/false);
+    var = var.to(at::kDouble);
+    mean = mean.to(at::kDouble);
   }
   if (group.size() == 1) return {mean.to(at::kFloat), var.to(at::kFloat), rows};
   // All ranks have equal parts, so the mean is the mean of means, and the variance is the mean of

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include "lib/model/deterministic_backward.h"
 #include "lib/model/layers/compute.h"
 #include "lib/model/layers/stacked.h"
 
@@ -36,6 +37,7 @@ at::Tensor Attention::operator()(const at::Tensor& queries, const at::Tensor& to
   };
   const at::Tensor mixed =
       at::scaled_dot_product_attention(split(x, query), split(y, key), split(y, value));
+  require_deterministic_backward(mixed);
   count_macs(pass, 2 * x.numel() * y.size(1));
   const at::Tensor kernel = out.kernel.flatten(0, 1);  // (D, D)
   return matmul(mixed.transpose(1, 2).flatten(2), kernel, out.bias, compute_type(pass), pass);

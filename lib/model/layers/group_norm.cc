@@ -11,8 +11,17 @@ GroupNorm GroupNorm::add(Module& owner, const std::string& name, int64_t channel
           owner.add_parameter(name + "/bias", {channels}, zeros()), groups};
 }
 
+at::Tensor group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
+                      const at::Tensor& bias, double eps) {
+  // The kernel for CPUs takes x in bfloat16 beside float32 parameters and computes in float32. That
+  // for CUDA throws unless all have one type.
+  if (x.is_cpu() || x.scalar_type() == at::kFloat)
+    return at::group_norm(x, groups, scale, bias, eps);
+  return at::group_norm(x.to(at::kFloat), groups, scale, bias, eps).to(x.scalar_type());
+}
+
 at::Tensor GroupNorm::operator()(const at::Tensor& x) const {
-  return at::group_norm(x, groups, scale, bias, 1e-6);
+  return group_norm(x, groups, scale, bias, 1e-6);
 }
 
 }  // namespace bv

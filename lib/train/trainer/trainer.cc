@@ -35,7 +35,7 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
             if (!chrono_muted_) metrics_->measure(name, value);
           },
           nullptr, clock_start()),
-      profile_(recipe.profile, workdir, group),
+      profile_(recipe.profile, workdir, group, recipe.device),
       pace_(total_steps_, recipe.length.batch_size) {
   open_checkpointer();
 }

@@ -1,0 +1,288 @@
+// step_bench --KEY VALUE...: measures one training step without a loader, on a batch that lies on
+// the device, in pinned or in pageable memory. Prints a line each for
+//   step      images per second (median, least and most of some rounds), model FLOPs utilisation
+//   twice     whether two runs of --twice steps have the same bits
+//   state()   how long a checkpoint's snapshot stops the training, with --state 1
+//   profile   the time of the kernels of --profile steps, by kind and by name
+// gpu.sh calls it. The keys and their defaults are below.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "lib/config/load_config.h"
+#include "lib/device/cuda.h"
+#include "lib/device/deterministic.h"
+#include "lib/distributed/group.h"
+#include "lib/params/host_copies.h"
+#include "lib/train/step.h"
+#include "lib/util/error.h"
+
+using namespace bv;
+
+namespace {
+
+std::map<std::string, std::string> g_args = {
+    {"device", "cuda"},
+    {"name", ""},  // of the line; empty: model and keys
+    {"model", "vit"},
+    {"keys", "{variant: B/16}"},  // of `model`
+    {"size", "224"},
+    {"channels", "3"},
+    {"classes", "1000"},
+    {"batch", "256"},
+    {"precision", "bf16"},
+    {"loss", "softmax_xent"},
+    {"train", "{optax_name: scale_by_adam, lr: 0.001, wd: 0.0001, grad_clip_norm: 1.0}"},
+    {"feed", "device"},         // where the batch lies: device, pinned or pageable
+    {"sdpa", "default"},        // attention: default, flash or cudnn
+    {"deterministic", "true"},  // as the key of a config
+    {"seconds", "4"},           // of each round
+    {"rounds", "3"},
+    {"every", "0"},  // how often a step is measured, as with log_training_steps; 0: never
+    {"profile", "0"},
+    {"twice", "0"},
+    {"state", "0"},
+    {"tflops", "989"}};  // the device's peak, for the utilisation
+
+const std::string& text(const char* key) { return g_args.at(key); }
+int64_t number(const char* key) { return std::stoll(text(key)); }
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Run {
+  explicit Run(c10::Device device) {
+    model = Model::Registry::make(
+        text("model"), parse_config(text("keys"), "--keys"), Place(),
+        ModelEnv{number("classes"), number("size"), number("size"), number("channels")});
+    task = Task::Registry::make("classify", Config(), {}, {.loss_name = text("loss")});
+    const Config config = parse_config(text("train"), "--train");
+    StepConfig options = read_step(config, *model, {.total_steps = 100'000});
+    throw_problems(config);
+    const Precision precision = text("precision") == "bf16" ? Precision::bf16 : Precision::float32;
+    step = std::make_unique<TrainStep>(*model, *task, std::move(options), 3, precision,
+                                       Group::single(), parameter_init(*model, 1, std::nullopt),
+                                       device);
+  }
+  void once(const Batch& batch, bool measure = false) {
+    step->run(step->count() + 1, batch, measure);
+  }
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<TrainStep> step;
+};
+
+Batch make_batch(c10::Device device) {
+  const int64_t n = number("batch"), classes = number("classes"), size = number("size");
+  const auto generator = at::detail::createCPUGenerator(1);
+  Batch batch = {{"image", at::randn({n, size, size, number("channels")}, generator, at::kFloat)},
+                 {"labels", at::one_hot(at::arange(n) % classes, classes).to(at::kFloat)}};
+  for (auto& [name, value] : batch) {
+    if (text("feed") == "device") value = value.to(device);
+    if (text("feed") == "pinned") value = value.pin_memory();
+  }
+  return batch;
+}
+
+void wait_for(c10::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+void begin_line(const char* what) {
+  const std::string name = text("name").empty() ? text("model") + " " + text("keys") : text("name");
+  std::printf("%-9s %-22s bs %-4s %s feed=%s sdpa=%s deterministic=%s: ", what, name.c_str(),
+              text("batch").c_str(), text("precision").c_str(), text("feed").c_str(),
+              text("sdpa").c_str(), text("deterministic").c_str());
+}
+
+// Returns the multiply-accumulates of one image's forward pass.
+double macs_of(const Run& run, const Batch& batch, c10::Device device) {
+  const c10::NoGradGuard no_grad;
+  double macs = 0;
+  Pass pass;
+  pass.precision = Precision::bf16;
+  pass.macs = &macs;
+  run.model->forward(batch.at("image").narrow(0, 0, 1).to(device), pass);
+  return macs;
+}
+
+int compare_two_runs(const Batch& batch, c10::Device device) {
+  std::array<std::vector<double>, 2> all;
+  for (std::vector<double>& values : all) {
+    Run run(device);
+    for (int64_t i = 0; i < number("twice"); ++i) {
+      run.once(batch, true);
+      for (const auto& [key, value] : run.step->measurements(run.step->count()))
+        values.push_back(value);
+    }
+  }
+  begin_line("twice");
+  std::printf("%s\n", all[0] == all[1] ? "same bits" : "DIFFERENT BITS");
+  return all[0] == all[1] ? 0 : 1;
+}
+
+void measure_rate(Run& run, const Batch& batch, c10::Device device) {
+  const double macs = macs_of(run, batch, device), begun = now();
+  run.once(batch);
+  wait_for(device);
+  const double first_step = now() - begun;
+  for (int i = 0; i < 3; ++i) run.once(batch);
+  wait_for(device);
+  const auto images = static_cast<double>(number("batch"));
+  const int64_t every = number("every");
+  std::vector<double> rates;
+  for (int64_t round = 0; round < number("rounds"); ++round) {
+    int64_t calls = 0;
+    const double begin = now();
+    while (now() - begin < static_cast<double>(number("seconds")) || calls < 3) {
+      ++calls;
+      run.once(batch, every > 0 && calls % every == 0);
+    }
+    wait_for(device);
+    rates.push_back(static_cast<double>(calls) * images / (now() - begin));
+  }
+  std::sort(rates.begin(), rates.end());
+  const double rate = rates[rates.size() / 2];
+  begin_line("step");
+  // A step takes three times the operations of a forward pass, two for each multiply-accumulate.
+  std::printf("%.0f img/s (%.0f..%.0f) %.2f ms/step MFU %.1f%% first %.2f s\n", rate, rates.front(),
+              rates.back(), 1e3 * images / rate,
+              100 * rate * 6 * macs / (std::stod(text("tflops")) * 1e12), first_step);
+}
+
+void measure_state(const Run& run) {
+  HostCopies copies;
+  double blocked = 1e9;
+  for (int i = 0; i < 4; ++i) {  // the first call allocates
+    const double begin = now();
+    const NamedTensors state = run.step->state(nullptr, &copies);
+    blocked = std::min(blocked, now() - begin);
+  }
+  begin_line("state()");
+  std::printf("blocks %.1f ms\n", 1e3 * blocked);
+}
+
+const char* kind_of(const std::string& name) {
+  static const std::vector<std::pair<const char*, std::vector<const char*>>> kKinds = {
+      {"attention", {"flash", "fmha", "sdpa", "attention", "Attention"}},
+      {"optimizer", {"update_range", "square_blocks", "add_up"}},
+      {"norm",
+       {"layer_norm", "LayerNorm", "GammaBeta", "group_norm", "GroupNorm", "RowwiseMoments",
+        "ComputeInternal", "batch_norm", "bn_"}},
+      {"conv", {"fprop", "dgrad", "wgrad", "conv", "Conv", "nchwToNhwc", "nhwcToNchw"}},
+      {"gemm", {"gemm", "nvjet", "cutlass", "splitK", "cublas", "gemv"}},
+      {"memcpy", {"Memcpy"}},
+      {"memset", {"Memset"}},
+      {"reduce", {"reduce_kernel"}},
+      {"softmax", {"softmax", "SoftMax"}},
+      {"cast", {"copy_kernel", "CopyFunctor", "copy_device", "bfloat16_copy", "LoadWithCast"}},
+      {"gelu", {"Gelu", "gelu"}},
+      {"add", {"CUDAFunctor_add", "CUDAFunctorOnSelf_add", "AddFunctor"}}};
+  for (const auto& [kind, parts] : kKinds) {
+    for (const char* part : parts)
+      if (name.find(part) != std::string::npos) return kind;
+  }
+  return "other";
+}
+
+struct Sum {
+  double calls = 0, ms = 0;  // a step
+};
+
+void print_longest(const char* what, const std::map<std::string, Sum>& sums, double busy,
+                   size_t most) {
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [name, sum] : sums) order.emplace_back(-sum.ms, name);
+  std::sort(order.begin(), order.end());
+  if (order.size() > most) order.resize(most);
+  for (const auto& [ms, name] : order) {
+    std::printf("  %s %5.1f%% %8.3f ms %5.0fx %.110s\n", what, 100 * -ms / busy, -ms,
+                sums.at(name).calls, name.c_str());
+  }
+}
+
+void profile(Run& run, const Batch& batch, c10::Device device) {
+  namespace kineto = torch::autograd::profiler;
+  using namespace torch::profiler::impl;
+  const auto steps = static_cast<double>(number("profile"));
+  const ProfilerConfig config(ProfilerState::KINETO);
+  const std::set<ActivityType> what = {ActivityType::CUDA};
+  kineto::prepareProfiler(config, what);
+  kineto::enableProfiler(config, what);
+  const double begin = now();
+  for (int64_t i = 0; i < number("profile"); ++i) run.once(batch);
+  wait_for(device);
+  const double took = now() - begin;
+  const auto result = kineto::disableProfiler();
+  std::map<std::string, Sum> kinds, kernels;
+  double launches = 0, busy = 0;
+  for (const auto& event : result->events()) {
+    if (event.deviceType() != c10::kCUDA) continue;
+    const double ms = static_cast<double>(event.durationNs()) * 1e-6 / steps;
+    for (Sum* sum : {&kinds[kind_of(event.name())], &kernels[event.name()]}) {
+      sum->calls += 1 / steps;
+      sum->ms += ms;
+    }
+    launches += 1 / steps;
+    busy += ms;
+  }
+  begin_line("profile");
+  std::printf("%.0f launches/step, busy %.2f of %.2f ms/step\n", launches, busy,
+              took * 1e3 / steps);
+  print_longest("kind  ", kinds, busy, 20);
+  print_longest("kernel", kernels, busy, 16);
+}
+
+int bench() {
+  c10::Device device = c10::kCPU;
+  if (text("device") == "cuda") {
+    open_cuda("step_bench");
+    count_cuda("step_bench");
+    use_cuda(0);
+    device = c10::Device(c10::kCUDA, 0);
+  }
+  set_deterministic(text("deterministic") == "true");
+  if (text("sdpa") == "flash") at::globalContext().setSDPUseCuDNN(false);
+  if (text("sdpa") == "cudnn") {
+    at::globalContext().setSDPUseCuDNN(true);
+    at::globalContext().setSDPUseFlash(false);
+  }
+  const Batch batch = make_batch(device);
+  if (number("twice") > 0) return compare_two_runs(batch, device);
+  Run run(device);
+  measure_rate(run, batch, device);
+  if (number("state") > 0) measure_state(run);
+  if (number("profile") > 0) profile(run, batch, device);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i] + 2;
+    if (!g_args.contains(key)) {
+      std::fprintf(stderr, "step_bench: no --%s\n", key.c_str());
+      return 2;
+    }
+    g_args[key] = argv[i + 1];
+  }
+  try {
+    return bench();
+  } catch (const c10::Error& error) {
+    std::printf("FAIL      %s: %s\n", text("name").c_str(), error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::printf("FAIL      %s: %s\n", text("name").c_str(), error.what());
+  }
+  return 1;
+}

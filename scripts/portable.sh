@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# scripts/portable.sh FOLDER [PROGRAM...]: makes FOLDER, a copy of this build that runs on another machine,
+# which needs neither a package manager nor a network. FOLDER holds bvtrain, the CUDA plug-in if this
+# build has one, the other PROGRAMs (targets of CMake, such as test_cuda), the shared libraries that a
+# machine without Debian's packages lacks, and configs/. LibTorch is not in it: FOLDER/run finds it.
+#
+#   scripts/portable.sh /tmp/carried && tar -C /tmp -cJf carried.txz carried
+#   carried/run bvtrain --config carried/configs/digits_cnn.yaml --workdir out     # on the other machine
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+[[ $# -ge 1 ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+folder=$1
+shift
+if [[ -e $folder && -n $(ls -A "$folder") ]]; then echo "portable.sh: $folder is not empty" >&2; exit 2; fi
+source "$root/scripts/setup.sh"
+bv_install_packages
+bv_find_libtorch
+plugin=$(bv_cuda_target)
+bv_build bvtrain ${plugin:+"$plugin"} "$@"
+
+build=$root/build/release
+mkdir -p "$folder/lib"
+cp "$build/bvtrain" "${@/#/$build/}" "$folder/"
+# What the plug-in needs comes with LibTorch.
+[[ -z $plugin ]] || cp "$build/libbvtrain_cuda.so" "$folder/"
+for program in bvtrain "$@"; do
+  # LibTorch and the C and C++ runtimes are those of the other machine. libgomp.so.1 is in LibTorch.
+  ldd "$build/$program" | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | grep -v "^$bv_torch/\|/nvidia/" |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libgomp)\.so' |
+    while read -r library; do cp -nL "$library" "$folder/lib/"; done
+done
+find "$folder" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
+cp -r "$root/configs" "$folder/"
+
+cat >"$folder/run" <<'RUN'
+#!/bin/sh
+# run PROGRAM [ARGS...]: runs a program of this folder with the LibTorch of $BVTRAIN_LIBTORCH (a folder
+# torch/ of a wheel, or the one above it), else with that of python3.
+here=$(cd "$(dirname "$0")" && pwd)
+torch=${BVTRAIN_LIBTORCH:-$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null)}
+[ -e "$torch/torch/lib/libtorch_cpu.so" ] && torch=$torch/torch
+if [ ! -e "$torch/lib/libtorch_cpu.so" ]; then
+  echo "run: no LibTorch found: set BVTRAIN_LIBTORCH to a folder with lib/libtorch_cpu.so" >&2
+  exit 2
+fi
+libraries=$torch/lib:$here/lib
+for folder in "$(dirname "$torch")"/nvidia/*/lib; do [ -d "$folder" ] && libraries=$libraries:$folder; done
+program=$here/$1
+shift
+LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$program" "$@"
+RUN
+chmod +x "$folder/run"
+echo "$(du -sm "$folder" | cut -f1) MiB in $folder"
