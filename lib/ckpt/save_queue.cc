@@ -31,19 +31,22 @@ int SaveQueue::free_buffer() {
   std::unique_lock lock(mutex_);
   if (is_free(buffer_)) return buffer_;  // saves that do not overlap use the memory of one buffer
   const int other = 1 - buffer_;
-  const auto other_is_free = [&] { return is_free(other); };
-  bool leaves_out = false;
-  if (waiting() == jobs_.end()) {
-    changed_.wait(lock, other_is_free);
-  } else if (budget() <= 0) {
-    leaves_out = true;
-  } else {
+  while (true) {
+    const auto job = waiting();
+    if (job != jobs_.end() && budget() <= 0) return buffer_ = leave_out(job);
+    if (is_free(other)) return buffer_ = other;
+    if (job == jobs_.end()) {
+      changed_.wait(lock);
+      continue;
+    }
     const Clock::time_point begin = Clock::now();
-    leaves_out = !changed_.wait_for(lock, Seconds(budget()), other_is_free);
+    changed_.wait_for(lock, Seconds(budget()));
     spend(Clock::now() - begin);
   }
-  if (!leaves_out) return buffer_ = other;
-  const auto job = waiting();
+}
+
+// Returns the buffer of the save that is left out.
+int SaveQueue::leave_out(std::deque<Job>::iterator job) {
   if (!std::exchange(told_, true)) {
     log::info(
         "[{}] checkpoints are due so often that saving them all would slow the training down: one "
@@ -51,9 +54,9 @@ int SaveQueue::free_buffer() {
         job->step);
   }
   log::write_detail(fmt::format("[{}] checkpoint left out", job->step));
-  buffer_ = job->buffer;
+  const int buffer = job->buffer;
   jobs_.erase(job);
-  return buffer_;
+  return buffer;
 }
 
 void SaveQueue::add(Job job) {

@@ -54,6 +54,7 @@ class SaveQueue {
   void spend(Seconds time);
   bool is_free(int buffer) const;
   std::deque<Job>::iterator waiting();
+  int leave_out(std::deque<Job>::iterator job);
 
   int buffer_ = 1;     // the one that was given out last
   bool told_ = false;  // that saves are left out
