@@ -71,8 +71,9 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// Blocks the signals before the static objects of LibTorch are made, which takes longer than all
-// else at the start. One that comes meanwhile waits until install_signal_handlers() unblocks it.
+// Blocks the signals that stop a run before the loader initialises LibTorch's static objects, which
+// is most of the start-up time. A signal that arrives in this time is delivered when
+// install_signal_handlers() unblocks it.
 void block_signals(int, char**, char**) {
   const sigset_t signals = stop_signals();
   sigprocmask(SIG_BLOCK, &signals, nullptr);

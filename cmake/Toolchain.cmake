@@ -26,9 +26,6 @@ set(BVTRAIN_SANITIZE "" CACHE STRING "address or thread: builds with that saniti
 if(BVTRAIN_SANITIZE)
   # With -O2 -g these builds take nearly twice as long.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
-  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
-    add_compile_options(-fclang-abi-compat=17)  # names of templates as in LibTorch, which GCC has compiled
-  endif()
 endif()
 if(BVTRAIN_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer)

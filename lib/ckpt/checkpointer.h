@@ -57,9 +57,9 @@ class Checkpointer {
   // the first save does the same. Throws Error(Exit::storage).
   void start();
 
-  // A snapshot is taken into one of two buffers, because one save may be in progress and another
-  // one wait. Returns 0 or 1: the buffer that the next snapshot may overwrite. Waits until one is
-  // free. Throws like save().
+  // A snapshot is copied to one of two buffers: one save can wait while another is in progress.
+  // Returns the buffer that the next snapshot may overwrite, 0 or 1. Waits until one is free.
+  // Throws like save().
   int free_buffer();
   // Saves the snapshot, which is in free_buffer(), in the background. Saves are committed in the
   // order of these calls; without `keep`, the next call may leave this one out. Before rank 0

@@ -13,14 +13,14 @@
 
 namespace bv {
 
-// Does saves one after the other on a thread of its own. A save reads a snapshot of the training
-// state from one of two buffers, because one save may be in progress and another one wait.
+// Runs saves one after the other on a thread of its own. A save reads a snapshot of the training
+// state from one of two buffers: one save can wait while another is in progress.
 //
-// Saves have a budget, so that a run whose checkpoints are due in quick succession still trains:
-// what they compute, and the time that training waits for them, may be kShare of the time that
-// passes, and kBurst seconds more. When it is used up, the next save waits, for kBurst / kShare
-// seconds at most. If one more is due meanwhile, the one that waits is left out. Only saves with
-// `may_be_left_out` are held to it.
+// Saves have a time budget, so that a run that saves very often still trains. The budget grows by
+// kShare seconds per second, up to kBurst seconds. A save spends its CPU time and the time that
+// training waits for it. When the budget is spent, the next save waits until it is positive again,
+// at most kBurst / kShare seconds. If another save is queued in that time, the waiting one is left
+// out. The budget applies only to saves with `may_be_left_out`.
 //
 // The members are called from one thread, that of the training.
 class SaveQueue {

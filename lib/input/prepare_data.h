@@ -61,8 +61,8 @@ using OpenDataset =
 // generated with that data set's published size if it is known.
 OpenDataset prepare_data(const Config& data, const DataEnv& env);
 
-// Returns whether `data` gives each of several data sets a weight: {own: 0.7, public: 0.3}. Only
-// `input.data` may.
+// Returns whether `data` is a mixture: a weight for each of several data sets, {own: 0.7,
+// public: 0.3}. Only training data may be one.
 bool is_mixture(const Config& data);
 
 // Returns TFDS's names of the data sets whose published sizes are known.

@@ -13,8 +13,8 @@
 #include <random>
 #include <set>
 
-#include "lib/ckpt/manifest.h"
 #include "lib/util/file.h"
+#include "test/ckpt/states.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
 
@@ -24,17 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a state whose numbers all equal its step.
-Snapshot state_of(int64_t step, int64_t floats = 100) {
-  Snapshot snapshot;
-  snapshot.step = step;
-  snapshot.tensors["params/head/kernel"] =
-      at::full({floats}, static_cast<double>(step), at::kFloat);
-  snapshot.tensors["opt/count"] = at::full({}, step, at::kLong);
-  snapshot.meta = {{"classes", {"cat", "dog"}}, {"step_too", step}, {"config", "lr: 0.1"}};
-  return snapshot;
-}
-
 void check_state(const Restored& restored, int64_t step) {
   CHECK(restored.step == step);
   REQUIRE(restored.tensors.size() == 2);
@@ -43,14 +32,6 @@ void check_state(const Restored& restored, int64_t step) {
   CHECK(restored.tensors.at("opt/count").item<int64_t>() == step);
   CHECK(restored.meta.at("step_too") == step);
   CHECK(restored.meta.at("classes") == nlohmann::json{"cat", "dog"});
-}
-
-void save_all(const Workdir& workdir, const std::vector<int64_t>& steps) {
-  Checkpointer checkpointer(workdir);
-  for (const int64_t step : steps) {
-    checkpointer.save(state_of(step), false);
-    checkpointer.wait();
-  }
 }
 
 void flip(const std::string& file, size_t at, int bit = 0) {
@@ -228,68 +209,6 @@ TEST_CASE("checkpointer: every flipped bit of a checkpoint is noticed", "[.][fli
   REQUIRE(Checkpointer::latest(workdir)->step == 20);
   std::printf("%ld bits flipped, each noticed; %ld times the run fell back to the older one\n",
               static_cast<long>(flips), static_cast<long>(fallbacks));
-}
-
-TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
-  const MemoryFolder folder;
-  const Workdir workdir(folder.path());
-  save_all(workdir, {10, 20});
-  const Manifest good = read_manifest(workdir.ckpt().step(20));
-  const auto line = [&](const std::function<void(Manifest&)>& change) {
-    Manifest manifest = good;
-    change(manifest);
-    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
-    return error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); });
-  };
-  const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: ";
-  CHECK(line([](Manifest& m) { m.files[0].name = "../step-10/x"; }) ==
-        place + "refused file name '../step-10/x'");
-  CHECK(line([](Manifest& m) {
-          m.files[0].checksums.push_back(0);
-        }).find(" has 2 checksums for ") != std::string::npos);
-  CHECK(line([](Manifest& m) {
-          m.files[0].bytes = uint64_t{1} << 60;
-        }).find(" has 1 checksums for ") != std::string::npos);
-  line([](Manifest& m) { m.step = 21; });
-  CHECK(Checkpointer::latest(workdir)->step == 10);
-}
-
-TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, and a fallback") {
-  const MemoryFolder folder;
-  const Workdir workdir(folder.path());
-  save_all(workdir, {10, 20});
-  const Manifest good = read_manifest(workdir.ckpt().step(20));
-  const auto line = [&](const std::string& member, const char* value) {
-    Manifest manifest = good;
-    manifest.meta[nlohmann::json::json_pointer(member)] = nlohmann::json::parse(value);
-    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
-    CHECK(Checkpointer::latest(workdir)->step == 10);
-    CHECK(Checkpointer::peek(workdir.dir())->step == 10);
-    return error_of([&] { Checkpointer::load(workdir.ckpt().step(20)); });
-  };
-  const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: meta";
-  CHECK(line("/chrono/accum_train_time", "\"3\"") ==
-        place + ".chrono.accum_train_time is a text, expected a number");
-  CHECK(line("/chrono/accum_examples_seen", "1.5") ==
-        place + ".chrono.accum_examples_seen is the number 1.5, expected a whole number");
-  CHECK(line("/class_names", R"(["a", 1])") ==
-        place + ".class_names is a list, expected a list of texts");
-  CHECK(line("/row", R"([["loss", 0.5], ["acc", "many"]])") ==
-        place + ".row.1.1 is a text, expected a number");
-  CHECK(line("/row", R"([["loss"]])") == place + ".row.0 does not hold a name and a value");
-  CHECK(line("/position", "-1") == place + ".position is the number -1, expected a whole number");
-  CHECK(line("/compute_threads", "1000000") == place + ".compute_threads is 1000000");
-  CHECK(line("/image", "[1, 2]") == place + ".image does not hold three numbers");
-  CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'evals'");
-  CHECK(line("/data", R"({"input": "x", "examples": "9", "evals": {}})") ==
-        place + ".data.examples is a text, expected a whole number");
-  CHECK(line("/config", "null") == place + ".config is null, expected a text");
-  Manifest older = good;  // earlier versions did not write data.examples
-  older.meta["data"] = {{"input", "x"}, {"evals", nlohmann::json::object()}};
-  for (const Manifest& manifest : {good, older}) {
-    std::ofstream(workdir.ckpt().step(20) + "/manifest.json") << manifest.text();
-    CHECK(Checkpointer::latest(workdir)->step == 20);  // members that it does not know are free
-  }
 }
 
 TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {

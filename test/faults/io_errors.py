@@ -49,7 +49,7 @@ def build_library(folder):
 class Runs:
     def __init__(self, binary, folder, variant):
         self.binary, self.folder, self.variant = binary, folder, variant
-        self.library = build_library(folder)
+        self.shim = build_library(folder)
         self.count = os.path.join(folder, "count")
         self.log = os.path.join(folder, "calls")
 
@@ -59,7 +59,7 @@ class Runs:
         if at is not None:
             if os.path.exists(self.count):
                 os.remove(self.count)
-            environment.update(LD_PRELOAD=self.library, IO_FAULTS_DIR=workdir,
+            environment.update(LD_PRELOAD=self.shim, IO_FAULTS_DIR=workdir,
                                IO_FAULTS_COUNT=self.count, IO_FAULTS_AT=str(at),
                                IO_FAULTS_ERROR=str(error))
             if log:

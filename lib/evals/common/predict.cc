@@ -13,8 +13,8 @@ namespace {
               fmt::format("the model has no output '{}'; it has: {}", name, names_of(outputs)));
 }
 
-// Returns the batch on the device of the model's parameters. A copy from pinned memory may still
-// run; it is done when the outputs are read.
+// Returns the batch on the device of the model's parameters. It does not wait for the copy: `batch`
+// must live until the outputs have been read.
 Batch to_device_of(const Model& model, const Batch& batch) {
   if (model.parameters().empty()) return batch;
   const c10::Device device = model.parameters().front().value.device();

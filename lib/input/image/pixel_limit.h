@@ -25,8 +25,8 @@ inline constexpr KeyText kMaxPixelsKey = {
 // problem with the config.
 void read_max_pixels(const Config& input);
 
-// Throws Error(Exit::data) without a place if the image of a file is larger than the limit, or than
-// check_image_size() allows.
+// Throws Error(Exit::data) if an image of this size is above the limit, or is larger than
+// check_image_size() allows. The error names no file; the caller adds it.
 void check_decoded_size(int64_t height, int64_t width);
 
 }  // namespace bv

@@ -154,7 +154,7 @@ void measure_rate(Run& run, const Batch& batch, c10::Device device) {
   std::sort(rates.begin(), rates.end());
   const double rate = rates[rates.size() / 2];
   begin_line("step");
-  // A step takes three times the operations of a forward pass, two for each multiply-accumulate.
+  // A multiply-accumulate is 2 FLOPs, and forward and backward take three times those of forward.
   std::printf("%.0f img/s (%.0f..%.0f) %.2f ms/step MFU %.1f%% first %.2f s\n", rate, rates.front(),
               rates.back(), 1e3 * images / rate,
               100 * rate * 6 * macs / (std::stod(text("tflops")) * 1e12), first_step);

@@ -1,10 +1,11 @@
 #include "lib/input/sources/common/array_source.h"
-#include "lib/input/sources/common/label_order.h"
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "lib/input/sources/common/label_order.h"
 
 namespace bv {
 namespace {

@@ -37,7 +37,8 @@ class JsonRowParser {
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  // Not the end of the line: a value that is missing there is missing in this line.
+  // Skips blanks, but no line break: a value that is missing before it is missing in this row, and
+  // must not be read from the next one.
   void skip_blanks() {
     while (at_ < text_.size() && std::string_view(" \t\r").find(text_[at_]) != std::string::npos)
       ++at_;

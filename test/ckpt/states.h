@@ -1,0 +1,31 @@
+// Small training states, and checkpoints of them.
+#pragma once
+
+#include <ATen/ops/full.h>
+
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+
+namespace bv::test {
+
+// Returns a state whose numbers all equal its step.
+inline Snapshot state_of(int64_t step, int64_t floats = 100) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.tensors["params/head/kernel"] =
+      at::full({floats}, static_cast<double>(step), at::kFloat);
+  snapshot.tensors["opt/count"] = at::full({}, step, at::kLong);
+  snapshot.meta = {{"classes", {"cat", "dog"}}, {"step_too", step}, {"config", "lr: 0.1"}};
+  return snapshot;
+}
+
+inline void save_all(const Workdir& workdir, const std::vector<int64_t>& steps) {
+  Checkpointer checkpointer(workdir);
+  for (const int64_t step : steps) {
+    checkpointer.save(state_of(step), false);
+    checkpointer.wait();
+  }
+}
+
+}  // namespace bv::test
