@@ -7,6 +7,8 @@ namespace bv {
 
 // bench collectives: measures the collectives between the ranks of --devices, by size.
 Exit bench_collectives(const Arguments& arguments);
+// bench memory: measures what the memory of a device goes to, and the largest batch that fits.
+Exit bench_memory(const Arguments& arguments);
 // bench scaling: predicts the training steps of many processes.
 Exit bench_scaling(const Arguments& arguments);
 

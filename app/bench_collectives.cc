@@ -7,6 +7,7 @@
 #include "app/bench.h"
 #include "app/json_output.h"
 #include "app/launch.h"
+#include "lib/device/cuda.h"
 #include "lib/distributed/group.h"
 #include "lib/report/log.h"
 
@@ -31,25 +32,27 @@ nlohmann::ordered_json as_json(int processes, const std::vector<CollectiveTimes>
 }  // namespace
 
 Exit bench_collectives(const Arguments& arguments) {
-  const Devices devices = parse_devices(arguments.devices);
-  if (devices.kind == Devices::Kind::cuda)
-    throw Error(Exit::usage, "--devices " + arguments.devices,
-                "bench collectives measures processes of the CPU (for NCCL there is nccl-tests); "
-                "give --devices cpu:N");
+  const Devices devices = resolve_devices(parse_devices(arguments.devices));
   const RankLayout layout = find_rank_layout(arguments, devices);
   if (layout.launches) return launch_ranks(arguments, Config(), layout);
   if (layout.size == 1)
     throw Error(Exit::usage, "bvtrain bench collectives",
-                "one process sends nothing; give --devices cpu:N");
+                "one process sends nothing; give --devices cpu:N or cuda:0,1");
   log::set_rank(layout.rank);
-  const auto group = Group::join(layout, group_options(environment_map()));
+  const c10::Device device = own_device(devices, layout.local_rank);
+  GroupOptions options = group_options(environment_map());
+  if (!device.is_cpu()) {
+    use_cuda(device.index());
+    options.cuda = device.index();
+  }
+  const auto group = Group::join(layout, options);
   const bool prints = group->rank() == 0;
   const bool text = prints && !arguments.json;
   if (text)
     std::printf("%10s %14s %18s %14s   ms, %d processes\n", "KiB", "all-reduce", "reduce-scatter",
                 "all-gather", group->size());
   std::vector<CollectiveTimes> all;
-  measure_collectives(*group, arguments.most_mb << 20, [&](const CollectiveTimes& times) {
+  measure_collectives(*group, device, arguments.most_mb << 20, [&](const CollectiveTimes& times) {
     all.push_back(times);
     if (text)
       std::printf("%10ld %14.3f %18.3f %14.3f\n", static_cast<long>(times.bytes >> 10),

@@ -22,8 +22,9 @@ void print_throughput(Recipe& recipe, double seconds) {
       kThroughputRounds, seconds);
   std::fflush(stdout);
   measure_throughput(recipe, seconds, [](const Throughput& rate) {
-    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)\n", rate.what, rate.median, rate.low,
-                rate.high);
+    const std::string mfu = rate.mfu > 0 ? fmt::format("   MFU {:.1f} %", 100 * rate.mfu) : "";
+    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)%s\n", rate.what, rate.median, rate.low,
+                rate.high, mfu.c_str());
     std::fflush(stdout);
   });
 }
@@ -39,6 +40,7 @@ void print_throughput_json(Recipe& recipe, double seconds) {
   measure_throughput(recipe, seconds, [&](const Throughput& rate) {
     out["images_per_second"][rate.what] = {
         {"median", rate.median}, {"min", rate.low}, {"max", rate.high}};
+    if (rate.mfu > 0) out["mfu"][rate.what] = rate.mfu;
   });
   print_json(out);
 }
@@ -47,13 +49,10 @@ void print_throughput_json(Recipe& recipe, double seconds) {
 
 Exit bench_command(const Arguments& arguments) {
   if (arguments.part == "collectives") return bench_collectives(arguments);
+  if (arguments.part == "memory") return bench_memory(arguments);
   if (arguments.config.empty()) throw Error(Exit::usage, "bvtrain bench", "no --config given");
   if (arguments.part == "scaling") return bench_scaling(arguments);
-  const Devices devices = resolve_devices(parse_devices(arguments.devices));
-  if (devices.kind == Devices::Kind::cpu && devices.count > 1)
-    throw Error(Exit::usage, "--devices " + devices.text, "bench measures one process");
-  const c10::Device device = own_device(devices, 0);
-  if (!device.is_cpu()) use_cuda(device.index());
+  const c10::Device device = use_one_device(arguments.devices, "bench");
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, Group::single(), device);
   for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);

@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/json_output.h"
 #include "lib/ckpt/workdir.h"
+#include "lib/device/devices.h"
 #include "lib/predict/evaluate_run.h"
 #include "lib/report/log.h"
 #include "lib/util/text.h"
@@ -37,8 +38,9 @@ Exit eval_command(const Arguments& arguments) {
   if (arguments.json && !one)
     throw Error(Exit::usage, "--json",
                 "works with --ckpt and --best; the rows are in metrics.jsonl");
-  const EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides,
-                                   given.follow};
+  EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides,
+                             given.follow};
+  request.device = use_one_device(arguments.devices, "eval");
   if (one) return evaluate_one(arguments, request);
   const std::string output =
       arguments.output.empty() ? Workdir(arguments.workdir).evaluation() : arguments.output;

@@ -64,6 +64,12 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
   return exporter;
 }
 
+// For a command that runs in one process. `task` says what the device does.
+CLI::Option* add_device(CLI::App& app, Arguments& out, const std::string& task) {
+  return app.add_option("--devices", out.devices,
+                        fmt::format("the device that {}: auto, cpu, cuda or cuda:N", task));
+}
+
 CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* predict =
       app.add_subcommand("predict", "run a trained model on images and write its outputs");
@@ -99,6 +105,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
       ->check(integer_from(1));
   predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));
+  add_device(*predict, out, "computes the model");
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
   predict->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   return predict;
@@ -167,6 +174,7 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
   eval->add_option("--output", out.output,
                    "folder of metrics.jsonl and report.html; default: eval/ in the workdir");
+  add_device(*eval, out, "computes the model");
   add_json(*eval, out);
   return eval;
 }
@@ -187,12 +195,15 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
       app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
   add_config(*bench, out, sets);
   bench->add_option("--seconds", out.seconds, "seconds per measurement");
-  bench->add_option("--devices", out.devices, "the device to measure: auto, cpu, cuda or cuda:N")
-      ->envname("BVTRAIN_DEVICES");
+  add_device(*bench, out, "is measured")->envname("BVTRAIN_DEVICES");
   add_scaling(*bench, out, sets);
+  CLI::App* memory = bench->add_subcommand(
+      "memory", "measure what the memory of a device goes to, and the largest batch that fits");
+  add_config(*memory, out, sets);
+  add_device(*memory, out, "is measured")->envname("BVTRAIN_DEVICES");
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "measure the speed of collectives between the processes of --devices");
-  collectives->add_option("--devices", out.devices, "cpu:N for N processes")
+  collectives->add_option("--devices", out.devices, "cpu:N for N processes, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
   collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
       ->check(CLI::Range(1, 4096));

@@ -6,6 +6,7 @@
 #include "app/standard_output.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/formats/npz.h"
+#include "lib/device/devices.h"
 #include "lib/predict/predict.h"
 #include "lib/predict/prediction_text.h"
 #include "lib/report/log.h"
@@ -105,6 +106,7 @@ Exit predict_command(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_flags(arguments, format);
   const bool arrays = format == "npz";
+  const c10::Device device = use_one_device(arguments.devices, "predict");
   const PredictModel model = open_predict_model(
       {arguments.workdir, arguments.weights, arguments.config, arguments.overrides});
 
@@ -115,6 +117,7 @@ Exit predict_command(const Arguments& arguments) {
   request.pp = arguments.pp;
   request.outputs = arrays ? split(arguments.outputs, ',') : std::vector<std::string>{"logits"};
   request.batch_size = arguments.batch_size;
+  request.device = device;
   request.ema = arguments.ema;
   request.labels = !arrays;
   const auto run = [&](const Each& each) { return predict(model, request, each); };

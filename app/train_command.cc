@@ -12,6 +12,7 @@
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
+#include "lib/distributed/watch/watch.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/report/run_result.h"
@@ -163,7 +164,7 @@ std::shared_ptr<Group> join_group(const RankLayout& layout, c10::Device device) 
   } catch (const Interrupted&) {
     log::info("Stopped by a signal; nothing was saved");
     log::flush();
-    abort_group(stop_requested(), "stopped by a signal");
+    abort_group(stop_requested(), kStoppedBySignal);
     throw Stopped{stop_requested()};
   }
 }

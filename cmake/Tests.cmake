@@ -47,7 +47,7 @@ function(bv_test room last)
     target_precompile_headers(test_${room} REUSE_FROM bv_pch_test)
   endif()
   add_test(NAME ${room} COMMAND test_${room})
-  set_tests_properties(${room} PROPERTIES TIMEOUT 900
+  set_tests_properties(${room} PROPERTIES TIMEOUT 2400
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 

@@ -1,6 +1,7 @@
 #include "lib/bench/collectives.h"
 
 #include <ATen/ops/ones.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <vector>
@@ -14,7 +15,13 @@ constexpr int64_t kLeastBytes = 4 << 10;
 constexpr int64_t kTotalBytes = 256 << 20;  // of all repetitions of a size
 
 // Returns the median seconds of `once`, after one call to warm up.
-double median_seconds(Group& group, int64_t bytes, const std::function<void()>& once) {
+double median_seconds(Group& group, c10::Device device, int64_t bytes,
+                      const std::function<void()>& collective) {
+  const c10::impl::VirtualGuardImpl impl(device.type());
+  const auto once = [&] {
+    collective();
+    if (!device.is_cpu()) impl.synchronizeDevice(device.index());
+  };
   const auto repetitions = static_cast<size_t>(std::clamp<int64_t>(kTotalBytes / bytes, 5, 101));
   once();
   std::vector<double> seconds;
@@ -28,21 +35,24 @@ double median_seconds(Group& group, int64_t bytes, const std::function<void()>& 
   return seconds[repetitions / 2];
 }
 
-CollectiveTimes measure_size(Group& group, int64_t bytes) {
+CollectiveTimes measure_size(Group& group, c10::Device device, int64_t bytes) {
   const int64_t shard_size = bytes / 4 / group.size();
-  const at::Tensor whole = at::ones({shard_size * group.size()}), shard = at::ones({shard_size});
-  return {
-      bytes, median_seconds(group, bytes, [&] { group.all_reduce_sum(whole, "bench").wait(); }),
-      median_seconds(group, bytes, [&] { group.reduce_scatter_sum(shard, whole, "bench").wait(); }),
-      median_seconds(group, bytes, [&] { group.all_gather(whole, shard, "bench").wait(); })};
+  const at::Tensor whole = at::ones({shard_size * group.size()}, device);
+  const at::Tensor shard = at::ones({shard_size}, device);
+  const auto median = [&](const std::function<void()>& collective) {
+    return median_seconds(group, device, bytes, collective);
+  };
+  return {bytes, median([&] { group.all_reduce_sum(whole, "bench").wait(); }),
+          median([&] { group.reduce_scatter_sum(shard, whole, "bench").wait(); }),
+          median([&] { group.all_gather(whole, shard, "bench").wait(); })};
 }
 
 }  // namespace
 
-void measure_collectives(Group& group, int64_t most_bytes,
+void measure_collectives(Group& group, c10::Device device, int64_t most_bytes,
                          const std::function<void(const CollectiveTimes&)>& report) {
   for (int64_t bytes = kLeastBytes; bytes <= most_bytes; bytes *= 4)
-    report(measure_size(group, bytes));
+    report(measure_size(group, device, bytes));
 }
 
 Link estimate_link(const CollectiveTimes& smallest, const CollectiveTimes& largest, int ranks) {

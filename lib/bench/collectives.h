@@ -16,9 +16,9 @@ struct CollectiveTimes {
   double all_reduce = 0, reduce_scatter = 0, all_gather = 0;
 };
 
-// Measures sizes from 4 KiB to `most_bytes`, each four times the last, and passes each result to
-// `report` at once. Every rank of `group` must call this.
-void measure_collectives(Group& group, int64_t most_bytes,
+// Measures sizes from 4 KiB to `most_bytes`, each four times the last, of tensors on `device`, and
+// passes each result to `report` at once. Every rank of `group` must call this.
+void measure_collectives(Group& group, c10::Device device, int64_t most_bytes,
                          const std::function<void(const CollectiveTimes&)>& report);
 
 // Estimates a link from the all-reduce times of the smallest and the largest size, assuming rings

@@ -27,7 +27,10 @@ Throughput measure(const char* what, int64_t batch_size, double seconds,
     rates.push_back(static_cast<double>(calls * batch_size) / (now - begin));
   }
   std::sort(rates.begin(), rates.end());
-  return {what, rates.front(), rates[kThroughputRounds / 2], rates.back()};
+  return {.what = what,
+          .low = rates.front(),
+          .median = rates[kThroughputRounds / 2],
+          .high = rates.back()};
 }
 
 }  // namespace
@@ -38,15 +41,21 @@ void measure_throughput(Recipe& recipe, double seconds,
   const SpinThrottle throttle(recipe.compute_threads);
   Loader loader(recipe.data, recipe.loader);
   report(measure("loader", batch_size, seconds, [&] { loader.next(); }));
+  const auto report_steps = [&](Throughput rate) {
+    if (const double peak = recipe.peak_flops(); peak > 0)
+      rate.mfu = rate.median * recipe.step->example_flops() / peak;
+    report(rate);
+  };
   int64_t step = 0;
   Batch batch = loader.next();
-  for (auto& [name, value] : batch) value = value.clone();
-  report(measure("step", batch_size, seconds, [&] {
+  for (auto& [name, value] : batch)
+    value = recipe.device.is_cpu() ? value.clone() : value.clone().pin_memory();
+  report_steps(measure("step", batch_size, seconds, [&] {
     ++step;
     recipe.step->run(step, batch, false);
   }));
   loader.seek(0);
-  report(measure("training", batch_size, seconds, [&] {
+  report_steps(measure("training", batch_size, seconds, [&] {
     ++step;
     const bool measured = step % kMeasuredEvery == 0;
     recipe.step->run(step, loader.next(), measured);

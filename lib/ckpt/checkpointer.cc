@@ -99,6 +99,9 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
       if (writers.rank == 0) delete_folder(temporary);  // a full disk needs the room
     }
   };
+  attempt([&] {
+    if (snapshot.await_values) snapshot.await_values();
+  });
   attempt([&] { write_checkpoint(temporary, snapshot, keep, writers, retries); });
   // If the rows cannot be synced, what follows them on disk is not known either.
   bool rows_failed = false;
@@ -348,7 +351,9 @@ Restored Checkpointer::reopen(const std::string& folder, const ReadOptions& opti
   try {
     return read_wanted(folder, options);
   } catch (const Error& fault) {
-    throw Error(Exit::usage, folder, fault.what());
+    throw Error(file_exists(folder) ? Exit::storage : Exit::usage, folder,
+                std::string(fault.what()) +
+                    ", although rank 0 has read it without a fault (do both see the same disk?)");
   }
 }
 

@@ -91,7 +91,8 @@ class Checkpointer {
   // files verify, without its tensors. nullopt if no manifest can be used. `path` is as for load().
   static std::optional<Restored> peek(const std::string& path, bool resumes = false);
   // Reads what options.wanted asks for from the checkpoint in `folder`, which another rank has
-  // already verified. Verifies the checksums of what it reads. Throws Error(Exit::usage).
+  // already verified. Verifies the checksums of what it reads. Throws Error:
+  // Exit::storage, or Exit::usage if this rank does not see the folder.
   static Restored reopen(const std::string& folder, const ReadOptions& options);
 
  private:

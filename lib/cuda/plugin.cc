@@ -42,6 +42,15 @@ BV_EXPORT void bvtrain_cuda_use(int index) {
   context.setAllowTF32CuDNN(false);
 }
 
+// Page-locks memory of the host. Returns null, or why it failed.
+BV_EXPORT const char* bvtrain_cuda_pin(void* memory, size_t bytes) {
+  const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+  if (error == cudaSuccess) return nullptr;
+  cudaGetLastError();  // or the next check of a kernel would find this error
+  return cudaGetErrorString(error);
+}
+BV_EXPORT void bvtrain_cuda_unpin(void* memory) { cudaHostUnregister(memory); }
+
 BV_EXPORT void* bvtrain_cuda_stream(int index) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
 }

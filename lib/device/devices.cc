@@ -76,7 +76,7 @@ Devices resolve_devices(Devices devices) {
       devices.kind = Devices::Kind::cuda;
       devices.all = true;
     } catch (const Error& error) {
-      log::warn("{}; training on CPUs", error.what());
+      log::warn("{}; computing on CPUs", error.what());
     }
     return devices;
   }
@@ -101,6 +101,15 @@ c10::Device own_device(const Devices& devices, int local_rank) {
   }
   check_index(devices, index, count);
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+c10::Device use_one_device(std::string_view text, std::string_view command) {
+  const Devices given = parse_devices(text);
+  if (given.count > 1 || given.all)
+    throw Error(Exit::usage, option(given), fmt::format("{} runs in one process", command));
+  const c10::Device device = own_device(resolve_devices(given), 0);
+  if (!device.is_cpu()) use_cuda(device.index());
+  return device;
 }
 
 }  // namespace bv

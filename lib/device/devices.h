@@ -31,4 +31,9 @@ Devices resolve_devices(Devices devices);
 // --gpus-per-task). Throws Error(Exit::usage).
 c10::Device own_device(const Devices& devices, int local_rank);
 
+// Returns the device of a command that runs in one process, and makes it the current one. `text` is
+// the value of --devices; of several CUDA devices `auto` and `cuda` mean the first. Throws
+// Error(Exit::usage), also if `text` names several processes: "<command> runs in one process".
+c10::Device use_one_device(std::string_view text, std::string_view command);
+
 }  // namespace bv

@@ -47,6 +47,15 @@ std::function<void(size_t)> parameter_init(const Model& model, uint64_t seed,
   };
 }
 
+void move_to(c10::Device device, Model& model) {
+  const c10::AutoGradMode no_grad(false);
+  for (const Module::Named& all : {named_parameters(model), named_buffers(model)}) {
+    for (const auto& [name, value] : all) {
+      if (value.device() != device) value.set_data(value.to(device));
+    }
+  }
+}
+
 void init_parameters(Model& model, uint64_t seed, std::optional<double> head_bias) {
   const auto init = parameter_init(model, seed, head_bias);
   for (size_t i = 0; i < model.parameters().size(); ++i) init(i);

@@ -44,6 +44,9 @@ class Model : public Module {
 Module::Named named_parameters(const Model& model);
 Module::Named named_buffers(const Model& model);
 
+// Moves the parameters and buffers to a device.
+void move_to(c10::Device device, Model& model);
+
 // Sets every parameter to random values that depend only on the seed and the parameter's name, not
 // on the device, the memory layout or the number of ranks. If `head_bias` (the config's
 // `init_head_bias`) is given, it fills "head/bias"; throws Error(Exit::usage) if the model has no

@@ -3,23 +3,39 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
+#include <optional>
 #include <vector>
 
 namespace bv {
 
 class HostCopies {
  public:
-  // From now on copy() overwrites what it has returned so far.
-  void restart() { next_ = 0; }
+  HostCopies() = default;
+  HostCopies(const HostCopies&) = delete;
+  ~HostCopies();  // waits as await() does
+
+  // From now on copy() overwrites what it has returned so far. Waits as await() does.
+  void restart();
   // Returns a copy of `tensor` on the CPU with its sizes and strides. The memory is that of the
-  // copy that was as many calls after the last restart(), if it fits; it is pinned for a tensor of
-  // a GPU.
+  // copy that was as many calls after the last restart(), if it fits.
+  //
+  // A tensor of a GPU is copied within its memory, and from there to page-locked memory of the host
+  // on a stream of its own, so that the computation goes on meanwhile. The values are there after
+  // await(). Without memory for the copy on the GPU, the host waits until it has the values.
   at::Tensor copy(const at::Tensor& tensor);
+  // Waits until all copies hold their values. Unlike the others, any thread may call it.
+  void await();
 
  private:
+  void copy_from_device(const at::Tensor& tensor, const at::Tensor& to);
+
   std::vector<at::Tensor> copies_;
   size_t next_ = 0;
+  std::optional<c10::Stream> stream_;  // to the host; nullopt until a GPU's tensor is copied
+  std::optional<c10::Event> done_;     // when the last copy has arrived
 };
 
 }  // namespace bv

@@ -34,7 +34,8 @@ class Predictor {
  public:
   // `image` is a preprocessed image.
   Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image)
-      : precision_(precision_as_trained(from.config, from.precision)) {
+      : device_(request.device),
+        precision_(precision_as_trained(from.config, from.precision, request.device)) {
     const Config& config = from.config;
     check_image(from, image);
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(0), image.size(1),
@@ -54,17 +55,20 @@ class Predictor {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
       load_file(from, weights);
     }
-    log::info("Predicting with {} of {}, precision {}", name,
+    move_to(device_, *model_);
+    log::info("Predicting with {} of {}{}, precision {}", name,
               from.checkpoint ? from.origin : weights,
+              device_.is_cpu() ? "" : " on " + device_.str(),
               precision_ == Precision::bf16 ? "bf16" : "float32");
   }
 
-  at::Tensor operator()(const at::Tensor& image, Features& features) {
+  // The logits and `features` are on the device of the request.
+  at::Tensor operator()(const at::Tensor& images, Features& features) {
     const at::NoGradGuard no_grad;
     Pass pass;
     pass.precision = precision_;
     pass.features = &features;
-    return in_target_units(*model_, model_->forward(image, pass));
+    return in_target_units(*model_, model_->forward(images.to(device_), pass));
   }
 
  private:
@@ -99,7 +103,8 @@ class Predictor {
     load_weights(path, *model_, dont_load.patterns, dont_load.place.text());
   }
 
-  Precision precision_;
+  const c10::Device device_;
+  const Precision precision_;
   const SpinThrottle throttle_{at::get_num_threads()};
   std::shared_ptr<Model> model_;
 };
@@ -128,7 +133,7 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
     }
     const auto found = features.find(output);
     if (found == features.end()) unknown_output(output, features);
-    arrays[output] = found->second.to(at::kFloat).contiguous().clone();
+    arrays[output] = found->second.to(at::kCPU, at::kFloat).contiguous().clone();
   }
   return arrays;
 }

@@ -1,6 +1,8 @@
 // Runs a trained model on images from anywhere: what `bvtrain predict` does.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,8 +24,9 @@ struct PredictRequest {
   // "logits", "image" (after preprocessing), or the path of a named activation. Not empty.
   std::vector<std::string> outputs;
   int64_t batch_size = 64;
-  bool ema = false;     // use the averaged weights of the checkpoint
-  bool labels = false;  // return the labels, if they are known
+  c10::Device device = c10::kCPU;  // computes the model
+  bool ema = false;                // use the averaged weights of the checkpoint
+  bool labels = false;             // return the labels, if they are known
 };
 
 struct PredictedRow {

@@ -78,8 +78,9 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
 
 }  // namespace
 
-Precision precision_as_trained(const Config& config, const std::string& trained) {
-  const Precision here = read_precision(config);
+Precision precision_as_trained(const Config& config, const std::string& trained,
+                               c10::Device device) {
+  const Precision here = read_precision(config, device);
   if (trained.empty() || config.get("precision", "auto") != "auto") return here;
   return trained == "bf16" ? Precision::bf16 : Precision::float32;
 }

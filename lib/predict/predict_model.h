@@ -1,6 +1,8 @@
 // The trained model that `bvtrain predict` runs: where its weights are, and what is known of it.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,8 +39,9 @@ struct PredictModel {
 
 // Returns the precision to compute in. `auto` in the config means `trained`, the precision of the
 // training ("float32" or "bf16"). If that is empty, because it is not known, `auto` means what it
-// means on this machine.
-Precision precision_as_trained(const Config& config, const std::string& trained);
+// means on this device.
+Precision precision_as_trained(const Config& config, const std::string& trained,
+                               c10::Device device);
 
 // Reads the config and the checkpoint or the card of the weights file. Throws Error(Exit::usage),
 // also if a weights file has no card (lib/ckpt/model_card.h) and there is no config.

@@ -89,7 +89,9 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
 RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
     : config_(config_of(request, from)),
       threads_(compute_threads_of(config_, from)),
-      precision_(precision_as_trained(config_, from.meta.value("precision", std::string()))) {
+      device_(request.device),
+      precision_(
+          precision_as_trained(config_, from.meta.value("precision", std::string()), device_)) {
   refuse_synthetic(from);
   const nlohmann::json& meta = from.meta;
   if (!meta.contains("image"))
@@ -108,6 +110,7 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   task_->add_buffers(*model_, num_classes);
   throw_problems(config_);
   init_parameters(*model_, 0, std::nullopt);
+  move_to(device_, *model_);
   read_jobs(from, num_classes);
   finish_config(config_);
   check_overrides(request.overrides);
@@ -134,6 +137,7 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
   defaults.threads = static_cast<int>(
       config_.section("input").get<int64_t>("threads", int64_t{at::get_num_threads()}));
+  defaults.pinned = !device_.is_cpu();
   defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
   defaults.data.source = {defaults.seed, num_classes};
   if (!classes.names.empty()) defaults.data.classes = std::move(classes);

@@ -1,6 +1,8 @@
 // The model and the evaluators of a trained run, for `bvtrain eval`.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +27,8 @@ struct EvaluateRequest {
   std::vector<Override> overrides = {};  // of the config that results
   // Wait for new checkpoints until the run has finished and the last one is evaluated.
   bool follow = false;
-  double patience = 600;  // seconds in which a run that failed may be started again
+  double patience = 600;           // seconds in which a run that failed may be started again
+  c10::Device device = c10::kCPU;  // computes the model
 };
 
 class RunEvaluators {
@@ -51,6 +54,7 @@ class RunEvaluators {
 
   const Config config_;
   const int threads_;
+  const c10::Device device_;
   const Precision precision_;
   const SpinThrottle throttle_{threads_};
   std::shared_ptr<Model> model_;

@@ -113,7 +113,9 @@ void Chrono::tick(int64_t step) {
 void Chrono::measure_speed(double now, int64_t examples) {
   // At least a little: a coarse clock may not have moved.
   const double dt = std::max(now - previous_time_ - paused_, 1e-9);
-  measure_("img/sec/core", static_cast<double>(examples) / dt / setup_.num_devices);
+  const double rate = static_cast<double>(examples) / dt / setup_.num_devices;
+  measure_("img/sec/core", rate);
+  if (setup_.peak_flops > 0) measure_("mfu", rate * setup_.example_flops() / setup_.peak_flops);
   state_.accum_train_time += dt;
   state_.accum_device_time += dt * setup_.num_devices;
   state_.accum_pause_time += paused_;

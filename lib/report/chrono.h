@@ -28,7 +28,12 @@ class Chrono {
     int64_t examples_before = 0;
     int num_devices = 1;
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
-    State state;              // from the checkpoint that the run continues
+    // For `mfu`, model FLOPs utilisation (Chowdhery et al. 2022, PaLM, appendix B): FLOPs of
+    // forward and backward of one example, without any that are computed again, by those that a
+    // device could compute. Not measured if the second is 0.
+    std::function<double()> example_flops;
+    double peak_flops = 0;  // of a device, per second
+    State state;            // from the checkpoint that the run continues
   };
 
   // `now` returns monotonic seconds; tests pass their own clock. `start` is when the program

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "lib/device/compute_threads.h"
+#include "lib/device/cuda.h"
 #include "lib/device/deterministic.h"
+#include "lib/device/peak_flops.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/train/shape_check.h"
@@ -73,6 +75,11 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
   // The step is built last, because it initialises the parameters: a large model takes long.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
                                      parameter_init(*model, seed, head_bias_), device);
+}
+
+double Recipe::peak_flops() const {
+  if (device.is_cpu()) return 0;
+  return bv::peak_flops(cuda_name(device.index()), precision == Precision::bf16);
 }
 
 void Recipe::mark_read(std::initializer_list<std::string_view> keys) const {

@@ -86,6 +86,8 @@ struct Recipe {
   std::optional<ProfileSteps> profile;
 
   const ModelEnv& env() const { return env_; }
+  // Returns the FLOPs per second that the device has at best in the run's precision; 0: not known.
+  double peak_flops() const;
   double steps_per_epoch() const {
     return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size);
   }

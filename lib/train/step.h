@@ -71,6 +71,9 @@ class TrainStep {
   // Returns whether each rank holds only a part of some of the state. All ranks must then call
   // state() and use_ema() together.
   bool sharded() const { return units_ != nullptr; }
+  // Returns the FLOPs of forward and backward of one example: two for each multiply-accumulate of
+  // the forward pass, and three times that. 0 before the first step.
+  double example_flops() const { return 6 * macs_; }
   // Bytes that this rank holds between steps.
   struct Memory {
     int64_t parameters = 0, gradients = 0;
@@ -159,6 +162,8 @@ class TrainStep {
 
   bool started_ = false;       // start() has run since the weights were last set
   double frozen_squares_ = 0;  // the sum of squares of the frozen parameters
+
+  double macs_ = 0;  // multiply-accumulates of one example, forward only; 0 before the first step
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;

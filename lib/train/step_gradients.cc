@@ -136,6 +136,8 @@ at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& 
   const int64_t own_examples = batch.at("image").size(0), n = own_examples / micro_batches;
   check(n * micro_batches == own_examples, "{} examples do not divide into {} micro-batches",
         own_examples, micro_batches);
+  double macs = 0;
+  if (macs_ == 0) pass.macs = &macs;  // the same in each step
   pass.first_example = group_.rank() * own_examples;
   // The mean over the batch is the mean over all micro-batches, because they have the same size.
   const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
@@ -162,6 +164,7 @@ at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& 
     span.end();
     if (units_) units_->finish_gradients();
   }
+  if (macs_ == 0) macs_ = macs / static_cast<double>(own_examples);
   if (!group_.open()) return whole;
   buckets_->finish();
   if (!device_.is_cpu()) group_.all_reduce_sum(whole, "loss").wait();

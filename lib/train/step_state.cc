@@ -55,7 +55,8 @@ NamedTensors TrainStep::state(PiecedTensors* pieced, HostCopies* copies) {
   start();
   check(pieced || !units_, "the state is sharded: state() needs `pieced`");
   HostCopies own;
-  if (!copies) copies = &own;
+  const bool awaits = copies == nullptr;
+  if (awaits) copies = &own;
   copies->restart();
   NamedTensors all;
   for (StatePart& part : state_parts(copies)) {
@@ -68,6 +69,7 @@ NamedTensors TrainStep::state(PiecedTensors* pieced, HostCopies* copies) {
     tensor = {part.shape, part.strides, part.values.scalar_type()};
     if (part.values.numel() > 0) tensor.pieces.push_back({part.first, part.values});
   }
+  if (awaits) copies->await();
   return all;
 }
 

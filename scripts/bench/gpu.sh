@@ -114,6 +114,21 @@ same_state() {  # NAME FOLDER FOLDER
   fi
 }
 
+# An evaluation in a process of its own gives the rows of the run, and predictions are those of a CPU.
+evaluate_and_predict() {
+  local run=$work/evaluated on
+  try "digits_vit with evaluators" 200 "$here/run" bvtrain --devices "$device" --config "$here/configs/digits_vit.yaml" \
+    --workdir "$run" --set total_epochs=null --set total_steps=60 --set ckpt_steps=20 --set keep_ckpt_steps=20 \
+    --set evals.test.log_epochs=null --set evals.test.log_steps=20 || return
+  try "eval on $device" 100 "$here/run" bvtrain eval --workdir "$run" --devices "$device" || return
+  python3 "$here/tally.py" evaluations "eval on $device" "$run/metrics.jsonl" "$run/eval/metrics.jsonl" | tee -a "$log"
+  for on in cpu "$device"; do
+    try "predict on $on" 60 "$here/run" bvtrain predict --workdir "$run" --eval test --devices "$on" \
+      --set precision=float32 --output "$run/$on.npz" || return
+  done
+  python3 "$here/tally.py" logits "predict on cpu and $device" "$run/cpu.npz" "$run/$device.npz" 1e-4 | tee -a "$log"
+}
+
 stage_test() {
   local steps=200 name model precision
   [[ $device == cpu ]] && steps=20 && export BVTRAIN_TEST_DEVICE=cpu
@@ -132,6 +147,7 @@ stage_test() {
       same_state "$p resumed" "$work/$p".{gpu,again}/ckpt/step-$steps
     done
   done
+  evaluate_and_predict
   [[ $device == cpu ]] && return
   step 90 "${vit_b[@]}" --batch 64 --twice 6
   step 90 "${vit_b_384[@]}" --batch 16 --twice 6

@@ -12,6 +12,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "lib/util/file.h"
 #include "test/ckpt/states.h"
@@ -227,6 +228,27 @@ TEST_CASE("checkpointer: a checkpoint is committed only after before_commit") {
         "metrics.jsonl: error: cannot write: No space left on device");
   CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});
   CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-1"});
+}
+
+TEST_CASE("checkpointer: a save waits for values that are still on the way from a device") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  Snapshot late = state_of(0);
+  late.step = 5;
+  late.await_values = [tensors = late.tensors] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    tensors.at("params/head/kernel").fill_(5);
+    tensors.at("opt/count").fill_(5);
+  };
+  late.meta = state_of(5).meta;
+  checkpointer.save(std::move(late), true);
+  Snapshot lost = state_of(6);
+  lost.await_values = [] { throw std::runtime_error("CUDA error: unknown error"); };
+  checkpointer.save(std::move(lost), true);
+  CHECK_THROWS_WITH(checkpointer.wait(), Catch::Contains("CUDA error: unknown error"));
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{5});
+  check_state(Checkpointer::load(workdir.dir()), 5);
 }
 
 TEST_CASE("checkpointer: only the tensors that are wanted are kept, and all are verified") {

@@ -178,8 +178,13 @@ TEST_CASE("pieces: a rank reads its slices, and checks what it reads") {
   std::string content = read_file(file);
   content[content.size() - 20] ^= 1;
   write_file_atomically(file, content);
-  CHECK(error_of([&] { Checkpointer::reopen(step, kPieces); }) ==
-        step + ": error: state-00001-of-00002.safetensors: checksum of chunk 0 (offset 0) differs");
+  const std::string other =
+      ", although rank 0 has read it without a fault (do both see the same disk?)";
+  CHECK(error_of([&] { Checkpointer::reopen(step, kPieces); }, Exit::storage) ==
+        step + ": error: state-00001-of-00002.safetensors: checksum of chunk 0 (offset 0) differs" +
+            other);
+  CHECK(error_of([&] { Checkpointer::reopen(folder / "elsewhere", kPieces); }, Exit::usage) ==
+        folder / "elsewhere" + ": error: manifest.json: is missing" + other);
 }
 
 TEST_CASE("pieces: the folder may be renamed as soon as the last part is written") {

@@ -9,11 +9,13 @@
 
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
+#include "lib/device/pinned.h"
 #include "lib/distributed/group.h"
 #include "lib/model/dropout.h"
 #include "lib/model/stochastic_depth.h"
 #include "lib/optim/fused.h"
 #include "lib/optim/param_groups.h"
+#include "lib/params/host_copies.h"
 #include "lib/train/step.h"
 #include "test/support/host_reads.h"
 #include "test/support/sockets.h"
@@ -205,6 +207,36 @@ TEST_CASE("state goes to a checkpoint and back between devices", "[gpu]") {
   cpu.step->load_state(state);
   for (const auto& [name, value] : cpu.step->state()) CHECK(value.equal(state.at(name)));
   check_close(cuda.train(1), cpu.train(1), 1e-3);
+}
+
+TEST_CASE("a snapshot keeps its values while training goes on", "[gpu]") {
+  if (!gpu()) return;
+  Run run(models()[0], Precision::float32, kGpu, kAdam);
+  HostCopies copies;
+  for (int round = 0; round < 3; ++round) {  // the later ones overwrite the memory of the first
+    run.train(1);
+    const NamedTensors state = run.step->state();
+    const NamedTensors snapshot = run.step->state(nullptr, &copies);
+    for (int64_t i = run.step->count() + 1, end = i + 5; i < end; ++i)
+      run.step->run(i, batch_of(8), /*measure=*/false);
+    copies.await();
+    REQUIRE(snapshot.size() == state.size());
+    for (const auto& [name, value] : snapshot) {
+      CHECK(value.equal(state.at(name)));
+      CHECK((on_cpu() || value.is_pinned()));
+    }
+  }
+}
+
+TEST_CASE("page-locked memory has the size that was asked for", "[gpu]") {
+  if (!gpu() || on_cpu()) return;
+  const at::Tensor pinned = pinned_empty({3, 5 << 20}, at::kByte);
+  CHECK(pinned.is_pinned());
+  CHECK(pinned.is_contiguous());
+  pinned.fill_(7);
+  const at::Tensor there = pinned.to(kGpu, /*non_blocking=*/true);
+  CHECK(there.eq(7).all().item<bool>());
+  CHECK(pinned_empty({0, 4}, at::kFloat).numel() == 0);
 }
 
 // As the loader gives it to a step on a device: in pinned memory, from which copies need not wait.

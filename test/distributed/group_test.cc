@@ -168,6 +168,16 @@ TEST_CASE("a rank that ends with an error tells the others why") {
           R"(it never joined collective 4( \(gradients\)|, which no rank had started yet))");
 }
 
+TEST_CASE("a signal that came to all ranks is no failure, whichever looks for it first") {
+  auto ranks = start_ranks("slow_to_look", 2);
+  for (const Worker& rank : ranks) CHECK(rank.first_line() == "joined");
+  for (const Worker& rank : ranks) rank.kill(SIGUSR1);
+  for (const Finished& ended : wait_all(ranks)) {
+    CHECK(ended.code == 75);
+    CHECK(group_lines(ended.err).empty());
+  }
+}
+
 TEST_CASE("a rank that is alive but does not join a collective is named after the step time-out") {
   auto late = start_ranks("steps", 3, {{"DIST_FAULT", "late:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
   // A long phase may take longer than a step.

@@ -14,6 +14,7 @@
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
 #include "lib/distributed/store.h"
+#include "lib/distributed/watch/watch.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
@@ -255,6 +256,16 @@ void wait_for_others() {
   until_signal();
 }
 
+// A signal comes to all ranks, and only rank 1 looks for it at once.
+void slow_to_look() {
+  install_signal_handlers();
+  const auto group = join_here();
+  std::printf("joined\n"), std::fflush(stdout);
+  if (group->rank() == 0) pause(1000);
+  while (stop_requested() == Exit::ok) pause(0.01);
+  abort_group(stop_requested(), kStoppedBySignal);
+}
+
 void store() {
   const StoreServer server("127.0.0.1", 0);
   std::printf("%d\n", server.port()), std::fflush(stdout);
@@ -300,11 +311,15 @@ void launcher() {
 }
 
 TEST_CASE(kWorkerCase, "[.]") {
-  const std::map<std::string, std::function<void()>> roles = {
-      {"sums", sums},         {"steps", steps},
-      {"store", store},       {"agree", agree},
-      {"launcher", launcher}, {"until_signal", until_signal},
-      {"lives", lives},       {"wait_for_others", wait_for_others}};
+  const std::map<std::string, std::function<void()>> roles = {{"sums", sums},
+                                                              {"steps", steps},
+                                                              {"store", store},
+                                                              {"agree", agree},
+                                                              {"launcher", launcher},
+                                                              {"until_signal", until_signal},
+                                                              {"lives", lives},
+                                                              {"wait_for_others", wait_for_others},
+                                                              {"slow_to_look", slow_to_look}};
   // The launcher starts its ranks with these signals blocked.
   const sigset_t signals = stop_signals();
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
@@ -319,7 +334,7 @@ TEST_CASE(kWorkerCase, "[.]") {
     abort_group(error.code(), error.what());
     _exit(static_cast<int>(error.code()));
   } catch (const Interrupted&) {
-    abort_group(static_cast<Exit>(code_of(g_signal)), "stopped by a signal");
+    abort_group(static_cast<Exit>(code_of(g_signal)), kStoppedBySignal);
     _exit(code_of(g_signal));
   }
   std::fflush(nullptr);

@@ -1,8 +1,10 @@
 // `bvtrain bench scaling` and `bench collectives` with the real binary.
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 
+#include "lib/device/cuda.h"
 #include "lib/util/text.h"
 #include "test/support/binary.h"
 
@@ -131,12 +133,14 @@ TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
             .err == "--seconds: error: does not apply to bvtrain bench scaling\n");
   CHECK(run({"bench", "scaling", "--config", f.config, "--latency-us", "1"}).err ==
         "bvtrain: error: --bandwidth-gb is required\n");
-  CHECK(run({"bench", "collectives", "--devices", "cuda"}).err ==
-        "--devices cuda: error: bench collectives measures processes of the CPU (for NCCL there is "
-        "nccl-tests); give --devices cpu:N\n");
+  if (!has_cuda_driver()) {
+    CHECK(run({"bench", "collectives", "--devices", "cuda:0,1"}).err ==
+          "--devices cuda:0,1: error: this host has no NVIDIA driver\n");
+  }
   CHECK(run({"bench"}).err == "bvtrain bench: error: no --config given\n");
-  CHECK(run({"bench", "collectives"}).err ==
-        "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N\n");
+  CHECK(run({"bench", "collectives", "--devices", "cpu"}).err ==
+        "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N or "
+        "cuda:0,1\n");
 }
 
 TEST_CASE("bench collectives: a row for each size, and the arguments for bench scaling") {
@@ -148,6 +152,33 @@ TEST_CASE("bench collectives: a row for each size, and the arguments for bench s
   CHECK(finished.out.find("\n      4096 ") == std::string::npos);
   CHECK(finished.out.find("\n--latency-us ") != std::string::npos);
   CHECK(finished.out.find(" --bandwidth-gb ") != std::string::npos);
+}
+
+TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
+  const std::vector<std::string> args = {
+      "bench", "memory", "--config", source_file("configs/digits_cnn.yaml"), "--devices", "cpu"};
+  std::vector<std::string> json = args;
+  json.push_back("--json");
+  const Finished finished = run(json);
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  const auto needs = nlohmann::json::parse(finished.out);
+  CHECK(needs.at("parameter_bytes") == needs.at("gradient_bytes"));
+  CHECK(needs.at("state_bytes") >= 2 * needs.at("parameter_bytes").get<int64_t>());  // Adam
+  CHECK(needs.at("example_bytes") > 64 * 4);  // more than its pixels
+  CHECK(needs.at("example_bytes") < 10e6);
+  CHECK(needs.at("largest_batch") == 1437);  // of so many examples
+  CHECK_FALSE(needs.at("tried").get<bool>());
+  CHECK(finished.err.find("The data set has no more than 1,437 examples") != std::string::npos);
+  const auto& peaks = needs.at("peaks");
+  REQUIRE(peaks.size() >= 2);
+  for (size_t i = 1; i < peaks.size(); ++i)
+    CHECK(peaks[i].at("batch") == 2 * peaks[i - 1].at("batch").get<int64_t>());
+
+  const Finished text = run(args);
+  CHECK(text.out.find("largest batch: 1437, extrapolated from smaller ones\n") !=
+        std::string::npos);
+  CHECK(run({"bench", "memory"}).err == "bvtrain bench memory: error: no --config given\n");
 }
 
 }  // namespace bv::test

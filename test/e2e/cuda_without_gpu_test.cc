@@ -26,6 +26,15 @@ TEST_CASE("without a driver --devices cuda is refused, and auto means the CPU") 
     CHECK(finished.err == "--devices " + devices + ": error: this host has no NVIDIA driver\n");
   }
   CHECK(train_on("auto").code == 0);
+  for (const std::string command : {"eval", "predict"}) {
+    const auto on = [&](const char* devices) {
+      return run({command, "--workdir", "nowhere", "--devices", devices,
+                  command == "eval" ? "--best" : "image.jpg"})
+          .err;
+    };
+    CHECK(on("cuda:1") == "--devices cuda:1: error: this host has no NVIDIA driver\n");
+    CHECK(on("cpu:2") == "--devices cpu:2: error: " + command + " runs in one process\n");
+  }
   // Another library under the driver's name.
   const TempFolder folder;
   REQUIRE(::symlink("/lib/x86_64-linux-gnu/libz.so.1", (folder / "libcuda.so.1").c_str()) == 0);
@@ -38,7 +47,7 @@ TEST_CASE("without a driver --devices cuda is refused, and auto means the CPU") 
                             "no CUDA device can be used: .*)\n"));
   const Finished automatic = train_on("auto", with_driver);
   CHECK(automatic.code == 0);
-  CHECK_THAT(automatic.err, Catch::Contains("; training on CPUs\n"));
+  CHECK_THAT(automatic.err, Catch::Contains("; computing on CPUs\n"));
 }
 
 }  // namespace

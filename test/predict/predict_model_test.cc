@@ -48,7 +48,7 @@ TEST_CASE("a card is the config of its model") {
   CHECK(model.config.get<int64_t>("num_classes") == 2);
   CHECK(model.class_names == example().class_names);
   const auto precision = [](const PredictModel& each) {
-    return precision_as_trained(each.config, each.precision);
+    return precision_as_trained(each.config, each.precision, c10::kCPU);
   };
   CHECK(precision(model) == Precision::bf16);
   CHECK(precision(f.open("", {{"precision", "float32", "--set"}})) == Precision::float32);
@@ -70,7 +70,7 @@ TEST_CASE("a config replaces the model of a card, and mends a bad card") {
   const PredictModel model = f.open(config);
   CHECK(model.config.get<std::string>("model_name") == "vit");
   CHECK(model.class_names == example().class_names);
-  CHECK(precision_as_trained(model.config, model.precision) == Precision::bf16);
+  CHECK(precision_as_trained(model.config, model.precision, c10::kCPU) == Precision::bf16);
 }
 
 TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {

@@ -48,6 +48,21 @@ Chrono::Setup setup() {
 
 }  // namespace
 
+TEST_CASE("chrono: mfu is measured where the device's peak is known") {
+  Chrono::Setup gpu = setup();
+  gpu.example_flops = [] { return 100e9; };
+  gpu.peak_flops = 1e12;
+  Run run(gpu);
+  run.now = 103;
+  CHECK_FALSE(run.tick(1).contains("mfu"));
+  run.now = 104;
+  run.tick(2);
+  run.now = 114;
+  const auto row = run.tick(12);
+  CHECK(row.at("img/sec/core") == 16);  // 10 steps of 32 examples in 10 s on 2 devices
+  CHECK(row.at("mfu") == Approx(1.6));
+}
+
 TEST_CASE("chrono: two ticks of warm-up, then speed, core hours, note") {
   Run run(setup());
   CHECK(run.chrono.note() == "Steps:0/1000 [0.0%]");

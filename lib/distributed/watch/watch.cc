@@ -14,6 +14,7 @@
 #include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/step_clock.h"
 #include "lib/report/log.h"
+#include "lib/util/signals.h"
 
 namespace bv {
 namespace {
@@ -132,6 +133,13 @@ void Watch::Impl::end_process(const FailureReport& failure) {
     if (failure.cause.starts_with(kEndedWith) && failure.rank != layout.rank)
       changed.wait_for(lock, seconds(kSameError), [&] { return !own_failure.empty(); });
     if (!own_failure.empty()) return;
+    // The signal came to all ranks, and the main thread of this one has not looked for it yet.
+    const Exit stop = failure.cause.ends_with(kStoppedBySignal) ? stop_requested() : Exit::ok;
+    if (stop != Exit::ok) {
+      lock.unlock();
+      linger();
+      exit_now(stop, "Stopped by a signal; nothing was saved");
+    }
     line = detector.message(failure, mine);
     if (failure.rank == layout.rank)
       line = fmt::format(

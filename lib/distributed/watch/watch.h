@@ -20,6 +20,9 @@ inline constexpr const char* kFailureKey = "failure";
 inline constexpr const char* kNoFailure = "-";
 std::string heartbeat_key(int rank);
 
+// The line of a rank that a signal has stopped before the run's first step.
+inline constexpr const char* kStoppedBySignal = "stopped by a signal";
+
 // Thread-safe. Runs two threads: one exchanges heartbeats on its own connection to the store, the
 // other checks that the store answers the first one (a stopped store blocks its clients).
 class Watch {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lib/device/dtype_name.h"
+#include "lib/device/pinned.h"
 #include "lib/input/image/decode.h"
 #include "lib/util/text.h"
 
@@ -45,7 +46,7 @@ void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayR
   Feature feature{name, dtype, shape.vec(), 0, {}};
   for (Batch& batch : batches_) {
     try {
-      const at::Tensor tensor = at::empty(whole, at::TensorOptions(dtype).pinned_memory(pinned_));
+      const at::Tensor tensor = pinned_ ? pinned_empty(whole, dtype) : at::empty(whole, dtype);
       feature.row_bytes = tensor.nbytes() / static_cast<size_t>(batch_size);
       feature.base.push_back(static_cast<char*>(tensor.data_ptr()));
       batch[name] = tensor;

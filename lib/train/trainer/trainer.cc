@@ -89,6 +89,8 @@ Exit Trainer::run() {
   setup.examples_before = position_ - first_step_ * recipe_.length.batch_size;
   setup.num_devices = group_.size();
   setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
+  setup.example_flops = [this] { return recipe_.step->example_flops(); };
+  setup.peak_flops = recipe_.peak_flops();
   setup.state = chrono_state_;
   chrono_.inform(setup);
   try {

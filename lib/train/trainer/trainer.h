@@ -199,8 +199,8 @@ class Trainer {
   NamedTensors sharded_weights_;
 
   std::unique_ptr<MetricWriter> metrics_;
-  std::unique_ptr<Checkpointer> checkpointer_;
-  std::array<HostCopies, 2> copies_;  // of the state: see Checkpointer::free_buffer()
+  std::array<HostCopies, 2> copies_;            // of the state: see Checkpointer::free_buffer()
+  std::unique_ptr<Checkpointer> checkpointer_;  // reads copies_
   std::unique_ptr<Loader> loader_;
   Chrono chrono_;
   Profile profile_;

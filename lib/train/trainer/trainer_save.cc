@@ -58,6 +58,7 @@ void Trainer::save(int64_t step, bool keep) {
   snapshot.step = step;
   HostCopies& copies = copies_.at(static_cast<size_t>(checkpointer_->free_buffer()));
   snapshot.tensors = recipe_.step->state(&snapshot.pieced, &copies);
+  snapshot.await_values = [&copies] { copies.await(); };
   snapshot.before_commit = metrics_->row_barrier();
   nlohmann::json row = nlohmann::json::array();
   for (const auto& [name, value] : metrics_->row()) {

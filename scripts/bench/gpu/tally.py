@@ -1,4 +1,6 @@
 """tally.py curves NAME A B PRECISION: compares the losses of two metrics.jsonl, one line.
+tally.py evaluations NAME A B: whether the rows of a run's evaluators are those of `bvtrain eval`.
+tally.py logits NAME A B BOUND: how far the logits of two files of `bvtrain predict` are apart.
 tally.py table LOG JSON: writes the results of gpu.sh's log as JSON, and prints a table of the steps with
 their ratios to the peers."""
 import json
@@ -8,7 +10,7 @@ import sys
 
 STEP = re.compile(r"^step\s+(\S+)\s+bs (\d+)\s+(\S+) feed=(\S+) sdpa=(\S+) deterministic=(\S+): "
                   r"(\d+) img/s \((\d+)\.\.(\d+)\) ([\d.]+) ms/step MFU ([\d.]+)% first ([\d.]+) s")
-PEER = re.compile(r"^peer\s+(\S+)\s+bs (\d+)\s+(\S+)\s+\((\S+)\): (\d+) img/s \((\d+)\.\.(\d+)\)")
+PEER = re.compile(r"^peer\s+(\S+)\s+bs (\d+)\s+(\S+)\s+\((\S+)\): ([\d.]+) img/s \(([\d.]+?)\.\.([\d.]+)\)")
 
 
 def rows(path):
@@ -26,6 +28,28 @@ def curves(name, first, second, precision):
     good = len(a) == len(b) and head <= head_bound and tail <= tail_bound and all(map(math.isfinite, b.values()))
     print(f"{'PASS' if good else 'FAIL'} {name}: the first 10 losses differ by {head:.1e} (bound {head_bound:g}), "
           f"means of the last 20: {mean(a):.4f} / {mean(b):.4f}, {100 * tail:.1f} % (bound {100 * tail_bound:g} %)")
+
+
+def measured(path):
+    """Returns the rows of evaluators by step: what begins with the name of one, without times."""
+    with open(path) as file:
+        rows = ((r["step"], {k: v for k, v in r.items() if k.startswith("test/")}) for r in map(json.loads, file))
+        return {step: values for step, values in rows if values}
+
+
+def evaluations(name, run, job):
+    a, b = measured(run), measured(job)
+    good = len(a) > 0 and a == b
+    print(f"{'PASS' if good else 'FAIL'} {name}: {len(a)} and {len(b)} rows, {'equal' if good else 'DIFFERENT'}"
+          + ("" if good else f": {a} against {b}"))
+
+
+def logits(name, first, second, bound):
+    import numpy
+    a, b = (numpy.load(file)["logits"] for file in (first, second))
+    far = float(numpy.abs(a - b).max() / numpy.abs(a).max())
+    good = a.shape == b.shape and far <= float(bound)
+    print(f"{'PASS' if good else 'FAIL'} {name}: {a.shape[0]} rows of logits differ by {far:.1e} (bound {bound})")
 
 
 def table(log, out):
@@ -57,7 +81,4 @@ def table(log, out):
     print(f"\n{verdicts['PASS']} passed, {verdicts['FAIL']} failed")
 
 
-if sys.argv[1] == "curves":
-    curves(*sys.argv[2:])
-else:
-    table(*sys.argv[2:])
+{"curves": curves, "evaluations": evaluations, "logits": logits, "table": table}[sys.argv[1]](*sys.argv[2:])

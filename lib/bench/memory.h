@@ -1,0 +1,34 @@
+// The measurement behind `bvtrain bench memory`: what the memory of a device goes to, and the
+// largest batch that fits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lib/train/recipe.h"
+
+namespace bv {
+
+// In bytes of the device's memory; on a CPU the loader's batches are counted too.
+struct MemoryNeeds {
+  TrainStep::Memory state;  // parameters, gradients, optimizer state and averages
+  double example = 0;       // what one more example in the batch takes: its activations and input
+  double other = 0;         // what any batch takes besides: libraries, buffers, constants
+  double available = 0;     // what this process may use in all
+  int64_t largest = 0;      // batch; 0: not even one example fits
+  bool tried = false;       // a step of that batch has run; otherwise it is extrapolated
+  std::vector<std::pair<int64_t, double>> peaks;  // batches that have run, and the most they took
+};
+
+// Trains two steps of growing batches, until their memory can be told apart from the rest, and
+// extrapolates. No batch is larger than `most`. On a GPU it then runs a step of the largest batch;
+// on a CPU that would only show whether the system swaps. `recipe_of` builds the run with a batch
+// size, which is a multiple of `granule` (grad_accum_steps). The device must have been chosen
+// (use_cuda()).
+MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>& recipe_of,
+                           c10::Device device, int64_t granule, int64_t most);
+
+}  // namespace bv

@@ -1,0 +1,13 @@
+// How fast a GPU could compute at best, from its name.
+#pragma once
+
+#include <string_view>
+
+namespace bv {
+
+// Returns the FLOPs per second that the maker states for dense matrix products of a GPU, in
+// bfloat16 with float32 sums or in float32 without TF32. `name` is that of cuda_name(), such as
+// "NVIDIA H100 80GB HBM3". 0 for a device that is not in the table.
+double peak_flops(std::string_view name, bool bf16);
+
+}  // namespace bv

@@ -1,0 +1,58 @@
+#include "lib/device/pinned.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/strides.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "lib/device/cuda.h"
+
+namespace bv {
+namespace {
+
+[[noreturn]] void fail(size_t bytes, const char* why) {
+  throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__},
+                              fmt::format("no page-locked memory of {} bytes: {}", bytes, why));
+}
+
+// Returns `bytes` bytes, a multiple of the page size.
+void* lock(size_t bytes) {
+  static auto* const pin =
+      reinterpret_cast<const char* (*)(void*, size_t)>(cuda_symbol("bvtrain_cuda_pin"));
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail(bytes, "the host has no memory left");
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  if (const char* why = pin(memory, bytes)) {
+    ::munmap(memory, bytes);
+    fail(bytes, why);
+  }
+  return memory;
+}
+
+void unlock(void* memory, size_t bytes) {
+  static auto* const unpin = reinterpret_cast<void (*)(void*)>(cuda_symbol("bvtrain_cuda_unpin"));
+  unpin(memory);
+  ::munmap(memory, bytes);
+}
+
+}  // namespace
+
+at::Tensor pinned_empty(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t used = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  const size_t bytes = std::max<size_t>((used + page - 1) / page, 1) * page;
+  return at::from_blob(
+      lock(bytes), sizes, strides, [bytes](void* memory) { unlock(memory, bytes); },
+      at::TensorOptions(type));
+}
+
+at::Tensor pinned_empty(at::IntArrayRef sizes, at::ScalarType type) {
+  return pinned_empty(sizes, c10::contiguous_strides(sizes), type);
+}
+
+}  // namespace bv

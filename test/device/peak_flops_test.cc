@@ -1,0 +1,22 @@
+// The peak of a GPU by its name.
+#include "lib/device/peak_flops.h"
+
+#include <catch2/catch.hpp>
+
+namespace bv::test {
+
+TEST_CASE("the peak of a GPU is found by its name") {
+  CHECK(peak_flops("NVIDIA H100 80GB HBM3", true) == 989.4e12);
+  CHECK(peak_flops("NVIDIA H100 80GB HBM3", false) == 66.9e12);
+  CHECK(peak_flops("NVIDIA H100 PCIe", true) == 756e12);
+  CHECK(peak_flops("NVIDIA H200", true) == 989.4e12);
+  CHECK(peak_flops("NVIDIA A100-SXM4-80GB", true) == 312e12);
+  CHECK(peak_flops("NVIDIA L40S", true) == 362e12);
+  CHECK(peak_flops("NVIDIA L40", true) == 181e12);
+  CHECK(peak_flops("NVIDIA L4", true) == 121e12);
+  CHECK(peak_flops("NVIDIA A10G", true) == 70e12);
+  CHECK(peak_flops("Tesla V100-SXM2-16GB", true) == 0);
+  CHECK(peak_flops("", true) == 0);
+}
+
+}  // namespace bv::test
