@@ -7,6 +7,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -14,8 +15,6 @@ namespace bv {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kMaxNoteBytes = 512;  // LAST holds one line
 
 // Returns the checkpoint that the last start of the run left when it ended, as result.json says; ""
 // if there was none or it is not known. A process that is killed writes no result.json.
@@ -94,7 +93,7 @@ std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
 void require_checkpoints(const Workdir& workdir) {
   const CkptFolder ckpt = workdir.ckpt();
   if (!ckpt.steps().empty()) return;
-  if (const auto last = read_file_if_any(ckpt.last(), kMaxNoteBytes)) {
+  if (const auto last = read_file_if_any(ckpt.last(), limits::kNoteBytes)) {
     throw Error(
         Exit::usage, ckpt.path(),
         fmt::format(

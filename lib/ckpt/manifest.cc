@@ -16,6 +16,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -25,9 +26,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kFormat = 1, kPiecedFormat = 2;
-// A manifest takes 27 bytes for each MiB of the checkpoint, so that this is enough for 4 TiB.
-// Parsed JSON takes up to twenty times the memory of its text.
-constexpr size_t kMaxManifestBytes = size_t{128} << 20;
 constexpr size_t kHexDigits = 16;
 // The end of the text: the checksum of everything before it stands between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
@@ -167,14 +165,14 @@ std::string Manifest::text() const {
 Manifest read_manifest(const std::string& folder, const std::string& name) {
   std::string text;
   try {
-    text = read_file(folder + "/" + name, kMaxManifestBytes);
+    text = read_file(folder + "/" + name, limits::kCheckpointManifestBytes);
   } catch (const Error&) {
     throw broken(name, "is missing or unreadable");
   }
   check_self(text, name);
   // The checksum proves that nothing has changed, but not who wrote it.
-  if (json_nesting(text) > kMostJsonNesting)
-    throw broken(name, fmt::format("is nested more than {} deep", kMostJsonNesting));
+  if (json_nesting(text) > limits::kJsonNesting)
+    throw broken(name, fmt::format("is nested more than {} deep", limits::kJsonNesting));
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) throw broken(name, "is not JSON");
   return parse_manifest(root);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
@@ -13,9 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kPrefix = "bvtrain.";
-constexpr int kMaxDepth = 16;  // of the model's arguments; deeper JSON could exhaust the stack
-constexpr size_t kMaxModelBytes = 1 << 16;
-constexpr int64_t kMaxSide = 1 << 16;
 
 // Parses the values of one file's metadata, and reports what is wrong with them.
 class CardReader {
@@ -51,7 +49,7 @@ class CardReader {
     Json value = Json::parse(
         text(key),
         [&](int depth, Json::parse_event_t, Json&) {
-          deep |= depth > kMaxDepth;
+          deep |= depth > limits::kModelCardNesting;
           return !deep;
         },
         /*allow_exceptions=*/false);
@@ -74,8 +72,8 @@ class CardReader {
 };
 
 std::string read_arguments(const CardReader& reader) {
-  if (reader.text("model").size() > kMaxModelBytes)
-    reader.fail("model", fmt::format("is longer than {} bytes", kMaxModelBytes));
+  if (reader.text("model").size() > limits::kModelCardBytes)
+    reader.fail("model", fmt::format("is longer than {} bytes", limits::kModelCardBytes));
   const Json model = reader.json("model");
   if (!model.is_object()) reader.refuse("model", "a JSON object");
   return model.dump();
@@ -95,10 +93,11 @@ std::vector<std::string> read_class_names(const CardReader& reader, int64_t num_
 
 std::vector<int64_t> read_image(const CardReader& reader) {
   const Json list = reader.json("image");
-  const bool sizes = list.is_array() && list.size() == 3 &&
-                     std::all_of(list.begin(), list.end(), [](const Json& side) {
-                       return side.is_number_unsigned() && side > 0 && side <= kMaxSide;
-                     });
+  const bool sizes =
+      list.is_array() && list.size() == 3 &&
+      std::all_of(list.begin(), list.end(), [](const Json& side) {
+        return side.is_number_unsigned() && side > 0 && side <= limits::kModelImageSide;
+      });
   if (!sizes) reader.refuse("image", "[height, width, channels]");
   return list.get<std::vector<int64_t>>();
 }

@@ -7,14 +7,10 @@
 #include <numeric>
 #include <string_view>
 
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 
 namespace bv {
-namespace {
-
-constexpr int64_t kMaxElements = int64_t{1} << 60;
-
-}  // namespace
 
 int64_t PiecedTensor::numel() const {
   int64_t elements = 1;
@@ -31,7 +27,7 @@ bool dense_strides(const std::vector<int64_t>& shape, const std::vector<int64_t>
   });
   int64_t elements = 1;
   for (const size_t i : order) {
-    if (shape[i] < 1 || shape[i] > kMaxElements / elements) return false;
+    if (shape[i] < 1 || shape[i] > limits::kTensorElements / elements) return false;
     // In a dimension of size 1 the stride does not matter.
     if (shape[i] > 1 && strides[i] != elements) return false;
     elements *= shape[i];

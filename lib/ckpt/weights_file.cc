@@ -15,6 +15,7 @@
 #include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/text.h"
@@ -30,7 +31,6 @@ constexpr const char* kBuffers = "buffers/";
 constexpr const char* kOldParams = "opt/target/";
 constexpr const char* kFolderFile = "/model.safetensors";
 constexpr std::string_view kSeparators = "/.";
-constexpr uint64_t kUnpackedBytes = uint64_t{256} << 20;
 constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".ckpt", ".pkl"};
 
 [[noreturn]] void refuse_pickle(const std::string& file) {
@@ -181,7 +181,7 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
     for (size_t i = 0; i < entries.size(); ++i) {
       if (names[i].starts_with(part.prefix)) bytes += entries[i].bytes;
     }
-    if (bytes > kUnpackedBytes + 4 * model_bytes) {
+    if (bytes > limits::kWeightsBytes + limits::kWeightsPerModel * model_bytes) {
       throw Error(Exit::usage, target.file,
                   fmt::format("its arrays would unpack to {}, but the model's parameters take {}",
                               human_bytes(static_cast<double>(bytes)),

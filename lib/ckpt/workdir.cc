@@ -19,6 +19,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/temporary_file.h"
 #include "lib/util/text.h"
@@ -33,7 +34,6 @@ constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPr
 // write_file_atomically() writes LAST under a name that begins so.
 constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
-constexpr size_t kMaxNoteBytes = 512;  // DONE and .lock hold one line each
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -51,7 +51,7 @@ std::optional<int64_t> parse_step(std::string_view text) {
 
 // Returns "process 123 on host h", from the line that the holder of the lock wrote into it.
 std::string holder(int fd) {
-  std::array<char, kMaxNoteBytes> text{};
+  std::array<char, limits::kNoteBytes> text{};
   const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
   const std::string_view note(text.data(), bytes > 0 ? static_cast<size_t>(bytes) : 0);
   const auto parts = split(note.substr(0, note.find('\n')), ' ');
@@ -270,7 +270,7 @@ std::string checkpoint_path(const std::string& path) {
 
 std::optional<Workdir::Done> Workdir::finished() const {
   try {
-    const std::string text = trim(read_file(done(), kMaxNoteBytes));
+    const std::string text = trim(read_file(done(), limits::kNoteBytes));
     const size_t end = std::min(text.find('\n'), text.size());
     const auto step = parse_step(std::string_view(text).substr(0, end));
     if (!step) return std::nullopt;

@@ -2,12 +2,11 @@
 
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr size_t kLargestConfig = 4u << 20;  // bytes
 
 void warn_of_damage(const std::string& file, const MetricScan& metrics,
                     std::vector<std::string>& warnings) {
@@ -41,7 +40,7 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
   try {
     RunRecord run;
     run.workdir = dir;
-    const std::string text = read_file(workdir.config(), kLargestConfig);
+    const std::string text = read_file(workdir.config(), limits::kRunConfigBytes);
     const Config config = parse_config(text, workdir.config());
     run.config = flat_config(config, text);
     if (const auto seed = run.config.find("seed"); seed != run.config.end()) {

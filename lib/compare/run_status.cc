@@ -6,13 +6,12 @@
 
 #include "lib/config/duration.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr size_t kMaxNoteBytes = 512, kMaxResultBytes = 16u << 20;
 
 // Returns how many examples an epoch has, from a row that tells both the step and the epoch; 0 if
 // there is none.
@@ -46,7 +45,7 @@ std::optional<int64_t> total_steps(const Config& config, const MetricScan& metri
 // Returns the number in a file of one line; nullopt if there is none.
 std::optional<int> number_in(const std::string& file) {
   try {
-    return parse_count<int>(trim(read_file(file, kMaxNoteBytes)));
+    return parse_count<int>(trim(read_file(file, limits::kNoteBytes)));
   } catch (const Error&) {
     // There is no such file, or it tells nothing.
   }
@@ -57,7 +56,7 @@ std::optional<int> number_in(const std::string& file) {
 // tells nothing.
 nlohmann::json result_of(const Workdir& workdir) {
   try {
-    const auto text = read_file_if_any(workdir.result(), kMaxResultBytes);
+    const auto text = read_file_if_any(workdir.result(), limits::kRunResultBytes);
     auto result = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
     if (result.is_object()) return result;
   } catch (const Error&) {

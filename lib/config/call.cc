@@ -5,13 +5,12 @@
 
 #include "lib/config/document.h"
 #include "lib/config/node.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kLargestText = 64u << 10;  // bytes
-constexpr int kDeepest = 32;                // nested lists, tuples and dicts
 constexpr std::string_view kBlank = " \t\r\n";
 
 bool name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -151,7 +150,8 @@ class Parser {
   }
 
   std::shared_ptr<Node> value(int depth) {
-    if (depth > kDeepest) fail(at_, fmt::format("nested more than {} levels deep", kDeepest));
+    if (depth > limits::kCallNesting)
+      fail(at_, fmt::format("nested more than {} levels deep", limits::kCallNesting));
     skip_blanks();
     auto node = std::make_shared<Node>();
     node->place = span_.at(at_);
@@ -292,8 +292,8 @@ class Parser {
 
 std::vector<Call> parse_span(const TextSpan& span, const std::shared_ptr<Document>& document,
                              const std::string& path) {
-  if (span.text.size() > kLargestText) {
-    throw Error(Exit::usage, span.place, fmt::format("longer than {} bytes", kLargestText));
+  if (span.text.size() > limits::kCallBytes) {
+    throw Error(Exit::usage, span.place, fmt::format("longer than {} bytes", limits::kCallBytes));
   }
   std::vector<Call> calls;
   std::vector<Error> problems;

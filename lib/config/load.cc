@@ -18,14 +18,11 @@
 #include "lib/config/node.h"
 #include "lib/config/source_text.h"
 #include "lib/config/yaml_fault.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr size_t kDeepest = 64;            // nested lists and mappings
-constexpr size_t kMostValues = 1'000'000;  // aliases expanded
-constexpr size_t kMostKeys = 10'000;       // of one mapping
 
 // Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns "", or why it cannot be
 // done.
@@ -193,14 +190,15 @@ class Builder : public YAML::EventHandler {
   }
   void count(size_t where, size_t values) {
     count_ += values;
-    if (count_ > kMostValues) {
-      throw source_.error(where,
-                          fmt::format("more than {} values (aliases expanded)", kMostValues));
+    if (count_ > limits::kConfigValues) {
+      throw source_.error(
+          where, fmt::format("more than {} values (aliases expanded)", limits::kConfigValues));
     }
   }
   void check_depth(size_t where, size_t height) {
-    if (open_.size() + height > kDeepest) {
-      throw source_.error(where, fmt::format("nested more than {} levels deep", kDeepest));
+    if (open_.size() + height > limits::kConfigNesting) {
+      throw source_.error(where,
+                          fmt::format("nested more than {} levels deep", limits::kConfigNesting));
     }
   }
 
@@ -274,9 +272,9 @@ class Builder : public YAML::EventHandler {
                       first->second.line > 0 ? fmt::format("line {}", first->second.line)
                                              : "the same place"));
     }
-    if (open.seen.size() > kMostKeys) {
+    if (open.seen.size() > limits::kMappingKeys) {
       throw Error(Exit::usage, key.place,
-                  fmt::format("more than {} keys in one mapping", kMostKeys));
+                  fmt::format("more than {} keys in one mapping", limits::kMappingKeys));
     }
     open.entry = Node::Entry{key.text, key.place, nullptr};
     open.merges = key.text == "<<" && key.style == Node::Style::plain;
@@ -316,8 +314,9 @@ class Builder : public YAML::EventHandler {
 // Throws if the text is too large or holds bytes that no config may hold.
 void check_bytes(const SourceText& source, const std::string& name) {
   const std::string_view text = source.text();
-  if (text.size() > kLargestFile) {
-    throw Error(Exit::usage, Place{name}, fmt::format("larger than {} bytes", kLargestFile));
+  if (text.size() > limits::kConfigBytes) {
+    throw Error(Exit::usage, Place{name},
+                fmt::format("larger than {} bytes", limits::kConfigBytes));
   }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw source.error(nul, "a NUL byte");
@@ -346,7 +345,7 @@ std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
     }
   } catch (const YAML::DeepRecursion& error) {
     throw source.error(source.offset(error.mark.line, error.mark.column),
-                       fmt::format("nested more than {} levels deep", kDeepest));
+                       fmt::format("nested more than {} levels deep", limits::kConfigNesting));
   } catch (const YAML::Exception& error) {
     const size_t where = source.offset(error.mark.line, error.mark.column);
     const bool in_brackets = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||

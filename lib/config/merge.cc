@@ -8,6 +8,7 @@
 #include "lib/config/key_table.h"
 #include "lib/config/node.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -20,8 +21,6 @@ const KeyTable keys(
       "nested mappings are merged in the same way, and lists are replaced as a whole. The path is "
       "relative to this file. The other file may include one itself.",
       "include/imagenet_evals.yaml", "-"}});
-
-constexpr size_t kMostIncludes = 16;  // nested
 
 // Returns "total" for "total_steps", and "" for a key that is not a duration.
 std::string_view duration_name(std::string_view key) {
@@ -146,12 +145,13 @@ std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
   if (std::find(files.begin(), files.end(), file) != files.end()) {
     throw wrong(fmt::format("'{}' includes itself", printable(file)));
   }
-  if (files.size() >= kMostIncludes) {
-    throw wrong(fmt::format("more than {} files, each including the next", kMostIncludes));
+  if (files.size() >= limits::kConfigIncludes) {
+    throw wrong(
+        fmt::format("more than {} files, each including the next", limits::kConfigIncludes));
   }
   std::string base;
   try {
-    base = read_file(file, kLargestFile);
+    base = read_file(file, limits::kConfigBytes);
   } catch (const Error& error) {
     throw wrong(fmt::format("'{}': {}", printable(file), error.message()));
   }
@@ -249,7 +249,7 @@ Config parse_config_json(std::string_view text, const std::string& name,
 }
 
 Config load_config(const std::string& file, const std::vector<Override>& overrides) {
-  return parse_config(read_file_or_pipe(file, kLargestFile), file, overrides);
+  return parse_config(read_file_or_pipe(file, limits::kConfigBytes), file, overrides);
 }
 
 }  // namespace bv

@@ -18,8 +18,6 @@
 
 namespace bv {
 
-constexpr size_t kLargestFile = 1u << 20;  // bytes of one file, or of one text
-
 struct NodeEntry {
   std::string key;
   Place place;  // of the key

@@ -14,14 +14,11 @@
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
 #include "lib/train/weights.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-// Reading an npz file is limited to a multiple of the model's size. Before the model is built, its
-// size is taken to be this.
-constexpr uint64_t kUnknownModelBytes = uint64_t{1} << 30;
 
 NamedTensors below(const NamedTensors& all, const std::string& prefix) {
   NamedTensors found;
@@ -38,7 +35,7 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
   if (model != "vit" && model != "mlp_mixer") return std::nullopt;
   const bool vit = model == "vit";
   // There is no model to compare the file with yet; load_weights() does that later.
-  const NamedTensors file = read_weights(path, kUnknownModelBytes);
+  const NamedTensors file = read_weights(path, limits::kUnknownModelBytes);
   const auto counted =
       file.find(vit ? "pos_embedding" : "MixerBlock_0/token_mixing/Dense_0/kernel");
   const auto patch = file.find(vit ? "embedding/kernel" : "stem/kernel");
@@ -106,7 +103,7 @@ ImageSize parse_image_size(const std::string& text) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
     const bool number = error == std::errc() && end == part.data() + part.size();
-    sizes.push_back(number && value > 0 && value <= 65536 ? value : 0);
+    sizes.push_back(number && value > 0 && value <= limits::kModelImageSide ? value : 0);
   }
   if (sizes.size() > 3 || std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
     throw Error(Exit::usage, "--image-size " + text,

@@ -15,6 +15,7 @@
 #include "lib/input/dataset.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -172,8 +173,7 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
     const int64_t label = values[i];
-    constexpr int64_t kMostClasses = 1 << 20;
-    if (label < 0 || label >= kMostClasses) {
+    if (label < 0 || label >= int64_t{limits::kClasses}) {
       throw Error(Exit::usage, "",
                   fmt::format("{} has the label {}, expected 0, 1, 2, ...",
                               source.describe(index, i), label));

@@ -12,6 +12,7 @@
 #include "lib/export/trained_model.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -248,8 +249,8 @@ PretrainedModel inspect_weights(const std::string& path) {
     return own_model(path, /*checkpoint=*/false);
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  constexpr uint64_t kUnknown = uint64_t{1} << 30;  // of a part of a file, "two_towers.npz:img"
-  return model_of_parameters(read_weights(path, error ? kUnknown : bytes), path);
+  // A part of a file, "two_towers.npz:img", has no size of its own.
+  return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path);
 }
 
 }  // namespace bv

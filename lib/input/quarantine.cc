@@ -12,13 +12,13 @@
 #include "lib/input/path.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 30;  // of a list
-constexpr int64_t kChunk = 256;                 // examples that a thread names at a time
+constexpr int64_t kChunk = 256;  // examples that a thread names at a time
 
 // Returns whether a list means this part of a config, and not a folder.
 bool is_part_of_config(const std::string& data) {
@@ -66,7 +66,7 @@ std::shared_ptr<const Quarantine> Quarantine::read(const Config& config) {
 
 Quarantine::Quarantine(const Config& config, std::string file)
     : config_(config), file_(std::move(file)) {
-  const std::string text = read_file(file_, kMostBytes);
+  const std::string text = read_file(file_, limits::kSkipListBytes);
   int64_t number = 0;
   for (std::string_view rest = text; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());

@@ -13,6 +13,7 @@
 #include "lib/input/image/orientation.h"
 #include "lib/predict/file_list.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -20,13 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLargestImage = size_t{1} << 30;  // bytes
 constexpr const char* kStandardInput = "-";
 
 // A file that cannot be read is a bad example, not a bad command.
 std::string read_image_file(const std::string& file) {
   try {
-    return read_file(file, kLargestImage);
+    return read_file(file, limits::kRecordBytes);
   } catch (const Error& error) {
     throw Error(Exit::data, file, error.message());
   }

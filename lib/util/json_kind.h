@@ -21,7 +21,6 @@ enum class JsonKind {
 // Returns how deep the brackets of a JSON text are nested. Look before you parse a text from
 // elsewhere: writing a value back as text, for a message, recurses as deep.
 int64_t json_nesting(std::string_view text);
-inline constexpr int64_t kMostJsonNesting = 64;
 
 // Returns "is a text, expected a whole number" unless `value` is of that kind; then "".
 std::string json_fault(const nlohmann::json& value, JsonKind kind);

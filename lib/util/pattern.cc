@@ -8,14 +8,11 @@
 #include <regex>
 
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kMaxLength = 1000;  // bytes
-// The most characters of a pattern after every {n} is written out. The matcher recurses once for
-// each state that consumes no character; with this many states it needs less than 4 MiB of stack.
-constexpr size_t kMaxStates = 10'000;
 constexpr size_t kShown = 60;  // bytes of a pattern that a message quotes
 
 // Returns `text` as messages quote it: without control characters, and shortened between two
@@ -32,7 +29,7 @@ std::string shown(const std::string& text) {
 }
 
 // Returns the product of all counts {n} and {n,m}, an upper bound for how often any part is
-// repeated; kMaxStates + 1 if it is larger than kMaxStates.
+// repeated; limits::kPatternStates + 1 if it is larger than limits::kPatternStates.
 size_t repetitions(const std::string& text) {
   size_t product = 1;
   for (size_t i = text.find('{'); i != std::string::npos; i = text.find('{', i + 1)) {
@@ -42,12 +39,12 @@ size_t repetitions(const std::string& text) {
     while (at < end && *at != '}') {
       size_t count = 0;
       const auto [rest, error] = std::from_chars(at, end, count);
-      if (error == std::errc::result_out_of_range) return kMaxStates + 1;
+      if (error == std::errc::result_out_of_range) return limits::kPatternStates + 1;
       most = std::max(most, count);
       at = std::max(rest, at + 1);
     }
     product *= most;
-    if (product > kMaxStates) return kMaxStates + 1;
+    if (product > limits::kPatternStates) return limits::kPatternStates + 1;
   }
   return product;
 }
@@ -70,11 +67,11 @@ std::string Pattern::quoted(std::string_view text) {
 }
 
 std::string Pattern::problem(const std::string& text) {
-  if (text.size() > kMaxLength) {
+  if (text.size() > limits::kPatternBytes) {
     return fmt::format("the pattern '{}' has {} characters; at most {} are allowed", shown(text),
-                       text.size(), kMaxLength);
+                       text.size(), limits::kPatternBytes);
   }
-  if (text.size() * repetitions(text) > kMaxStates) {
+  if (text.size() * repetitions(text) > limits::kPatternStates) {
     return fmt::format("the pattern '{}' is too large with its repetitions written out",
                        shown(text));
   }

@@ -11,6 +11,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/safetensors_header.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
 
@@ -214,7 +215,8 @@ TEST_CASE("safetensors: a file that could not be read again is not written") {
         std::string(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})").size();
     return NamedTensors{{std::string(bytes - others, 'n'), at::ones({1}, at::kByte)}};
   };
-  constexpr size_t kLongest = kMaxSafetensorsHeader - 8;  // the 8 bytes before it are its length
+  // The 8 bytes before it are its length.
+  constexpr size_t kLongest = limits::kSafetensorsHeaderBytes - 8;
   const NamedTensors longest = named(kLongest);
   write_safetensors(file, longest);
   CHECK(read_file(file).size() == 8 + kLongest + 1);

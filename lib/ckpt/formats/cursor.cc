@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-namespace bv {
+#include "lib/util/limits.h"
 
-namespace {
-constexpr size_t kMaxDimensions = 32;
-}
+namespace bv {
 
 char Cursor::next() {
   const char c = peek();
@@ -75,7 +73,7 @@ std::string Cursor::got() const {
 }
 
 std::optional<uint64_t> array_bytes(const std::vector<int64_t>& shape, uint64_t element_bytes) {
-  if (shape.size() > kMaxDimensions) return std::nullopt;
+  if (shape.size() > limits::kArrayDimensions) return std::nullopt;
   // A dimension of size 0 makes the array empty, but its strides must not overflow either.
   int64_t stride = static_cast<int64_t>(element_bytes);
   bool empty = false;

@@ -19,6 +19,7 @@
 #include "lib/ckpt/formats/zip.h"
 #include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
@@ -29,9 +30,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "npy arrays are written little-endian");
 
 constexpr std::string_view kSuffix = ".npy";
-// Zeros pack 1000 to 1, but whole data sets and models do not: beyond both limits it is a zip bomb.
-constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
-constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // of one array
 
 struct TypeName {
   std::string_view npy;   // NpyHeader::type
@@ -120,7 +118,7 @@ void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix
     packed += entry.packed_bytes;
     unpacked += entry.bytes;  // below 1032 * packed
   }
-  if (unpacked <= kPlausibleBytes || unpacked <= kPlausibleRatio * packed) return;
+  if (unpacked <= limits::kUnpackedBytes || unpacked <= limits::kUnpackedRatio * packed) return;
   throw Error(Exit::usage, file,
               fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
                           human_bytes(static_cast<double>(packed)),
@@ -185,8 +183,8 @@ std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
   for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
     if (entry.name != name + std::string(kSuffix)) continue;
     const ErrorAt error_at = entry_errors(file, entry, name);
-    if (entry.bytes > kMaxTextBytes)
-      throw error_at(0, fmt::format("more than {} bytes of text", kMaxTextBytes));
+    if (entry.bytes > limits::kNpzTextBytes)
+      throw error_at(0, fmt::format("more than {} bytes of text", limits::kNpzTextBytes));
     std::vector<uint8_t> npy(entry.bytes);
     unpack(mapping.bytes(), entry, file, npy);
     const NpyHeader header = parse_npy_header(npy, error_at);

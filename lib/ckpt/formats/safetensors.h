@@ -20,7 +20,7 @@ namespace bv {
 class FileWriter;
 
 // Writes and syncs `file`. Throws Error(Exit::storage), also if the header would be longer than
-// kMaxSafetensorsHeader.
+// limits::kSafetensorsHeaderBytes.
 void write_safetensors(const std::string& file, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 // The same into an open file, which the caller finishes.

@@ -12,6 +12,7 @@
 
 #include "lib/ckpt/formats/cursor.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 
@@ -172,7 +173,8 @@ uint64_t safetensors_header_bytes(std::span<const uint8_t> start, uint64_t bytes
   uint64_t length = 0;
   if (start.size() < kSafetensorsLengthBytes) return bytes;
   std::memcpy(&length, start.data(), kSafetensorsLengthBytes);
-  return std::min(bytes, kSafetensorsLengthBytes + std::min(length, kMaxSafetensorsHeader));
+  return std::min(bytes,
+                  kSafetensorsLengthBytes + std::min(length, limits::kSafetensorsHeaderBytes));
 }
 
 SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint64_t bytes,
@@ -187,10 +189,10 @@ SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint6
   }
   uint64_t length = 0;
   std::memcpy(&length, start.data(), kSafetensorsLengthBytes);
-  if (length > kMaxSafetensorsHeader) {
+  if (length > limits::kSafetensorsHeaderBytes) {
     throw error_at(0, fmt::format("header length {} is above the limit of {} bytes (is this a "
                                   "safetensors file?)",
-                                  length, kMaxSafetensorsHeader));
+                                  length, limits::kSafetensorsHeaderBytes));
   }
   if (length > bytes - kSafetensorsLengthBytes) {
     throw error_at(
@@ -252,10 +254,10 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                   kSafetensorsLengthBytes,
               ' ');
   const uint64_t length = json.size();
-  if (length > kMaxSafetensorsHeader) {
+  if (length > limits::kSafetensorsHeaderBytes) {
     throw Error(Exit::storage, file,
                 fmt::format("{} tensors need a header of {} bytes, which is above the limit of {}",
-                            entries.size(), length, kMaxSafetensorsHeader));
+                            entries.size(), length, limits::kSafetensorsHeaderBytes));
   }
   return std::string(reinterpret_cast<const char*>(&length), kSafetensorsLengthBytes) + json;
 }

@@ -10,10 +10,6 @@
 
 namespace bv {
 
-// The longest JSON header that is read or written, in bytes. The format allows 100 MB; this limit
-// holds about 80,000 tensors, which take a tenth of a second to parse.
-inline constexpr uint64_t kMaxSafetensorsHeader = 8 << 20;
-
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  // one of the names at safetensors_element_bytes()
@@ -49,7 +45,7 @@ inline constexpr uint64_t kSafetensorsLengthBytes = 8;
 uint64_t safetensors_header_bytes(std::span<const uint8_t> start, uint64_t bytes);
 
 // Returns length and JSON, padded with spaces so that the data begins at a multiple of 64 bytes.
-// Throws Error(Exit::storage) at `file` if the JSON is longer than kMaxSafetensorsHeader.
+// Throws Error(Exit::storage) at `file` if the JSON is longer than limits::kSafetensorsHeaderBytes.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::map<std::string, std::string>& metadata,
                                const std::string& file);

@@ -11,6 +11,7 @@
 
 #include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -29,7 +30,6 @@ constexpr uint16_t kCountIn64 = 0xffff;
 constexpr uint16_t kZip64Field = 1;
 constexpr uint16_t kEncrypted = 0x2041, kSizesFollow = 0x8;  // general purpose flags
 constexpr uint16_t kStored = 0, kDeflated = 8;
-constexpr uint64_t kMaxDeflateRatio = 1032;
 
 struct Directory {
   uint64_t begin = 0, end = 0, count = 0;
@@ -197,10 +197,10 @@ class DirectoryReader {
       fail(at, fmt::format("'{}' is stored, but has sizes {} and {}", entry.name,
                            entry.packed_bytes, entry.bytes));
     }
-    if (entry.bytes > entry.packed_bytes * kMaxDeflateRatio) {
+    if (entry.bytes > entry.packed_bytes * limits::kDeflateRatio) {
       fail(at, fmt::format("'{}' claims to grow from {} to {} bytes, more than deflate can "
                            "({} times)",
-                           entry.name, entry.packed_bytes, entry.bytes, kMaxDeflateRatio));
+                           entry.name, entry.packed_bytes, entry.bytes, limits::kDeflateRatio));
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::string_view kStacked = "Transformer/encoderblock/";
 constexpr std::string_view kBlock = "Transformer/encoderblock_";
-constexpr int64_t kMaxBlocks = 10000;  // bounds the memory that a malformed file can take
 
 }  // namespace
 
@@ -61,7 +61,7 @@ NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin)
       put_new(result, name, value, origin);
       continue;
     }
-    if (value.dim() == 0 || value.size(0) > kMaxBlocks) {
+    if (value.dim() == 0 || value.size(0) > limits::kStackedBlocks) {
       throw Error(Exit::usage, origin,
                   fmt::format("{} has shape {}: its first axis can't be the encoder blocks", name,
                               shape_text(value.sizes())));

@@ -7,14 +7,13 @@
 
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 
 namespace {
 
-constexpr int64_t kMaxLevels = 32;  // of a name; those of big_vision have 5
-constexpr size_t kLongestName = 1000;
 constexpr const char* kAttention = "MultiHeadDotProductAttention_0/query/bias";
 
 // Returns the number of attention heads of a vit, whose query biases are (..., H, D/H). 0 if the
@@ -72,12 +71,12 @@ void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t
 
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin) {
   for (const auto& [name, value] : tree) {
-    if (std::count(name.begin(), name.end(), '/') >= kMaxLevels) {
-      throw Error(
-          Exit::usage, origin,
-          fmt::format("a name has more than {} levels: {}...", kMaxLevels, name.substr(0, 40)));
+    if (std::count(name.begin(), name.end(), '/') >= limits::kTensorNameLevels) {
+      throw Error(Exit::usage, origin,
+                  fmt::format("a name has more than {} levels: {}...", limits::kTensorNameLevels,
+                              name.substr(0, 40)));
     }
-    if (name.size() > kLongestName) {
+    if (name.size() > limits::kTensorNameBytes) {
       throw Error(Exit::usage, origin,
                   fmt::format("a name has {} characters: {}...", name.size(), name.substr(0, 40)));
     }

@@ -5,6 +5,7 @@
 
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -73,8 +74,7 @@ int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::
   auto classes = static_cast<int64_t>(data.class_names().size());
   if (labels.numel() == 0) return classes;
   const auto least = labels.min().item<int64_t>(), greatest = labels.max().item<int64_t>();
-  constexpr int64_t kMost = 1 << 24;
-  if (least < 0 || greatest >= kMost) {
+  if (least < 0 || greatest >= limits::kEvaluatedClasses) {
     throw Error(Exit::data, "",
                 fmt::format("evaluator '{}': label {} is not a class number", evaluator,
                             least < 0 ? least : greatest));

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "lib/config/key_table.h"
-#include "lib/input/image/geometry.h"
 #include "lib/input/path.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -77,11 +77,11 @@ std::optional<ImageCacheOptions> read_image_cache(const Config& input) {
   });
   const auto short_side = cache.maybe<int64_t>("short_side");
   if (!short_side) return options;
-  if (*short_side >= 1 && *short_side <= kMaxSquareSide)
+  if (*short_side >= 1 && *short_side <= limits::kSquareSide)
     options.short_side = *short_side;
   else
-    cache.problem("short_side",
-                  fmt::format("must be between 1 and {}, got {}", kMaxSquareSide, *short_side));
+    cache.problem("short_side", fmt::format("must be between 1 and {}, got {}", limits::kSquareSide,
+                                            *short_side));
   return options;
 }
 

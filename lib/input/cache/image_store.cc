@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "lib/input/cache/file_lock.h"
-#include "lib/input/image/geometry.h"
+#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -269,8 +269,9 @@ ImageStore::Kept ImageStore::fail(const char* what) {
 
 ImageStore::Kept ImageStore::keep(const ImageKey& key, const StoredShape& shape,
                                   std::span<const uint8_t> pixels, bool damaged) {
-  check(std::ssize(pixels) == shape.bytes() && shape.bytes() > 0 && shape.height <= kMaxImageSide &&
-            shape.width <= kMaxImageSide && (shape.channels == 1 || shape.channels == 3),
+  check(std::ssize(pixels) == shape.bytes() && shape.bytes() > 0 &&
+            shape.height <= limits::kImageSide && shape.width <= limits::kImageSide &&
+            (shape.channels == 1 || shape.channels == 3),
         "an image of {}x{}x{} in {} bytes", shape.height, shape.width, shape.channels,
         pixels.size());
   if (failed_) return Kept::failed;

@@ -31,7 +31,7 @@ struct ImageKey {
 };
 
 struct StoredShape {
-  int64_t height = 0, width = 0;  // within 1 .. kMaxImageSide
+  int64_t height = 0, width = 0;  // within 1 .. limits::kImageSide
   int64_t channels = 0;           // 1 or 3
   int64_t bytes() const { return height * width * channels; }
 };

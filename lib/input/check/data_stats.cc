@@ -7,28 +7,28 @@
 
 #include "lib/input/ordered_work.h"
 #include "lib/report/log.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kMostLabels = size_t{1} << 20;  // more different ones are no classes
-constexpr size_t kMostRows = 60;                 // of the table of classes
-constexpr int64_t kGrey = 1, kColour = 3;        // channels
+constexpr size_t kMostRows = 60;           // of the table of classes
+constexpr int64_t kGrey = 1, kColour = 3;  // channels
 
 // Counts the labels that were seen.
 class LabelCounter {
  public:
   void add(const std::vector<int64_t>& labels) {
     for (const int64_t label : labels) {
-      if (counts_.size() < kMostLabels || counts_.contains(label)) ++counts_[label];
+      if (counts_.size() < limits::kClasses || counts_.contains(label)) ++counts_[label];
     }
   }
 
   // Returns the classes with these names, or with the numbers from 0 to `least` - 1 and all that
   // were seen. Empty if no labels were seen, or if they are no numbers of classes.
   std::vector<CountedClass> classes(const std::vector<std::string>& names, int64_t least) const {
-    const auto most = static_cast<int64_t>(kMostLabels);
+    const auto most = static_cast<int64_t>(limits::kClasses);
     std::vector<CountedClass> all;
     if (counts_.empty() || counts_.begin()->first < 0 || counts_.rbegin()->first >= most)
       return all;

@@ -1,4 +1,4 @@
-// Sizes of images, windows in them, and the limits for both.
+// Sizes of images, and windows in them.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,9 @@ struct Window {
   int64_t y = 0, x = 0, height = 0, width = 0;
 };
 
-// Larger images are refused before memory is allocated: those of files when their header is read,
-// and those that an op would make.
-constexpr int64_t kMaxImageSide = 65500;
-constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
-constexpr int64_t kMaxSquareSide = int64_t{1} << 14;  // of a square of kMaxImagePixels
-
-// Throws Error(Exit::data) without a place if the image is larger than these limits, or empty.
+// Throws Error(Exit::data) without a place if the image is empty, or larger than kImageSide and
+// kImagePixels allow (lib/util/limits.h). Call it before memory is allocated for the pixels: with
+// the size in the header of a file, and with the size of an image that an op would make.
 void check_image_size(int64_t height, int64_t width);
 
 }  // namespace bv

@@ -10,6 +10,7 @@
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/image/webp.h"
+#include "lib/util/limits.h"
 #include "lib/util/regular_file.h"
 
 namespace bv {
@@ -68,9 +69,8 @@ bool has_end_marker(BlockFile& file, int64_t after) {
 }
 
 std::string jpeg_problem(BlockFile& file) {
-  constexpr int kMaxSegments = 4096;
   int64_t offset = 2;
-  for (int segment = 0; segment < kMaxSegments; ++segment) {
+  for (int segment = 0; segment < limits::kJpegSegments; ++segment) {
     const std::span<const uint8_t> head = file.at(offset, 10);
     if (head.size() < 10) break;
     if (head[0] != 0xFF) return fmt::format("not a valid JPEG: no marker at byte {}", offset);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/util/limits.h"
+
 namespace bv {
 namespace {
 
-// A limit, because a progressive file of a few kilobytes can ask for thousands of passes over a
-// huge image.
-constexpr int kMaxScans = 500;
 // Columns that are decoded on each side of a window and dropped: chroma upsampling uses the
 // neighbouring chroma sample.
 constexpr JDIMENSION kMargin = 4;
@@ -46,9 +45,10 @@ void on_message(j_common_ptr info, int level) {
 
 void on_progress(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number > kMaxScans) {
+  if (decompress->input_scan_number > limits::kJpegScans) {
     auto* errors = reinterpret_cast<JpegErrors*>(info->err);
-    std::snprintf(errors->message, sizeof(errors->message), "more than %d scans", kMaxScans);
+    std::snprintf(errors->message, sizeof(errors->message), "more than %d scans",
+                  limits::kJpegScans);
     errors->base.msg_code = 0;
     errors->bytes_left = bytes_left(info);
     longjmp(errors->jump, 1);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/input/image/decode.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -44,7 +45,7 @@ ByteReader reader_of(Bytes bytes) {
 // Returns the orientation in a TIFF structure that takes `length` bytes from `start` on.
 int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
   using std::string_view_literals::operator""sv;
-  constexpr int64_t kEntry = 12, kMostEntries = 1000;
+  constexpr int64_t kEntry = 12;
   constexpr int64_t kTag = 0x0112, kShort = 3;
   const auto part = [&](int64_t offset, int64_t need) -> Bytes {
     if (offset + need > length) return {};
@@ -60,7 +61,7 @@ int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
   const int64_t directory = number(4, 4);
   bytes = part(directory, 2);
   if (bytes.empty()) return kAsStored;
-  const int64_t entries = std::min(number(0, 2), kMostEntries);
+  const int64_t entries = std::min(number(0, 2), limits::kExifEntries);
   for (int64_t i = 0; i < entries; ++i) {
     bytes = part(directory + 2 + kEntry * i, kEntry);
     if (bytes.empty()) return kAsStored;
@@ -73,9 +74,8 @@ int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
 
 int jpeg_orientation(const ByteReader& read) {
   using std::string_view_literals::operator""sv;
-  constexpr int kMaxSegments = 4096;
   int64_t offset = 2;
-  for (int segment = 0; segment < kMaxSegments; ++segment) {
+  for (int segment = 0; segment < limits::kJpegSegments; ++segment) {
     const Bytes head = read(offset, 10);
     if (head.size() < 10 || head[0] != 0xFF) return kAsStored;
     const int marker = head[1];
@@ -131,9 +131,8 @@ int png_orientation(const ByteReader& read, int64_t size, bool in_memory) {
 
 int webp_orientation(const ByteReader& read) {
   using std::string_view_literals::operator""sv;
-  constexpr int kMaxChunks = 64;
   int64_t offset = 12;
-  for (int chunk = 0; chunk < kMaxChunks; ++chunk) {
+  for (int chunk = 0; chunk < limits::kWebpChunks; ++chunk) {
     const Bytes head = read(offset, 8);
     if (head.size() < 8) return kAsStored;
     // A file that does not begin with this chunk has nothing but pixels.

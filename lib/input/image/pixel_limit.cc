@@ -2,21 +2,23 @@
 
 #include <atomic>
 
+#include "lib/input/image/geometry.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
 
 // One for the process, because images are decoded in many places, and memory is the process's.
-std::atomic<int64_t> g_max_pixels = kMaxImagePixels;
+std::atomic<int64_t> g_max_pixels = limits::kImagePixels;
 
 }  // namespace
 
 void read_max_pixels(const Config& input) {
-  const auto pixels = input.get<int64_t>("max_pixels", kMaxImagePixels);
-  if (pixels < 1 || pixels > kMaxImagePixels) {
+  const auto pixels = input.get<int64_t>("max_pixels", limits::kImagePixels);
+  if (pixels < 1 || pixels > limits::kImagePixels) {
     input.problem("max_pixels",
-                  fmt::format("must be within 1..{}, got {}", kMaxImagePixels, pixels));
+                  fmt::format("must be within 1..{}, got {}", limits::kImagePixels, pixels));
     return;
   }
   g_max_pixels = pixels;

@@ -5,11 +5,11 @@
 
 #include "lib/config/config.h"
 #include "lib/config/key_table.h"
-#include "lib/input/image/geometry.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 
-static_assert(kMaxImagePixels == 268'435'456);
+static_assert(limits::kImagePixels == 268'435'456);
 inline constexpr KeyText kMaxPixelsKey = {
     "max_pixels",
     "int 1..268435456",

@@ -5,15 +5,13 @@
 
 #include <memory>
 
-#include "lib/input/image/geometry.h"
 #include "lib/input/image/luma.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
-
-constexpr size_t kChunkLimit = size_t{1} << 26;
 
 void ok(int code) {
   if (code) throw Error::bare(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
@@ -26,8 +24,8 @@ at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
   const std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)> context(spng_ctx_new(0),
                                                                     &spng_ctx_free);
   check(context != nullptr, "no memory for a PNG decoder");
-  ok(spng_set_image_limits(context.get(), kMaxImageSide, kMaxImageSide));
-  ok(spng_set_chunk_limits(context.get(), kChunkLimit, kChunkLimit));
+  ok(spng_set_image_limits(context.get(), limits::kImageSide, limits::kImageSide));
+  ok(spng_set_chunk_limits(context.get(), limits::kPngChunkBytes, limits::kPngChunkBytes));
   // A damaged ancillary chunk (a comment) does not affect the pixels.
   ok(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD));
   ok(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));

@@ -3,6 +3,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/input/ops/common/resize_op.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -21,7 +22,7 @@ const KeyTable keys(
 class ResizeLong : public ResizeOp {
  public:
   explicit ResizeLong(const Config& args)
-      : ResizeOp("resize_long"), side_(read_side(args, "longer_size", kMaxImageSide)) {
+      : ResizeOp("resize_long"), side_(read_side(args, "longer_size", limits::kImageSide)) {
     resize_ = read_resize_options(args, "area", true);
     keys_ = InOutKeys(args);
   }

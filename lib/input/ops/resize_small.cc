@@ -3,6 +3,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/input/ops/common/resize_op.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -21,7 +22,7 @@ const KeyTable keys(
 class ResizeSmall : public ResizeOp {
  public:
   explicit ResizeSmall(const Config& args)
-      : ResizeOp("resize_small"), side_(read_side(args, "smaller_size", kMaxSquareSide)) {
+      : ResizeOp("resize_small"), side_(read_side(args, "smaller_size", limits::kSquareSide)) {
     resize_ = read_resize_options(args, "area", false);
     keys_ = InOutKeys(args);
   }

@@ -15,6 +15,7 @@
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
@@ -82,7 +83,7 @@ class Cifar : public ArraySource {
     const std::string file = folder + "/" + variant->names;
     if (!file_exists(file)) return {};
     std::vector<std::string> names;
-    for (const std::string& line : bv::split(read_file(file, 65536), '\n')) {
+    for (const std::string& line : bv::split(read_file(file, limits::kCifarNamesBytes), '\n')) {
       if (!trim(line).empty()) names.push_back(trim(line));
     }
     if (static_cast<int64_t>(names.size()) != variant->classes) {

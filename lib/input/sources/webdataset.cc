@@ -25,6 +25,7 @@
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -68,8 +69,7 @@ using Names = std::vector<std::string>;
 
 // Reads the names of classes from a text file, one in each line.
 ClassNumbers read_class_names(const std::string& file) {
-  constexpr size_t kLimit = 64 << 20;
-  const std::string text = read_file(file, kLimit);
+  const std::string text = read_file(file, limits::kClassNamesBytes);
   Names lines = split(text, '\n');
   while (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
   if (lines.empty()) throw Error(Exit::usage, file, "holds no names of classes");

@@ -8,13 +8,12 @@
 #include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr size_t kLargestFile = size_t{1} << 30;  // bytes
 
 // Adds one entry. where: "mapping.txt:3" or "mapping.npz", for messages.
 void add(LookupTable& table, const std::string& text, int64_t number, const std::string& where) {
@@ -25,7 +24,7 @@ void add(LookupTable& table, const std::string& text, int64_t number, const std:
 }
 
 LookupTable read_lines(const std::string& file, const std::optional<std::string>& separator) {
-  const std::string content = read_file(file, kLargestFile);
+  const std::string content = read_file(file, limits::kLookupTableBytes);
   LookupTable table;
   int64_t line_number = 0;
   for (size_t begin = 0; begin < content.size(); ++line_number) {
@@ -77,7 +76,7 @@ LookupTable read_array(const std::string& file, const std::string& npzkey) {
     const ErrorAt error_at = [&](size_t position, const std::string& message) {
       return Error(Exit::usage, where, fmt::format("'{}', byte {}: {}", npzkey, position, message));
     };
-    if (entry.bytes > kLargestFile) {
+    if (entry.bytes > limits::kLookupTableBytes) {
       throw Error(Exit::usage, where, fmt::format("'{}' is larger than 1 GiB", npzkey));
     }
     std::vector<uint8_t> npy(entry.bytes);

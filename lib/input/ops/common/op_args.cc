@@ -1,5 +1,7 @@
 #include "lib/input/ops/common/op_args.h"
 
+#include "lib/util/limits.h"
+
 namespace bv {
 namespace {
 
@@ -18,7 +20,7 @@ int64_t read_side(const Config& args, std::string_view key, int64_t most) {
 
 Size read_size(const Config& args, std::string_view key) {
   if (!args.is_list(key)) {
-    const int64_t side = read_side(args, key, kMaxSquareSide);
+    const int64_t side = read_side(args, key, limits::kSquareSide);
     return {side, side};
   }
   const auto sides = args.get<std::vector<int64_t>>(key);
@@ -26,11 +28,11 @@ Size read_size(const Config& args, std::string_view key) {
     args.fail(key,
               fmt::format("must be a number or [height, width], got {} numbers", sides.size()));
   }
-  const Size size{checked_side(args, key, sides[0], kMaxImageSide),
-                  checked_side(args, key, sides[1], kMaxImageSide)};
-  if (size.height * size.width > kMaxImagePixels) {
+  const Size size{checked_side(args, key, sides[0], limits::kImageSide),
+                  checked_side(args, key, sides[1], limits::kImageSide)};
+  if (size.height * size.width > limits::kImagePixels) {
     args.problem(key, fmt::format("must be at most {} pixels in total, got [{}, {}]",
-                                  kMaxImagePixels, sides[0], sides[1]));
+                                  limits::kImagePixels, sides[0], sides[1]));
   }
   return size;
 }
@@ -39,7 +41,7 @@ std::optional<Size> maybe_size(const Config& args, std::string_view key) {
   if (args.is_list(key)) return read_size(args, key);
   const auto side = args.maybe<int64_t>(key);
   if (!side) return std::nullopt;
-  const int64_t checked = checked_side(args, key, *side, kMaxSquareSide);
+  const int64_t checked = checked_side(args, key, *side, limits::kSquareSide);
   return Size{checked, checked};
 }
 

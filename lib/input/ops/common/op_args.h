@@ -15,6 +15,7 @@
 #include "lib/input/image/crop.h"
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/resizer.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 
@@ -26,7 +27,7 @@ Size read_size(const Config& args, std::string_view key);                  // re
 std::optional<Size> maybe_size(const Config& args, std::string_view key);  // nullopt if absent
 // KeyText::type of a size.
 inline constexpr std::string_view kSizeType = "int 1..16384 | [int 1..65500, int 1..65500]";
-static_assert(kMaxSquareSide == 16384 && kMaxImageSide == 65500);
+static_assert(limits::kSquareSide == 16384 && limits::kImageSide == 65500);
 
 struct ResizeOptions {
   ResizeMethod method = ResizeMethod::bilinear;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lib/input/image/geometry.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 
@@ -18,11 +19,11 @@ at::Tensor ResizeOp::map_images(const Images& images, std::span<Rng>) const {
   require_byte_or_float(images);
   const Size from = {images.height, images.width};
   const Size to = target(from);
-  if (to.height < 1 || to.width < 1 || to.height > kMaxImageSide || to.width > kMaxImageSide ||
-      to.height * to.width > kMaxImagePixels) {
+  if (to.height < 1 || to.width < 1 || to.height > limits::kImageSide ||
+      to.width > limits::kImageSide || to.height * to.width > limits::kImagePixels) {
     throw bad_example(fmt::format(
         "an image of {}x{} would become {}x{}; the limits are 1 .. {} a side and {} pixels",
-        from.height, from.width, to.height, to.width, kMaxImageSide, kMaxImagePixels));
+        from.height, from.width, to.height, to.width, limits::kImageSide, limits::kImagePixels));
   }
   check_result({to.height, to.width, images.channels}, images.tensor.element_size());
   const Resizer resizer(resize_.method, resize_.antialias, from, to, images.channels);

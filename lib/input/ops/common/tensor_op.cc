@@ -1,5 +1,6 @@
 #include "lib/input/ops/common/tensor_op.h"
 
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -15,10 +16,10 @@ void TensorOp::apply_batch(Example& batch, std::span<Rng> rngs) const {
 void TensorOp::check_result(at::IntArrayRef shape, size_t bytes_per_value) const {
   auto bytes = static_cast<double>(bytes_per_value);
   for (const int64_t side : shape) bytes *= static_cast<double>(side);
-  if (bytes <= static_cast<double>(kMaxResultBytes)) return;
+  if (bytes <= static_cast<double>(limits::kFeatureBytes)) return;
   throw misuse(
       fmt::format("would take more than {} in each example: shape {}, {} per value",
-                  human_bytes(static_cast<double>(kMaxResultBytes)), shape_text(shape),
+                  human_bytes(static_cast<double>(limits::kFeatureBytes)), shape_text(shape),
                   bytes_per_value == 1 ? "1 byte" : fmt::format("{} bytes", bytes_per_value)));
 }
 

@@ -10,8 +10,6 @@
 
 namespace bv {
 
-constexpr int64_t kMaxResultBytes = int64_t{1} << 32;  // of one feature of one example
-
 // Replaces the tensor keys_.out by map(the tensor keys_.in). The same code serves the single and
 // the batched form.
 class TensorOp : public Op {
@@ -28,7 +26,7 @@ class TensorOp : public Op {
   virtual at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng> rngs) const = 0;
 
   // Throws misuse() if a result of `shape`, which has no batch dimension, would take more memory
-  // than kMaxResultBytes. Ops that make a feature larger call it before they allocate it.
+  // than limits::kFeatureBytes. Ops that make a feature larger call it before they allocate it.
   void check_result(at::IntArrayRef shape, size_t bytes_per_value) const;
 
   // Returns the error of an op that can't work on this kind of data: "resize: 'image' <why>".

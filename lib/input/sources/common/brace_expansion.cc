@@ -9,15 +9,13 @@
 #include <optional>
 
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 
 namespace bv {
 namespace {
 
 using Names = std::vector<std::string>;
-
-constexpr size_t kMaxNames = 1'000'000, kMaxBytes = size_t{256} << 20;
-constexpr int kMaxDepth = 32;
 
 class BraceParser {
  public:
@@ -38,7 +36,7 @@ class BraceParser {
     throw Error(Exit::usage, "",
                 fmt::format("'{}' stands for more than {} files, or their names take more than {} "
                             "MiB",
-                            printable(text_), kMaxNames, kMaxBytes >> 20));
+                            printable(text_), limits::kBraceNames, limits::kBraceNamesBytes >> 20));
   }
 
   // Parses up to the end of the text or, inside of braces, up to a ',' or '}'.
@@ -59,7 +57,8 @@ class BraceParser {
 
   Names group(int depth) {
     const size_t open = at_++;
-    if (depth > kMaxDepth) fail(open, fmt::format("more than {} braces in each other", kMaxDepth));
+    if (depth > limits::kBraceNesting)
+      fail(open, fmt::format("more than {} braces in each other", limits::kBraceNesting));
     const size_t end = text_.find_first_of("{},", at_);
     if (end != std::string_view::npos && text_[end] == '}') {
       const std::string_view content = text_.substr(at_, end - at_);
@@ -75,7 +74,7 @@ class BraceParser {
       ++alternatives;
       for (std::string& name : sequence(depth)) {
         bytes += name.size();
-        if (names.size() == kMaxNames || bytes > kMaxBytes) too_many();
+        if (names.size() == limits::kBraceNames || bytes > limits::kBraceNamesBytes) too_many();
         names.push_back(std::move(name));
       }
       if (at_ == text_.size()) fail(open, "'{' without '}'");
@@ -86,14 +85,15 @@ class BraceParser {
   }
 
   Names combined(const Names& heads, const Names& tails) const {
-    if (heads.size() > kMaxNames / std::max<size_t>(1, tails.size())) too_many();
+    if (heads.size() > limits::kBraceNames / std::max<size_t>(1, tails.size())) too_many();
     const auto bytes_of = [](const Names& names) {
       size_t sum = 0;
       for (const std::string& name : names) sum += name.size();
       return sum;
     };
     // No overflow: a million names at most, of fewer than 2^32 bytes.
-    if (bytes_of(heads) * tails.size() + bytes_of(tails) * heads.size() > kMaxBytes) too_many();
+    if (bytes_of(heads) * tails.size() + bytes_of(tails) * heads.size() > limits::kBraceNamesBytes)
+      too_many();
     Names all;
     all.reserve(heads.size() * tails.size());
     for (const std::string& head : heads) {
@@ -147,7 +147,7 @@ class BraceParser {
   Names counted(int64_t first, int64_t last, int64_t step, const Text& text) const {
     step = step < 0 ? -step : step;
     const int64_t steps = (last > first ? last - first : first - last) / step;
-    if (steps >= static_cast<int64_t>(kMaxNames)) too_many();
+    if (steps >= static_cast<int64_t>(limits::kBraceNames)) too_many();
     Names names;
     for (int64_t i = 0; i <= steps; ++i)
       names.push_back(text(last > first ? first + i * step : first - i * step));

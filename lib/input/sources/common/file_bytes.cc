@@ -3,14 +3,10 @@
 #include <ATen/ops/empty.h>
 
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/regular_file.h"
 
 namespace bv {
-namespace {
-
-constexpr size_t kMaxBytes = size_t{1} << 30;
-
-}  // namespace
 
 at::Tensor file_bytes(const std::string& file, std::string_view failed) {
   const auto failure = [&](std::string_view why) {
@@ -18,7 +14,7 @@ at::Tensor file_bytes(const std::string& file, std::string_view failed) {
   };
   try {
     const RegularFile opened(file);
-    if (opened.size() > kMaxBytes)
+    if (opened.size() > limits::kRecordBytes)
       throw failure(fmt::format("{} bytes are more than the limit of 1 GiB", opened.size()));
     at::Tensor bytes = at::empty({static_cast<int64_t>(opened.size())}, at::kByte);
     if (opened.read(bytes.mutable_data_ptr<uint8_t>(), opened.size(), 0) < opened.size())

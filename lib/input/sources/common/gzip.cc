@@ -3,6 +3,7 @@
 #include <libdeflate.h>
 
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -12,8 +13,7 @@ bool is_gzip(std::span<const uint8_t> bytes) {
 }
 
 Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
-  constexpr size_t kSmallest = 18;       // header and trailer
-  constexpr uint64_t kBestRatio = 1032;  // deflate's limit: 258 bytes from 2 bits
+  constexpr size_t kSmallest = 18;  // header and trailer
   const auto damaged = [&] {
     return Error(Exit::usage, file,
                  fmt::format("truncated or damaged gzip data (file is {} bytes)", bytes.size()));
@@ -23,10 +23,8 @@ Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
   // memory is allocated.
   uint64_t claimed = 0;
   for (size_t i = 1; i <= 4; ++i) claimed = claimed << 8 | bytes[bytes.size() - i];
-  if (claimed > kBestRatio * bytes.size()) throw damaged();
-  // As for npz files: zeros pack 1000 to 1, but whole data sets do not.
-  constexpr uint64_t kPlausibleBytes = uint64_t{256} << 20, kPlausibleRatio = 200;
-  if (claimed > kPlausibleBytes && claimed > kPlausibleRatio * bytes.size()) {
+  if (claimed > limits::kDeflateRatio * bytes.size()) throw damaged();
+  if (claimed > limits::kUnpackedBytes && claimed > limits::kUnpackedRatio * bytes.size()) {
     throw Error(Exit::usage, file,
                 fmt::format("its {} would unpack to {}: a gzip bomb, or damaged",
                             human_bytes(static_cast<double>(bytes.size())),

@@ -10,6 +10,7 @@
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/manifest_index.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -205,7 +206,7 @@ std::optional<CsvLayout> CsvLayout::unpack(std::string_view text, std::vector<st
   CsvLayout layout;
   layout.delimiter = static_cast<char>(packed.number());
   const uint64_t count = packed.number();
-  if (count > kMaxColumns) return std::nullopt;
+  if (count > limits::kColumns) return std::nullopt;
   for (uint64_t i = 0; i < count; ++i) {
     CsvColumn column{.name = std::string(packed.text())};
     const uint64_t role = packed.number(), type = packed.number();

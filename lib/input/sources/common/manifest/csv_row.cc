@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/util/limits.h"
+
 namespace bv {
 namespace {
 
@@ -16,8 +18,8 @@ class CsvRowReader {
   size_t read() {
     size_t count = 0;
     do {
-      if (count == kMaxColumns)
-        throw RowFault(at_, fmt::format("more than {} columns", kMaxColumns), /*fatal=*/true);
+      if (count == limits::kColumns)
+        throw RowFault(at_, fmt::format("more than {} columns", limits::kColumns), /*fatal=*/true);
       if (count == cells_.size()) cells_.emplace_back();
       CsvCell& cell = cells_[count++];
       cell.at = at_;

@@ -13,8 +13,6 @@
 
 namespace bv {
 
-inline constexpr size_t kMaxColumns = 10'000;
-
 struct CsvCell {
   std::string text;  // without quotes
   size_t at = 0;     // the offset in the row
@@ -24,7 +22,7 @@ struct CsvCell {
 // Reads the row at the beginning of `text` into `cells`, and returns its length with the end of the
 // line. Returns 0 if `text` ends before the row does; with `last`, the end of the text ends the row
 // too. Throws a fatal RowFault for misplaced quotes, a carriage return that ends no line, and more
-// than kMaxColumns cells. An empty line is one empty cell.
+// than limits::kColumns cells. An empty line is one empty cell.
 size_t read_csv_row(std::string_view text, char delimiter, bool last, std::vector<CsvCell>& cells);
 
 // Returns whether these are the cells of an empty line.

@@ -8,17 +8,13 @@
 #include <utility>
 
 #include "lib/input/ops/common/text_tensor.h"
-#include "lib/input/sources/common/manifest/csv_row.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr int kMaxDepth = 64;
-constexpr size_t kMaxKey = 1000;                 // bytes
-constexpr size_t kMaxPadded = size_t{64} << 20;  // bytes of a list of texts
 
 class JsonRowParser {
  public:
@@ -65,7 +61,8 @@ class JsonRowParser {
   }
 
   void object(const std::string& prefix, int depth) {
-    if (depth > kMaxDepth) fail(fmt::format("objects nested more than {} deep", kMaxDepth));
+    if (depth > limits::kJsonNesting)
+      fail(fmt::format("objects nested more than {} deep", limits::kJsonNesting));
     ++at_;
     skip_blanks();
     if (peek() == '}') {
@@ -77,8 +74,8 @@ class JsonRowParser {
       if (peek() != '"') fail("bad JSON: expected a key in double quotes");
       const size_t at = at_;
       const std::string key = prefix + string();
-      if (key.size() > kMaxKey)
-        throw RowFault(at, fmt::format("a key of more than {} bytes", kMaxKey));
+      if (key.size() > limits::kJsonKeyBytes)
+        throw RowFault(at, fmt::format("a key of more than {} bytes", limits::kJsonKeyBytes));
       expect(':');
       skip_blanks();
       if (peek() == '{')
@@ -89,7 +86,8 @@ class JsonRowParser {
   }
 
   void value(const std::string& key) {
-    if (fields_.size() == kMaxColumns) fail(fmt::format("more than {} values", kMaxColumns));
+    if (fields_.size() == limits::kColumns)
+      fail(fmt::format("more than {} values", limits::kColumns));
     JsonField field;
     field.key = key;
     field.at = at_;
@@ -121,10 +119,10 @@ class JsonRowParser {
     } while (more(']'));
     size_t longest = 0;
     for (const std::string& text : field.texts) longest = std::max(longest, text.size());
-    if (field.texts.size() * longest > kMaxPadded) {
+    if (field.texts.size() * longest > limits::kPaddedTextBytes) {
       throw RowFault(field.at, fmt::format("the texts of this list need more than {} MiB when "
                                            "they are padded to equal lengths",
-                                           kMaxPadded >> 20));
+                                           limits::kPaddedTextBytes >> 20));
     }
   }
   // Makes the type of a list include the last item. Integers before a real number become real.

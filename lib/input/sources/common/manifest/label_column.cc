@@ -7,6 +7,7 @@
 #include "lib/input/class_map.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -110,7 +111,7 @@ std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const 
 uint32_t LabelColumn::id_of(std::string_view text, size_t at) {
   if (!too_many_) {
     const auto [entry, added] = ids_.emplace(text, static_cast<uint32_t>(ids_.size()));
-    if (!added || ids_.size() <= kMaxValues) return entry->second;
+    if (!added || ids_.size() <= limits::kClasses) return entry->second;
     too_many_ = true;
     ids_.clear();
   }
@@ -118,7 +119,7 @@ uint32_t LabelColumn::id_of(std::string_view text, size_t at) {
   throw RowFault(at,
                  fmt::format("more than {} different labels, and not all are numbers: is this the "
                              "column with the labels?",
-                             human_count(kMaxValues)),
+                             human_count(limits::kClasses)),
                  /*fatal=*/true);
 }
 
@@ -145,9 +146,9 @@ void LabelColumn::add_broken() {
 void LabelColumn::add_one_of_several(std::string_view text, size_t at, const RowText& row) {
   const std::optional<int64_t> whole = see(text, at, row);
   if (whole) {
-    if (*whole < 0 || *whole >= static_cast<int64_t>(kMaxValues)) {
+    if (*whole < 0 || *whole >= static_cast<int64_t>(limits::kClasses)) {
       throw RowFault(
-          at, fmt::format("the label is {}, must be within 0 .. {}", *whole, kMaxValues - 1));
+          at, fmt::format("the label is {}, must be within 0 .. {}", *whole, limits::kClasses - 1));
     }
     least_ = std::min(least_, *whole);
     greatest_ = std::max(greatest_, *whole);

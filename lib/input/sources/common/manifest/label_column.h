@@ -38,8 +38,6 @@ struct LabelCode {
 // different values, and at most 12 bytes a row.
 class LabelColumn {
  public:
-  static constexpr size_t kMaxValues = size_t{1} << 20;  // different names, or class numbers
-
   // `classes`: the names that the user has given, in the order of their numbers, or none.
   explicit LabelColumn(const std::vector<std::string>& classes);
 

@@ -5,20 +5,19 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/input/sources/common/label_order.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t kMaxSplits = 1000;
 constexpr size_t kMaxProblems = 20;
 
 bool is_regular(const std::string& path) {
@@ -214,9 +213,8 @@ void ManifestSource::check_files(const Opened& opened) const {
 }
 
 bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& check) {
-  constexpr auto kMost = std::numeric_limits<uint32_t>::max();
-  if (index_.rows() == kMost || row.row.line > int64_t{kMost}) {
-    throw Error(Exit::usage, file_, fmt::format("more than {} lines", kMost));
+  if (index_.rows() == limits::kManifestLines || row.row.line > int64_t{limits::kManifestLines}) {
+    throw Error(Exit::usage, file_, fmt::format("more than {} lines", limits::kManifestLines));
   }
   index_.offsets.push_back(row.offset);
   index_.lengths.push_back(static_cast<uint32_t>(row.row.text.size()));
@@ -249,10 +247,10 @@ void ManifestRows::add_split(const std::optional<std::string>& name) {
   const auto found = std::find(split_names_.begin(), split_names_.end(), *name);
   index_.splits.push_back(static_cast<uint32_t>(found - split_names_.begin()));
   if (found != split_names_.end()) return;
-  if (split_names_.size() == kMaxSplits) {
+  if (split_names_.size() == limits::kSplits) {
     throw Error(Exit::usage, fmt::format("{}:{}", file_, index_.lines.back()),
                 fmt::format("more than {} different splits: is this the column with the splits?",
-                            kMaxSplits));
+                            limits::kSplits));
   }
   split_names_.push_back(*name);
 }

@@ -6,6 +6,7 @@
 #include "lib/input/sources/common/gzip.h"
 #include "lib/input/sources/common/wrong_file.h"
 #include "lib/report/log.h"
+#include "lib/util/limits.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
 
@@ -66,10 +67,10 @@ size_t ManifestFile::length_of_row(const RowLength& length_of) {
   while (true) {
     const bool last = at_end();
     const size_t length = rest().empty() && !last ? 0 : length_of(rest(), last);
-    if (length > kMaxRow || (length == 0 && rest().size() > kMaxRow)) {
+    if (length > limits::kRowBytes || (length == 0 && rest().size() > limits::kRowBytes)) {
       length_of(rest(), /*last=*/true);  // an open quote is the better message
       throw Error(Exit::usage, fmt::format("{}:{}", name_, line_),
-                  fmt::format("the row is longer than {} MiB", kMaxRow >> 20));
+                  fmt::format("the row is longer than {} MiB", limits::kRowBytes >> 20));
     }
     if (length > 0) return length;
     check(!last, "a row of '{}' without an end", name_);

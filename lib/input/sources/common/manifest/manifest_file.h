@@ -27,8 +27,6 @@ struct ManifestRow {
 // and throws Stopped if a signal asks the process to stop. Used by one thread.
 class ManifestFile {
  public:
-  static constexpr size_t kMaxRow = size_t{16} << 20;  // bytes
-
   // Skips a byte order mark. Throws Error(Exit::usage) if the file cannot be read, is empty, or is
   // something else: a git-LFS pointer, an HTML page, compressed, UTF-16.
   explicit ManifestFile(const std::string& file);
@@ -39,7 +37,7 @@ class ManifestFile {
   // ends before the row does. `last`: nothing follows `text`, so 0 is not allowed. Throws RowFault.
   using RowLength = std::function<size_t(std::string_view text, bool last)>;
   // Returns the next row, nullopt at the end of the file. The text is valid until the next call.
-  // Throws Error(Exit::usage) for a RowFault, and for a row of more than kMaxRow bytes.
+  // Throws Error(Exit::usage) for a RowFault, and for a row of more than limits::kRowBytes.
   std::optional<ManifestRow> next(const RowLength& length_of);
 
  private:

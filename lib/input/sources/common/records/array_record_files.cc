@@ -9,6 +9,7 @@
 #include "lib/input/sources/common/records/riegeli.h"
 #include "lib/input/sources/common/wrong_file.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {
@@ -57,8 +58,8 @@ ArrayRecordFiles::Scanned ArrayRecordFiles::scan(const ShardFiles& files, size_t
   for (size_t i = 1; i < table.ends.size(); ++i) {
     const auto [offset, size, records] = numbers_of(bytes_of(table.record(i)));
     if (offset <= before || offset >= footer) fail("its table of contents is not in order");
-    constexpr uint64_t kMost = uint64_t{1} << 40;
-    if (records == 0 || records > kMost || (total += records) > kMost)
+    if (records == 0 || records > limits::kArrayRecordRecords ||
+        (total += records) > limits::kArrayRecordRecords)
       fail("its table of contents has an impossible number of records");
     found.chunks.push_back(offset);
     found.records.push_back(static_cast<int64_t>(records));

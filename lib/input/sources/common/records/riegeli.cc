@@ -9,6 +9,7 @@
 
 #include "lib/input/sources/common/records/highway_hash.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {
@@ -17,12 +18,6 @@ namespace {
 constexpr uint64_t kBlock = uint64_t{1} << 16;
 constexpr uint64_t kBlockHead = 24;
 constexpr uint64_t kChunkHead = 40;
-constexpr uint64_t kMaxChunk = uint64_t{1} << 30;
-constexpr uint64_t kMaxRecords = uint64_t{1}
-                                 << 25;  // of a chunk; a table of contents has one for each chunk
-// A few bytes must not claim to unpack to a gigabyte, which is allocated first. zstd makes at most
-// a block of 128 KiB from 4 bytes.
-constexpr uint64_t kMaxRatio = 32768;
 
 [[noreturn]] void fail(std::string_view why) { throw Error::bare(Exit::data, why); }
 
@@ -69,8 +64,9 @@ class RiegeliReader {
 // size.
 at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
   const uint64_t size = packed ? protobuf::take_varint(part) : part.size();
-  if (size > kMaxChunk) fail(fmt::format("a chunk of {} bytes; the limit is {}", size, kMaxChunk));
-  if (packed && size > kMaxRatio * part.size())
+  if (size > limits::kRecordBytes)
+    fail(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
+  if (packed && size > limits::kZstdRatio * part.size())
     fail(fmt::format("claims to unpack from {} bytes to {}", part.size(), size));
   at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
   auto* out = bytes.mutable_data_ptr<uint8_t>();
@@ -138,10 +134,11 @@ RiegeliRecords read_riegeli_chunk(const ShardFiles& files, size_t file, uint64_t
                            "the option 'transpose'"
                          : "is not a chunk of records");
   }
-  if (size > kMaxChunk) fail(fmt::format("a chunk of {} bytes; the limit is {}", size, kMaxChunk));
+  if (size > limits::kRecordBytes)
+    fail(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
   if (size > file_size) fail("the file ends inside a chunk");
-  if (records > kMaxRecords)
-    fail(fmt::format("a chunk of {} records; the limit is {}", records, kMaxRecords));
+  if (records > limits::kChunkRecords)
+    fail(fmt::format("a chunk of {} records; the limit is {}", records, limits::kChunkRecords));
   std::vector<uint8_t> data(size);
   reader.read(data.data(), size);
   if (verify && load(head.data() + 16) != checksum(data))

@@ -7,6 +7,7 @@
 
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {
@@ -66,10 +67,9 @@ TfFeature::TfFeature(std::span<const uint8_t> serialized) {
 }
 
 at::Tensor texts_of(const std::vector<std::span<const uint8_t>>& values) {
-  constexpr size_t kMost = size_t{64} << 20;
   size_t longest = 0;
   for (const std::span<const uint8_t> value : values) longest = std::max(longest, value.size());
-  if (longest > 0 && values.size() > kMost / longest) {
+  if (longest > 0 && values.size() > limits::kPaddedTextBytes / longest) {
     throw Error::bare(Exit::data,
                       "holds texts that need more than 64 MiB when they are padded to equal "
                       "lengths");

@@ -13,6 +13,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
@@ -21,9 +22,6 @@ namespace {
 
 using nlohmann::json;
 using Kind = TfdsFeature::Kind;
-
-constexpr size_t kMaxBytes = size_t{16} << 20;
-constexpr int kMaxDepth = 32;  // of nested features
 
 // NumPy's names of types. Tensors have no unsigned types beyond uint8: they become the next larger
 // signed one, and uint64 keeps its bits, as TFDS stores it.
@@ -45,9 +43,10 @@ class FeaturesReader {
       : folder_(std::move(folder)), file_(folder_ + "/features.json"), encoded_(encoded) {}
 
   TfdsFeatures read() {
-    const std::string text = read_file(file_, kMaxBytes);
-    if (json_nesting(text) > kMostJsonNesting)
-      throw Error(Exit::usage, file_, fmt::format("is nested more than {} deep", kMostJsonNesting));
+    const std::string text = read_file(file_, limits::kDataJsonBytes);
+    if (json_nesting(text) > limits::kJsonNesting)
+      throw Error(Exit::usage, file_,
+                  fmt::format("is nested more than {} deep", limits::kJsonNesting));
     const json root = json::parse(text, nullptr, false);
     if (root.is_discarded()) throw Error(Exit::usage, file_, "is not valid JSON");
     add(root, "", {}, 0);
@@ -66,7 +65,7 @@ class FeaturesReader {
 
   // Adds the feature that `node` describes and those in it. `outer`: what sequences around it say.
   void add(const json& node, const std::string& name, const TfdsFeature& outer, int depth) {
-    if (depth > kMaxDepth) fail(name, "is nested too deep");
+    if (depth > limits::kTfdsNesting) fail(name, "is nested too deep");
     if (!node.is_object()) fail(name, "is not an object");
     const std::string kind = class_name(node);
     if (const json* inner = member(node, "featuresDict")) {
@@ -155,7 +154,8 @@ class FeaturesReader {
     const json* object = member(node, "shape");
     const json* dimensions = object ? member(*object, "dimensions", json::value_t::array) : nullptr;
     if (!dimensions) return shape;
-    if (dimensions->size() > 8) fail(name, "has more than 8 dimensions");
+    if (dimensions->size() > limits::kTfdsDimensions)
+      fail(name, fmt::format("has more than {} dimensions", limits::kTfdsDimensions));
     for (const json& size : *dimensions) {
       const std::string text = size.is_string() ? size.get<std::string>() : size.dump();
       const std::optional<int64_t> count = parse_count(text);
@@ -169,7 +169,7 @@ class FeaturesReader {
   std::vector<std::string> class_names(std::string name) const {
     std::replace(name.begin(), name.end(), '/', '-');
     const std::optional<std::string> text =
-        read_file_if_any(folder_ + "/" + name + ".labels.txt", kMaxBytes);
+        read_file_if_any(folder_ + "/" + name + ".labels.txt", limits::kTfdsNamesBytes);
     if (!text) return {};
     std::vector<std::string> names = split(*text, '\n');
     while (!names.empty() && trim(names.back()).empty()) names.pop_back();

@@ -14,6 +14,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
@@ -23,9 +24,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kInfoFile = "dataset_info.json";
-constexpr size_t kMaxInfo = size_t{16} << 20;       // bytes of a JSON file; parsed, 30 times that
-constexpr int64_t kMaxShards = 1'000'000;           // of all splits
-constexpr int64_t kMaxExamples = int64_t{1} << 40;  // of a split
 
 using Version = std::array<int, 3>;
 
@@ -70,8 +68,9 @@ std::vector<Version> versions_in(const std::string& folder) {
 // Reads a JSON file of a data set. `kind`: what its value must be.
 json read_json(const std::string& file, size_t limit) {
   const std::string text = read_file(file, limit);
-  if (json_nesting(text) > kMostJsonNesting)
-    throw Error(Exit::usage, file, fmt::format("is nested more than {} deep", kMostJsonNesting));
+  if (json_nesting(text) > limits::kJsonNesting)
+    throw Error(Exit::usage, file,
+                fmt::format("is nested more than {} deep", limits::kJsonNesting));
   json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) throw Error(Exit::usage, file, "is not valid JSON");
   if (!value.is_object()) throw Error(Exit::usage, file, json_fault(value, JsonKind::object));
@@ -112,7 +111,7 @@ std::vector<int64_t> read_lengths(const json& split, const std::string& name,
                                   const std::string& file) {
   std::vector<int64_t> lengths;
   const json& all = member(split, "shardLengths", JsonKind::list, file);
-  if (std::ssize(all) > kMaxShards)
+  if (std::ssize(all) > limits::kTfdsFiles)
     throw Error(Exit::usage, file, fmt::format("split '{}' has {} shards", name, all.size()));
   for (const json& length : all) {
     // JSON of protobuf writes 64-bit numbers as texts.
@@ -120,7 +119,7 @@ std::vector<int64_t> read_lengths(const json& split, const std::string& name,
         length.is_string()            ? parse_count(length.get_ref<const std::string&>())
         : length.is_number_unsigned() ? std::optional<int64_t>(length.get<int64_t>())
                                       : std::nullopt;
-    if (!count || *count < 0 || *count > kMaxExamples)
+    if (!count || *count < 0 || *count > limits::kTfdsExamples)
       throw Error(Exit::usage, file,
                   fmt::format("split '{}': {} is not a number of examples", name, length.dump()));
     lengths.push_back(*count);
@@ -162,7 +161,7 @@ TfdsSplit read_split(const json& split, const TfdsFolder& folder, const std::str
 // Reads dataset_info.json of the folder of a version.
 TfdsFolder read_folder(const std::string& path) {
   const std::string file = path + "/" + kInfoFile;
-  const json info = read_json(file, kMaxInfo);
+  const json info = read_json(file, limits::kDataJsonBytes);
   TfdsFolder folder;
   folder.path = path;
   folder.name = member(info, "name", JsonKind::text, file).get<std::string>();
@@ -180,8 +179,8 @@ TfdsFolder read_folder(const std::string& path) {
       throw Error(Exit::usage, file, "a split " + json_fault(split, JsonKind::object));
     folder.splits.push_back(read_split(split, folder, file));
     shards += std::ssize(folder.splits.back().files);
-    if (shards > kMaxShards)
-      throw Error(Exit::usage, file, fmt::format("lists more than {} files", kMaxShards));
+    if (shards > limits::kTfdsFiles)
+      throw Error(Exit::usage, file, fmt::format("lists more than {} files", limits::kTfdsFiles));
   }
   if (folder.splits.empty()) throw Error(Exit::usage, file, "lists no splits");
   return folder;
@@ -218,8 +217,8 @@ TfdsFolder open_version(const std::string& folder, const std::string& wanted, co
 std::string default_config(const std::string& folder, const std::string& name, const Place& place) {
   const std::string metadata = folder + "/.config/metadata.json";
   if (file_exists(metadata)) {
-    const std::string config =
-        text_member(read_json(metadata, kMaxInfo), "default_config_name", "", metadata);
+    const std::string config = text_member(read_json(metadata, limits::kDataJsonBytes),
+                                           "default_config_name", "", metadata);
     if (!config.empty() && config.find('/') == std::string::npos &&
         !versions_in(folder + "/" + config).empty())
       return config;

@@ -11,6 +11,7 @@
 #include "lib/input/sources/common/wrong_file.h"
 #include "lib/util/crc32c.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {
@@ -19,7 +20,6 @@ namespace {
 constexpr std::string_view kFormat = "bvtrain TFRecord 1";
 constexpr uint64_t kHead = 12;  // the length and its checksum
 constexpr uint64_t kTail = 4;   // the checksum of the data
-constexpr uint64_t kMaxRecord = uint64_t{1} << 30;
 
 template <class T>
 T load(const uint8_t* bytes) {  // little endian, as the processors that the program runs on
@@ -86,8 +86,7 @@ class LabelFinder {
       return std::nullopt;
     at_ = name_end;
     const uint64_t value_end = enter(end);
-    constexpr uint64_t kMostBytes = 32;  // of a feature with one integer
-    if (value_end - at_ > kMostBytes) return std::nullopt;
+    if (value_end - at_ > limits::kIntegerFeatureBytes) return std::nullopt;
     return one_integer(file_.at(at_, value_end - at_));
   }
   static std::optional<int64_t> one_integer(std::span<const uint8_t> feature) {
@@ -128,9 +127,9 @@ uint64_t data_size(std::span<const uint8_t> head, uint64_t offset, uint64_t file
                                   : "the checksum of a record's length is wrong");
   }
   const auto size = load<uint64_t>(head.data());
-  if (size > kMaxRecord)
-    throw Error::bare(Exit::data,
-                      fmt::format("a record of {} bytes; the limit is {}", size, kMaxRecord));
+  if (size > limits::kRecordBytes)
+    throw Error::bare(Exit::data, fmt::format("a record of {} bytes; the limit is {}", size,
+                                              limits::kRecordBytes));
   if (file_size - offset < kHead + size + kTail) {
     throw Error::bare(Exit::data, fmt::format("the file ends inside a record of {} bytes", size));
   }
@@ -262,12 +261,12 @@ at::Tensor TfRecordFiles::read(int64_t record) const {
   // of a file needs two.
   const bool last = record + 1 == ends_[file];
   uint64_t bytes = last ? kHead : offsets_[record + 1] - offset;
-  if (!last && (bytes < kHead + kTail || bytes > kMaxRecord + kHead + kTail))
+  if (!last && (bytes < kHead + kTail || bytes > limits::kRecordBytes + kHead + kTail))
     throw failed("the index of this file is damaged; delete it in the cache folder");
   std::vector<uint8_t> head(kHead);
   if (last) {
     files_.read(file, offset, kHead, head.data());
-    bytes = kHead + std::min(load<uint64_t>(head.data()), kMaxRecord) + kTail;
+    bytes = kHead + std::min(load<uint64_t>(head.data()), limits::kRecordBytes) + kTail;
   }
   at::Tensor whole = files_.read(file, offset, bytes);
   const auto* data = whole.const_data_ptr<uint8_t>();

@@ -8,6 +8,7 @@
 
 #include "lib/input/sources/common/wrong_file.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/printable.h"
 
@@ -15,8 +16,6 @@ namespace bv {
 namespace {
 
 constexpr uint64_t kWindow = 4096;
-constexpr uint64_t kMaxExtended = 1 << 20;  // bytes of a long name or of pax records
-constexpr size_t kMaxName = 4096;
 
 // A field of a header: its offset and its length in bytes.
 struct TarField {
@@ -249,8 +248,9 @@ void TarReader::finish_member(TarMember& member, const Extended& extended) {
     }
     member.size = *extended.size;
   }
-  if (member.name.size() > kMaxName)
-    fail(at_, fmt::format("a name of {} bytes, more than {}", member.name.size(), kMaxName));
+  if (member.name.size() > limits::kTarNameBytes)
+    fail(at_, fmt::format("a name of {} bytes, more than {}", member.name.size(),
+                          limits::kTarNameBytes));
   if (member.name.find('\0') != std::string::npos) fail(at_, "a name that contains NUL");
   if (member.type == 'S')
     fail(at_, "a file with holes (GNU sparse format): make the tar without --sparse");
@@ -260,8 +260,9 @@ void TarReader::finish_member(TarMember& member, const Extended& extended) {
 
 // Reads the content of a header that describes the member after it. at_ is then behind it.
 void TarReader::read_extended(char type, uint64_t size, Extended& extended) {
-  if (size > kMaxExtended)
-    fail(at_, fmt::format("an extended header of {} bytes, more than {}", size, kMaxExtended));
+  if (size > limits::kTarExtendedBytes)
+    fail(at_, fmt::format("an extended header of {} bytes, more than {}", size,
+                          limits::kTarExtendedBytes));
   const uint64_t data = at_ + kTarBlock;
   const std::span<const uint8_t> bytes = peek(data, size);
   if (bytes.size() < size) {

@@ -13,6 +13,7 @@
 #include "lib/input/image/orientation.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
+#include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
@@ -21,19 +22,14 @@ namespace bv {
 namespace {
 
 constexpr std::string_view kFormat = "bvtrain webdataset 1";
-constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // of a member that is read
-constexpr uint64_t kMaxLabel = 4096;               // bytes
-constexpr uint64_t kMaxFile = uint64_t{1} << 41;   // what 32 bits can count in blocks
-constexpr size_t kMaxMembers = 256;                // of a sample
-constexpr size_t kMaxTypes = 1000;                 // that are counted each for itself
-constexpr size_t kMaxShown = 20;                   // broken samples
+constexpr size_t kMaxShown = 20;  // broken samples
 constexpr int64_t kNoLabel = std::numeric_limits<int64_t>::min();
 
 [[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
 
 void add_types(const std::map<std::string, int64_t>& from, std::map<std::string, int64_t>& to) {
   for (const auto& [suffix, count] : from)
-    to[to.size() < kMaxTypes || to.contains(suffix) ? suffix : ""] += count;
+    to[to.size() < limits::kMemberTypes || to.contains(suffix) ? suffix : ""] += count;
 }
 
 }  // namespace
@@ -47,7 +43,7 @@ std::string ScannedSample::where(const std::string& file) const {
 SampleScanner::SampleScanner(const std::string& file, const SamplePlan& plan,
                              const ClassNumbers& classes, uint64_t offset)
     : plan_(plan), classes_(classes), reader_(file, offset), fractional_(plan.features.size()) {
-  if (reader_.size() > kMaxFile)
+  if (reader_.size() > limits::kTarFileBytes)
     throw Error(Exit::usage, file, "is larger than 2 TiB, the limit of a tar file");
   more_ = advance();
 }
@@ -97,11 +93,11 @@ void SampleScanner::read_sample(ScannedSample& sample) {
   sample.places.resize(plan_.members.size());
   sample.present.resize(plan_.members.size());
   do {
-    if (sample.extensions.size() == kMaxMembers) {
+    if (sample.extensions.size() == limits::kSampleMembers) {
       throw Error(Exit::usage, sample.where(reader_.name()),
                   fmt::format("this sample has more than {} members: the key of a sample ends at "
                               "the first dot of the file's name",
-                              kMaxMembers));
+                              limits::kSampleMembers));
     }
     add(sample);
     more_ = advance();
@@ -128,9 +124,9 @@ void SampleScanner::add(ScannedSample& sample) {
   }
   sample.present[*planned] = 1;
   sample.places[*planned] = {static_cast<uint32_t>(member_.data / kTarBlock),
-                             static_cast<uint32_t>(std::min(member_.size, kMaxBytes))};
+                             static_cast<uint32_t>(std::min(member_.size, limits::kRecordBytes))};
   try {
-    if (member_.size > kMaxBytes)
+    if (member_.size > limits::kRecordBytes)
       refuse(
           fmt::format("'{}' has {} bytes, more than the limit of 1 GiB", extension_, member_.size));
     look_inside(*planned, sample);
@@ -150,7 +146,7 @@ void SampleScanner::look_inside(size_t planned, ScannedSample& sample) {
     const auto label = scan_json(plan_, planned, reader_.content(member_), classes_, fractional_);
     if (label) sample.label = label;
   } else if (plan_.label && plan_.label->member == planned) {
-    if (member_.size > kMaxLabel)
+    if (member_.size > limits::kLabelMemberBytes)
       refuse(fmt::format("'{}' has {} bytes, too many for a label", extension_, member_.size));
     sample.label = classes_.number_of(reader_.content(member_));
   }
@@ -386,9 +382,10 @@ bool SampleIndex::unpack(std::string_view packed, size_t files, const SamplePlan
                     std::is_sorted(read.file_ends_.begin(), read.file_ends_.end()) &&
                     read.file_ends_.back() == samples &&
                     (!plan.label || read.labels_.numel() == std::ssize(read.begins_));
-  const bool bounded = std::all_of(
-      read.places_.begin(), read.places_.end(),
-      [](const Place& place) { return place.size <= kMaxBytes || place.size == kBroken; });
+  const bool bounded =
+      std::all_of(read.places_.begin(), read.places_.end(), [](const Place& place) {
+        return place.size <= limits::kRecordBytes || place.size == kBroken;
+      });
   // Samples that cannot be read are named only by a new look at the files.
   if (!fits || !bounded || (read.broken_ > 0 && !keep_broken)) return false;
   read.notes_.images = read.size();

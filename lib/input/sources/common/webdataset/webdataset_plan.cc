@@ -9,6 +9,7 @@
 #include "lib/input/sources/common/webdataset/tar.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -17,8 +18,6 @@ namespace bv {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kMaxFeatures = 1000;  // of JSON, so that a strange file cannot make millions
 
 struct KindOfSuffix {
   MemberKind kind;
@@ -80,8 +79,8 @@ struct FirstSample {
 FirstSample first_sample(TarReader& reader) {
   FirstSample sample;
   std::string key;
-  constexpr size_t kMaxMembers = 256;  // as in SampleScanner, which reports more of them
-  for (TarMember member; sample.members.size() < kMaxMembers && reader.next(member);) {
+  // SampleScanner reports a sample that has more members.
+  for (TarMember member; sample.members.size() < limits::kSampleMembers && reader.next(member);) {
     const std::optional<SampleName> name = sample_name(member.name);
     if (!name || !member.is_file()) continue;
     if (name->key != key) {
@@ -238,9 +237,9 @@ class PlanMaker {
   void add_usual_json() {
     const PlannedMember member{"json", MemberKind::json};
     const json& content = json_of("json");
-    if (content.size() > kMaxFeatures) {
+    if (content.size() > limits::kJsonFeatures) {
       first_.fail(fmt::format("'json' has {} keys, more than {}: name some in `features`",
-                              content.size(), kMaxFeatures));
+                              content.size(), limits::kJsonFeatures));
     }
     for (auto each = content.begin(); each != content.end(); ++each) {
       if (each.key().empty() || !json_type(each.value())) continue;

@@ -14,6 +14,7 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/util/error.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -22,8 +23,6 @@ namespace bv {
 namespace {
 
 using nlohmann::json;
-
-constexpr uint64_t kMaxJson = 16 << 20;  // bytes
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
@@ -94,13 +93,14 @@ at::Tensor whole_member(const PlannedMember& member, const at::Tensor& content) 
 }  // namespace
 
 void check_json_size(std::string_view extension, uint64_t size) {
-  if (size > kMaxJson)
-    fail("'{}' has {} bytes, more than the limit of {} MiB", extension, size, kMaxJson >> 20);
+  if (size > limits::kDataJsonBytes)
+    fail("'{}' has {} bytes, more than the limit of {} MiB", extension, size,
+         limits::kDataJsonBytes >> 20);
 }
 
 json parse_json(std::string_view extension, std::string_view text) {
-  if (json_nesting(text) > kMostJsonNesting)
-    fail("\'{}\' is nested more than {} deep", extension, kMostJsonNesting);
+  if (json_nesting(text) > limits::kJsonNesting)
+    fail("\'{}\' is nested more than {} deep", extension, limits::kJsonNesting);
   json value;
   try {
     value = json::parse(text.begin(), text.end());
