@@ -1,8 +1,7 @@
 #include "lib/model/layers/mlp.h"
 
-#include <ATen/ops/gelu.h>
-
 #include "lib/model/dropout.h"
+#include "lib/model/kernels/gelu.h"
 
 namespace bv {
 
@@ -14,7 +13,7 @@ Mlp Mlp::add(Module& owner, const std::string& name, int64_t features, int64_t h
 }
 
 at::Tensor Mlp::operator()(const at::Tensor& x, double dropout_rate, Pass& pass) const {
-  return out(dropout(at::gelu(in(x, pass), "tanh"), dropout_rate, pass), pass);
+  return out(dropout(tanh_gelu(in(x, pass)), dropout_rate, pass), pass);
 }
 
 }  // namespace bv

@@ -3,7 +3,7 @@
 //   step      images per second (median, least and most of some rounds), model FLOPs utilisation
 //   twice     whether two runs of --twice steps have the same bits
 //   state()   how long a checkpoint's snapshot stops the training, with --state 1
-//   profile   the time of the kernels of --profile steps, by kind and by name
+//   profile   the time of the kernels of --profile steps, or on a CPU of the operators, by name
 // gpu.sh calls it. The keys and their defaults are below.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -211,12 +211,43 @@ void print_longest(const char* what, const std::map<std::string, Sum>& sums, dou
   }
 }
 
+// Returns the name of each kernel of a GPU with its nanoseconds, or of each operator on a CPU
+// without those that it calls.
+std::vector<std::pair<std::string, double>> own_times(
+    const torch::autograd::profiler::ProfilerResult& result, c10::DeviceType type) {
+  struct Open {
+    uint64_t end;
+    size_t index;
+  };
+  std::vector<std::pair<std::string, double>> times;
+  std::map<uint64_t, std::vector<Open>> open;  // by thread: the operators around the next one
+  std::vector<const torch::autograd::profiler::KinetoEvent*> events;
+  for (const auto& event : result.events())
+    if (event.deviceType() == type) events.push_back(&event);
+  std::stable_sort(events.begin(), events.end(), [](const auto* a, const auto* b) {
+    return a->startNs() != b->startNs() ? a->startNs() < b->startNs()
+                                        : a->durationNs() > b->durationNs();
+  });
+  for (const auto* event : events) {
+    const auto length = static_cast<double>(event->durationNs());
+    if (type == c10::kCPU) {
+      std::vector<Open>& around = open[event->startThreadId()];
+      while (!around.empty() && around.back().end <= event->startNs()) around.pop_back();
+      if (!around.empty()) times[around.back().index].second -= length;
+      around.push_back({event->startNs() + event->durationNs(), times.size()});
+    }
+    times.emplace_back(event->name(), length);
+  }
+  return times;
+}
+
 void profile(Run& run, const Batch& batch, c10::Device device) {
   namespace kineto = torch::autograd::profiler;
   using namespace torch::profiler::impl;
   const auto steps = static_cast<double>(number("profile"));
   const ProfilerConfig config(ProfilerState::KINETO);
-  const std::set<ActivityType> what = {ActivityType::CUDA};
+  const auto type = device.type();
+  const std::set<ActivityType> what = {device.is_cpu() ? ActivityType::CPU : ActivityType::CUDA};
   kineto::prepareProfiler(config, what);
   kineto::enableProfiler(config, what);
   const double begin = now();
@@ -226,10 +257,9 @@ void profile(Run& run, const Batch& batch, c10::Device device) {
   const auto result = kineto::disableProfiler();
   std::map<std::string, Sum> kinds, kernels;
   double launches = 0, busy = 0;
-  for (const auto& event : result->events()) {
-    if (event.deviceType() != c10::kCUDA) continue;
-    const double ms = static_cast<double>(event.durationNs()) * 1e-6 / steps;
-    for (Sum* sum : {&kinds[kind_of(event.name())], &kernels[event.name()]}) {
+  for (const auto& [name, nanoseconds] : own_times(*result, type)) {
+    const double ms = nanoseconds * 1e-6 / steps;
+    for (Sum* sum : {&kinds[kind_of(name)], &kernels[name]}) {
       sum->calls += 1 / steps;
       sum->ms += ms;
     }
