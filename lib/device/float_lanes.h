@@ -5,6 +5,10 @@
 // Everything called inside must be always_inline, or it is compiled without these instructions.
 // Pass vectors by reference: how they are passed by value depends on the instructions enabled.
 //
+// Do not compare these vectors with < or ==, and do not choose with ?:. Where a vector takes two
+// registers, as with AVX2, GCC does both one element at a time. not_positive(), at_most() and
+// choose() below use arithmetic on the bits, which it does not.
+//
 // Use this header for float kernels that are written with explicit vectors. The compiler may
 // contract a * b + c to an FMA, so the last bit of a result can differ between CPUs. Where results
 // must not depend on the CPU, use lib/device/cpu_dispatch.h.
@@ -21,7 +25,7 @@ namespace bv::simd {
 constexpr int64_t kLanes = 16;
 
 using Floats = float __attribute__((vector_size(64)));
-// Also the result of comparisons: -1 for true, 0 for false.
+// Also masks: -1 for true, 0 for false.
 using Ints = int32_t __attribute__((vector_size(64)));
 using Words = uint32_t __attribute__((vector_size(64)));
 
@@ -43,12 +47,47 @@ typedef uint8_t BytesAt __attribute__((vector_size(16), aligned(1), may_alias));
   *reinterpret_cast<FloatsAt*>(to) = from;
 }
 
+// mask: which are NaN.
+[[gnu::always_inline]] inline void is_nan(const Floats& x, Ints& mask) {
+  mask = (0x7f800000 - ((Ints)x & 0x7fffffff)) >> 31;
+}
+// mask: which are <= 0. A NaN is not.
+[[gnu::always_inline]] inline void not_positive(const Floats& x, Ints& mask) {
+  const Ints bits = (Ints)x;
+  Ints nan;
+  is_nan(x, nan);
+  mask = ((bits | (Ints)((Words)bits - 1u)) >> 31) & ~nan;
+}
+// mask: where a <= b. False if one is NaN, or if both are infinite.
+[[gnu::always_inline]] inline void at_most(const Floats& a, const Floats& b, Ints& mask) {
+  const Floats rest = b - a;
+  Ints nan;
+  is_nan(rest, nan);
+  mask = ~((Ints)rest >> 31) & ~nan;
+}
+// mask: where the bits are equal.
+[[gnu::always_inline]] inline void same_bits(const Floats& a, const Floats& b, Ints& mask) {
+  const Words other = (Words)a ^ (Words)b;
+  mask = ~((Ints)(other | (0u - other)) >> 31);
+}
+// y = mask ? yes : no.
+[[gnu::always_inline]] inline void choose(const Ints& mask, const Floats& yes, const Floats& no,
+                                          Floats& y) {
+  y = (Floats)((mask & (Ints)yes) | (~mask & (Ints)no));
+}
+// y = mask ? x : 0.
+[[gnu::always_inline]] inline void keep(const Ints& mask, const Floats& x, Floats& y) {
+  y = (Floats)(mask & (Ints)x);
+}
+
 // Rounds to nearest, ties to even. A NaN stays a NaN.
 [[gnu::always_inline]] inline void store(const Floats& from, c10::BFloat16* to) {
-  const Words bits = reinterpret_cast<Words>(from);
+  const Words bits = (Words)from;
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  Ints nan;
+  is_nan(from, nan);
   *reinterpret_cast<HalvesAt*>(to) =
-      __builtin_convertvector(from == from ? rounded : bits * 0 + 0x7fc0u, HalvesAt);
+      __builtin_convertvector((rounded & (Words)~nan) | (0x7fc0u & (Words)nan), HalvesAt);
 }
 
 [[gnu::always_inline]] inline void load(const uint8_t* from, Ints& to) {

@@ -21,6 +21,7 @@ namespace {
 
 using c10::BFloat16;
 using simd::Floats;
+using simd::Ints;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -103,8 +104,10 @@ template <int Pool, class T>
       Floats other_x;
       simd::load(others[i], other_x);
       const Floats other = other_x * gain + shift;
-      best_x = other <= best ? best_x : other_x;  // a NaN counts as the maximum
-      best = other <= best ? best : other;
+      Ints less;
+      simd::at_most(other, best, less);  // false for a NaN, which counts as the maximum
+      simd::choose(less, best_x, other_x, best_x);
+      simd::choose(less, best, other, best);
     }
   }
 }
@@ -130,7 +133,10 @@ template <int Pool, class T>
       simd::load(affine.gain + k, gain);
       simd::load(affine.shift + k, shift);
       maximum<Pool>(x + k, r.c, r.stride(), gain, shift, best, best_x);
-      simd::store(best <= 0.0f ? Floats{} : best, y + k);
+      Ints dead;
+      simd::not_positive(best, dead);
+      simd::keep(~dead, best, best);
+      simd::store(best, y + k);
     }
   }
 }
@@ -152,7 +158,9 @@ template <int Pool, class T>
         Floats best, best_x, value;
         maximum<Pool>(from, r.c, r.stride(), gain, shift, best, best_x);
         simd::load(g, value);
-        value = best <= 0.0f ? Floats{} : value;
+        Ints dead;
+        simd::not_positive(best, dead);
+        simd::keep(~dead, value, value);
         sum += value;
         product += value * (best_x - mean);
       }
@@ -181,13 +189,19 @@ template <int Pool, class T>
       simd::load(gradient.offset + k, offset);
       maximum<Pool>(x + k, r.c, r.stride(), gain, shift, best, best_x);
       simd::load(grad + k, value);
-      Floats rest = best <= 0.0f ? Floats{} : value * gain;  // zero once a pixel has taken it
+      Ints dead;
+      simd::not_positive(best, dead);
+      Floats rest;  // zero once a pixel has taken it
+      simd::keep(~dead, value * gain, rest);
 #pragma GCC unroll 4
       for (int p = 0; p < Pool * Pool; ++p) {
         Floats at;
         simd::load(x + places[p] + k, at);
-        const Floats part = at == best_x ? rest : Floats{};
-        rest = at == best_x ? Floats{} : rest;
+        Ints is_best;
+        simd::same_bits(at, best_x, is_best);
+        Floats part;
+        simd::keep(is_best, rest, part);
+        simd::keep(~is_best, rest, rest);
         simd::store(part + at * slope + offset, dx + places[p] + k);
       }
     }

@@ -75,8 +75,11 @@ template <int C, class T>
         Ints bits = {};
 #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-          const Ints dead = sums[p] <= 0.0f;  // a NaN counts as positive
-          total += dead ? Floats{} : sums[p];
+          Ints dead;
+          simd::not_positive(sums[p], dead);
+          Floats kept;
+          simd::keep(~dead, sums[p], kept);
+          total += kept;
           bits |= ~dead & (1 << p);
         }
         simd::store(total * 0.25f, y + k);
@@ -108,7 +111,8 @@ template <int C, class T>
         value *= 0.25f;
 #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-          const Floats part = (bits & (1 << p)) != 0 ? value : Floats{};
+          Floats part;
+          simd::keep(-((bits >> p) & 1), value, part);
           const float* tap = corner + (p / 2 + first) * row + (p % 2) * C;
           total += part;
 #pragma GCC unroll 3

@@ -57,9 +57,9 @@ constexpr uint32_t kInfinity = 0x7f800000u;  // larger magnitudes are NaNs
   return (p * r * r + r + 1.0f) * std::bit_cast<float>(exponent);
 }
 
-// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Numbers are
-// compared by their bits, because GCC does not vectorise a loop with branches or with comparisons
-// that may trap.
+// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Numbers
+// are compared by their bits, because GCC does not vectorise a loop with branches or with
+// comparisons that may trap.
 [[gnu::always_inline]] inline float gate(float x) {
   constexpr auto kLargest = std::bit_cast<uint32_t>(87.0f);
   const auto t = std::bit_cast<uint32_t>(x * (x * x * kCubic + 1.0f) * -kTwoRoots);

@@ -33,8 +33,11 @@ template <class T>
       for (int p = 0; p < 4; ++p) {
         Floats value;
         simd::load(pixels[p], value);
-        const Ints dead = value <= 0.0f;  // a NaN counts as positive
-        sum += dead ? Floats{} : value;
+        Ints dead;
+        simd::not_positive(value, dead);
+        Floats kept;
+        simd::keep(~dead, value, kept);
+        sum += kept;
         bits |= ~dead & (1 << p);
       }
       simd::store(sum * 0.25f, out + k);
@@ -55,7 +58,9 @@ template <class T>
       simd::load(alive + k, bits);
       value *= 0.25f;
       for (int p = 0; p < 4; ++p) {
-        simd::store((bits & (1 << p)) != 0 ? value : Floats{}, pixels[p]);
+        Floats kept;
+        simd::keep(-((bits >> p) & 1), value, kept);
+        simd::store(kept, pixels[p]);
       }
     }
   }
