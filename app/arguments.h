@@ -121,8 +121,9 @@ struct Arguments {
   std::string shell;  // completion
 
   // bench
-  double seconds = 5;    // of each measurement
-  int64_t most_mb = 64;  // bench collectives: the largest message, MiB
+  double seconds = 5;                                // of each measurement
+  int64_t most_mb = 64;                              // bench collectives: the largest message, MiB
+  std::vector<std::string> gpus = {"H100", "H200"};  // bench operators
   // bench scaling: a device, and the links within a host and between hosts. 0: not given.
   struct Scaling {
     std::vector<int64_t> processes = {1, 8, 16, 32, 64, 128, 256, 512, 1024};

@@ -201,6 +201,12 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
       "memory", "measure what the memory of a device goes to, and the largest batch that fits");
   add_config(*memory, out, sets);
   add_device(*memory, out, "is measured")->envname("BVTRAIN_DEVICES");
+  CLI::App* operators = bench->add_subcommand(
+      "operators", "list what the operators of a step compute and move, and the least time for it");
+  add_config(*operators, out, sets);
+  add_device(*operators, out, "runs the step")->envname("BVTRAIN_DEVICES");
+  operators->add_option("--gpu", out.gpus, "GPUs whose least time is given: H100,H200,A100,...")
+      ->delimiter(',');
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "measure the speed of collectives between the processes of --devices");
   collectives->add_option("--devices", out.devices, "cpu:N for N processes, cuda:0,1 or cuda:all")

@@ -80,7 +80,12 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   if (group.rank() == 0) {
     trainer.load_start();
     // Between two generations of ranks another command may have taken the lock for a moment.
-    workdir.claim(restarted ? kLockPatience : 0);
+    try {
+      workdir.claim(restarted ? kLockPatience : 0);
+    } catch (const Stopped& stopped) {
+      if (group.size() > 1) abort_group(stopped.code, kStoppedBySignal);  // the others wait for it
+      throw;
+    }
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early goes on if that is what the config says now.

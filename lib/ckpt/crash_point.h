@@ -3,8 +3,10 @@
 //   BVTRAIN_CRASH_AT=<point>:<n>             die at the n-th arrival at <point>
 //   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
-//   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange"
+//   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange", or
+//                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write of a checkpoint is tried again
+//   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 
@@ -56,10 +58,19 @@ inline bool is_missing(std::string_view call) {
   return text != nullptr && std::string_view(text).find(call) != std::string_view::npos;
 }
 
-// Returns what BVTRAIN_RETRY_AFTER says, in seconds.
-inline std::optional<double> retry_wait() {
-  const char* text = std::getenv("BVTRAIN_RETRY_AFTER");
+namespace crash_detail {
+
+inline std::optional<double> seconds_from(const char* variable) {
+  const char* text = std::getenv(variable);
   return text == nullptr ? std::nullopt : std::optional(std::atof(text));
 }
+
+}  // namespace crash_detail
+
+// Return what BVTRAIN_RETRY_AFTER and BVTRAIN_LOCK_BEAT say, in seconds.
+inline std::optional<double> retry_wait() {
+  return crash_detail::seconds_from("BVTRAIN_RETRY_AFTER");
+}
+inline std::optional<double> lock_beat() { return crash_detail::seconds_from("BVTRAIN_LOCK_BEAT"); }
 
 }  // namespace bv

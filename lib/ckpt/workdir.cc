@@ -1,26 +1,20 @@
-// The lock is flock(2) on .lock: the kernel releases it however the process dies.
 #include "lib/ckpt/workdir.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "lib/util/error.h"
 #include "lib/util/file.h"
-#include "lib/util/host.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
+#include "lib/util/system_error.h"
 #include "lib/util/temporary_file.h"
 #include "lib/util/text.h"
 
@@ -35,60 +29,10 @@ constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPr
 constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
-// The exit code if a workdir cannot be created or locked: is the path wrong, or the disk?
-Exit code_of(int error) {
-  const bool disk = error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS;
-  return disk ? Exit::storage : Exit::usage;
-}
-
 // Parses a decimal number that is spelt as std::to_string() spells it.
 std::optional<int64_t> parse_step(std::string_view text) {
   const auto step = parse_count(text);
   return step && std::to_string(*step) == text ? step : std::nullopt;
-}
-
-// Returns "process 123 on host h", from the line that the holder of the lock wrote into it.
-std::string holder(int fd) {
-  std::array<char, limits::kNoteBytes> text{};
-  const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
-  const std::string_view note(text.data(), bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  const auto parts = split(note.substr(0, note.find('\n')), ' ');
-  if (parts.size() != 2 || !parse_step(parts[0])) return "another process";
-  return fmt::format("process {} on host {}", parts[0], parts[1]);
-}
-
-// Whether `path` still names the open file: the --cleanup of another run may have removed it.
-bool same_file(int fd, const std::string& path) {
-  struct stat open_file {};
-  struct stat named {};
-  return ::fstat(fd, &open_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
-}
-
-// Returns the open and locked file; -1 if it was removed meanwhile.
-int try_lock(const std::string& dir, const std::string& lock, double patience) {
-  const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0 && errno == ENOENT) return -1;
-  if (fd < 0) throw Error(code_of(errno), lock, "cannot open: " + reason(errno));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    if (error == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      continue;
-    }
-    const std::string by = holder(fd);
-    ::close(fd);
-    if (error != EWOULDBLOCK) throw Error(code_of(error), lock, "cannot lock: " + reason(error));
-    throw Error(
-        Exit::usage, dir,
-        fmt::format("the workdir is in use by {}; wait for it or choose another --workdir", by));
-  }
-  if (same_file(fd, lock)) return fd;
-  ::close(fd);
-  return -1;
 }
 
 // Returns the paths of what is in a folder; nothing if it cannot be listed.
@@ -159,7 +103,7 @@ void Workdir::check_writable() const {
           fmt::format("cannot be the workdir: {} is a broken symbolic link", path.string()));
     }
     if (error != ENOENT && error != ENOTDIR) {
-      throw Error(code_of(error), dir_,
+      throw Error(exit_for_path(error), dir_,
                   fmt::format("cannot be the workdir: {}: {}", path.string(), reason(error)));
     }
     const fs::path parent = path.has_relative_path() ? path.parent_path() : path.root_path();
@@ -172,37 +116,26 @@ void Workdir::check_writable() const {
   // For root this passes whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     const int error = errno;
-    throw Error(code_of(error), dir_,
+    throw Error(exit_for_path(error), dir_,
                 fmt::format("cannot be the workdir: {} cannot be written: {}", path.string(),
                             reason(error)));
   }
 }
 
 void Workdir::claim(double patience) {
-  check(lock_fd_ < 0, "{} is claimed twice", dir_);
+  check(!lock_, "{} is claimed twice", dir_);
   check_writable();
-  // A second try is needed only if the --cleanup of another run removes .lock between open and
-  // flock.
-  for (int tries = 0; tries < kLockTries && lock_fd_ < 0; ++tries) {
+  // A second try is needed only if the --cleanup of another run removes .lock meanwhile.
+  for (int tries = 0; tries < kLockTries && !lock_; ++tries) {
     std::error_code error;
     fs::create_directories(dir_, error);
     if (error) {
-      throw Error(code_of(error.value()), dir_, "cannot make the folder: " + error.message());
+      throw Error(exit_for_path(error.value()), dir_, "cannot make the folder: " + error.message());
     }
-    lock_fd_ = try_lock(dir_, lock(), patience);
+    if (auto taken = WorkdirLock::take(dir_, lock(), patience)) lock_.emplace(std::move(*taken));
   }
-  if (lock_fd_ < 0) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
-  const std::string note = fmt::format("{} {}\n", ::getpid(), host_name());
-  errno = ENOSPC;  // for a write that takes only a part
-  if (::ftruncate(lock_fd_, 0) != 0 ||
-      ::pwrite(lock_fd_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
-    throw Error(Exit::storage, lock(), "cannot write: " + reason(errno));
-  }
+  if (!lock_) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   for (const std::string& path : left_behind(/*ends=*/false)) ::unlink(path.c_str());
-}
-
-Workdir::~Workdir() {
-  if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
 std::vector<int64_t> CkptFolder::steps() const {
@@ -332,12 +265,13 @@ void Workdir::remove_end() const {
 }
 
 std::vector<std::string> Workdir::remove() {
-  check(lock_fd_ >= 0, "{} is removed without its lock", dir_);
+  check(lock_.has_value(), "{} is removed without its lock", dir_);
   std::vector<std::string> own = left_behind(/*ends=*/true);
   for (const auto& more : {kept_files(), own_files()})
     own.insert(own.end(), more.begin(), more.end());
   own.push_back(lock());  // last: until then nobody else can claim the folder
   for (const std::string& path : own) {
+    if (path == lock()) lock_->stop_beat();
     std::error_code error;
     fs::remove_all(path, error);
     if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());

@@ -1,7 +1,7 @@
 // Every name inside the folder of a run, and the lock that reserves the folder for one run.
 //
 //   <workdir>/
-//     .lock                     held by the running process: its process id and host
+//     .lock                     held by the running process, which it names (WorkdirLock)
 //     DONE                      the run has finished: its last step, and why it is the last if it
 //                               stopped early
 //     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh
@@ -42,6 +42,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lib/ckpt/workdir_lock.h"
 
 namespace bv {
 
@@ -107,14 +109,10 @@ class Workdir {
   // Throws Error(Exit::usage) if the folder cannot be created or written, or is a remote path.
   // Creates nothing.
   void check_writable() const;
-  // Creates the folder, takes its lock and keeps it until the object is destroyed. Then deletes the
-  // temporary files that killed processes have left in the folder (lib/util/temporary_file.h). If
-  // another process holds the lock, waits for it up to `patience` seconds. Then throws
-  // Error(Exit::usage): "D: error: the workdir is in use by process P on host H; ...".
+  // Creates the folder, takes its lock and keeps it until the object is destroyed
+  // (WorkdirLock::take(), which says what it throws). Then deletes the temporary files that killed
+  // processes have left in the folder (lib/util/temporary_file.h).
   void claim(double patience = 0);
-  ~Workdir();
-  Workdir(const Workdir&) = delete;
-  Workdir& operator=(const Workdir&) = delete;
 
   const std::string& dir() const { return dir_; }
   std::string lock() const { return dir_ + "/.lock"; }
@@ -174,7 +172,7 @@ class Workdir {
   std::string trace_folder() const { return dir_ + "/trace"; }
 
   std::string dir_;
-  int lock_fd_ = -1;
+  std::optional<WorkdirLock> lock_;
 };
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// How fast a GPU could compute at best, from its name.
+// How fast a GPU could compute and read its memory at best, from its name.
 #pragma once
 
 #include <string_view>
@@ -9,5 +9,8 @@ namespace bv {
 // bfloat16 with float32 sums or in float32 without TF32. `name` is that of cuda_name(), such as
 // "NVIDIA H100 80GB HBM3". 0 for a device that is not in the table.
 double peak_flops(std::string_view name, bool bf16);
+// Returns the bytes per second that the maker states for the memory of a GPU. 0 for a device that
+// is not in the table.
+double peak_bandwidth(std::string_view name);
 
 }  // namespace bv

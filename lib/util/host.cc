@@ -27,6 +27,12 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
 std::string cpu_name() { return proc_value("/proc/cpuinfo", "model name"); }
 
 std::optional<double> peak_resident_bytes() {

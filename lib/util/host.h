@@ -11,6 +11,10 @@ namespace bv {
 // name need not resolve to an address.
 std::string host_name();
 
+// Returns the id that the kernel chose at this boot; empty if the system does not tell. All
+// containers of a machine have the same one.
+std::string boot_id();
+
 // Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if the system does not tell.
 std::string cpu_name();
 

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
-#include <fstream>
 #include <string>
 
 #include "lib/util/host.h"
@@ -30,9 +29,8 @@ std::string place() {
   std::array<char, 64> numbers{};  // "pid:[4026531836]"
   [[maybe_unused]] const ssize_t bytes =
       ::readlink("/proc/self/ns/pid", numbers.data(), numbers.size() - 1);
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return fmt::format("{:08x}", static_cast<uint32_t>(hash64(host_name() + numbers.data() + boot)));
+  return fmt::format("{:08x}",
+                     static_cast<uint32_t>(hash64(host_name() + numbers.data() + boot_id())));
 }
 
 struct Parts {

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -17,22 +16,13 @@
 #include "lib/util/text.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
+#include "test/support/variable.h"
 
 namespace bv::test {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-// An environment variable during its lifetime.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 Snapshot state_of(int64_t step, int64_t floats = 100) {
   Snapshot snapshot;

@@ -85,61 +85,6 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
   ::umount((folder / "a").c_str());
 }
 
-TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
-  const MemoryFolder folder;
-  const std::string dir = folder / "run/1";
-  int ready[2];
-  REQUIRE(::pipe(ready) == 0);
-  const pid_t holder = ::fork();
-  if (holder == 0) {
-    try {
-      Workdir mine(dir);
-      mine.claim();
-      if (::write(ready[1], "x", 1) == 1) ::pause();
-    } catch (...) {
-    }
-    ::_exit(99);
-  }
-  char byte = 0;
-  REQUIRE(::read(ready[0], &byte, 1) == 1);
-
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  const double begin = now();
-  Workdir second(dir);
-  CHECK(error_of([&] { second.claim(); }) ==
-        fmt::format("{}: error: the workdir is in use by process {} on host {}; wait for it or "
-                    "choose another --workdir",
-                    dir, holder, host));
-  CHECK(now() - begin < kWatchdog);  // it does not wait for the other run
-
-  ::kill(holder, SIGKILL);
-  ::waitpid(holder, nullptr, 0);
-  second.claim();
-  CHECK(read_file(second.lock()) == fmt::format("{} {}\n", ::getpid(), host));
-  CHECK(error_of([&] { Workdir(dir).claim(); }) != "");
-  ::close(ready[0]);
-  ::close(ready[1]);
-}
-
-TEST_CASE("workdir: claim takes over a lock file with nonsense, and refuses what is not a file") {
-  const MemoryFolder folder;
-  std::ofstream(folder / ".lock") << std::string(5000, '\xff');
-  {
-    Workdir workdir(folder.path());
-    workdir.claim();
-    CHECK(read_file(workdir.lock()).size() < 300);
-  }
-  fs::remove(folder / ".lock");
-  fs::create_symlink(folder / "no/such/folder", folder / ".lock");
-  CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
-        folder / ".lock: error: cannot lock: it keeps disappearing");
-  fs::remove(folder / ".lock");
-  fs::create_directory(folder / ".lock");
-  CHECK(error_of([&] { Workdir(folder.path()).claim(); }) ==
-        folder / ".lock: error: cannot open: Is a directory");
-}
-
 TEST_CASE("workdir: a disk that is full is a storage error from the first write on") {
   const MemoryFolder folder;
   ::signal(SIGXFSZ, SIG_IGN);
@@ -250,20 +195,6 @@ TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   Workdir next(mixed.dir());
   next.claim();
   CHECK(fs::exists(next.lock()));
-}
-
-TEST_CASE("workdir: claim waits for the lock as long as it is told") {
-  const TempFolder folder;
-  auto first = std::make_unique<Workdir>(folder.path());
-  first->claim();
-  CHECK(error_of([&] { Workdir(folder.path()).claim(0.2); }) != "");
-  std::thread release([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    first.reset();
-  });
-  Workdir second(folder.path());
-  second.claim(60);
-  release.join();
 }
 
 TEST_CASE("a path with :best means a best checkpoint only behind a folder") {

@@ -17,6 +17,11 @@ TEST_CASE("the peak of a GPU is found by its name") {
   CHECK(peak_flops("NVIDIA A10G", true) == 70e12);
   CHECK(peak_flops("Tesla V100-SXM2-16GB", true) == 0);
   CHECK(peak_flops("", true) == 0);
+  CHECK(peak_bandwidth("NVIDIA H200") == 4.8e12);
+  CHECK(peak_bandwidth("NVIDIA H100 80GB HBM3") == 3.35e12);
+  CHECK(peak_bandwidth("NVIDIA A100-SXM4-40GB") == 1.555e12);
+  CHECK(peak_bandwidth("NVIDIA A100-SXM4-80GB") == 2.039e12);
+  CHECK(peak_bandwidth("") == 0);
 }
 
 }  // namespace bv::test

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 
 #include "lib/distributed/launch/rank_process.h"
@@ -11,6 +12,17 @@
 
 namespace bv::test {
 namespace {
+
+// Whether a process has a handler for the signal, or waits for it with the signal blocked.
+bool handles(int pid, int signal) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if ((line.starts_with("SigCgt:") || line.starts_with("SigBlk:")) &&
+        (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0)
+      return true;
+  }
+  return false;
+}
 
 TEST_CASE("the launcher's ranks sum, and it returns 0") {
   const Finished ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
@@ -165,7 +177,8 @@ TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped")
   for (const auto& [node, signal, code] :
        {std::tuple{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}}) {
     Worker launcher = Hosts({}).start(node);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    REQUIRE(wait_until([&, &signal = signal] { return handles(launcher.pid(), signal); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     launcher.kill(signal);
     const Finished ended = launcher.wait();
     INFO(ended.err);

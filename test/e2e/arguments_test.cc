@@ -131,8 +131,9 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
 TEST_CASE("a misspelt command is compared with the commands") {
   CHECK(contains(refused({"predic", "--output", "x"}),
                  "bvtrain: error: unknown command 'predic' (did you mean 'predict'?); known: "));
-  CHECK(refused({"bench", "memory"}) ==
-        "bvtrain bench: error: unknown command 'memory'; known: scaling, collectives\n");
+  CHECK(refused({"bench", "memry"}) ==
+        "bvtrain bench: error: unknown command 'memry' (did you mean 'memory'?); known: scaling, "
+        "memory, operators, collectives\n");
 }
 
 }  // namespace bv::test

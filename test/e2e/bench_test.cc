@@ -1,4 +1,4 @@
-// `bvtrain bench scaling` and `bench collectives` with the real binary.
+// The subcommands of `bvtrain bench` with the real binary.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -179,6 +179,76 @@ TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
   CHECK(text.out.find("largest batch: 1437, extrapolated from smaller ones\n") !=
         std::string::npos);
   CHECK(run({"bench", "memory"}).err == "bvtrain bench memory: error: no --config given\n");
+}
+
+TEST_CASE("bench operators: the products of a step are those of the model's formula") {
+  const Fixture fixture;
+  const auto operators = [&](int batch) {
+    const Finished finished =
+        run({"bench", "operators", "--config", fixture.config, "--devices", "cpu", "--set",
+             fmt::format("input.batch_size={}", batch), "--json"});
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return nlohmann::json::parse(finished.out).at("operators");
+  };
+  const auto flops = [](const nlohmann::json& all, bool attention) {
+    double sum = 0;
+    for (const auto& each : all) {
+      const auto name = each.at("operator").get<std::string>();
+      if ((name.find("scaled_dot_product") != std::string::npos) == attention)
+        sum += each.at("flops").get<double>();
+    }
+    return sum;
+  };
+  // 16 patches of 48 numbers; two blocks with 4 dense layers of 64x64 and two of 64x128; the head.
+  const double patches = 16 * 48 * 64, blocks = 2 * 16 * (4 * 64 * 64 + 2 * 64 * 128),
+               head = 64 * 10;
+  const auto few = operators(4), many = operators(8);  // 8: extrapolated from 4 and 2
+  // Forward once, backward twice; the patches need no gradient.
+  const double product = 2 * (3 * (patches + blocks + head) - patches);
+  CHECK(flops(few, false) == 4 * product);
+  CHECK(flops(many, false) == 8 * product);
+  // Two blocks of 4 heads: 16 x 16 scores over 16 numbers, two products forward, five backward.
+  CHECK(flops(many, true) == 8 * 2 * 4 * 2 * (2 + 5) * 16 * 16 * 16);
+  for (const auto& each : many) {
+    CHECK(each.at("calls") >= 1);
+    const auto& seconds = each.at("least_seconds");
+    CHECK(seconds.at("H200").get<double>() <= seconds.at("H100").get<double>());
+  }
+
+  const Finished text = run({"bench", "operators", "--config", fixture.config, "--devices", "cpu",
+                             "--gpu", "A100,RTX 4090"});
+  CHECK(text.out.find(" A100, ms RTX 4090, ms\n") != std::string::npos);
+  CHECK(text.out.find("\noptimizer ") != std::string::npos);
+  CHECK(run({"bench", "operators", "--config", fixture.config, "--gpu", "V100"}).err ==
+        "--gpu V100: error: not known; write it as in H100, H200, A100, L40S, RTX 4090\n");
+}
+
+TEST_CASE(
+    "BVTRAIN_PLAIN_KERNELS leaves out bvtrain's own kernels, which changes no more than rounding") {
+  const TempFolder dir;
+  for (const std::string config : {"digits_cnn", "digits_vit"}) {
+    std::vector<double> norms;
+    for (const std::string plain : {"0", "1"}) {
+      const std::string workdir = dir / (config + plain);
+      const Finished finished =
+          run({"--config", source_file("configs/" + config + ".yaml"), "--workdir", workdir,
+               "--set", "total_epochs=null", "--set", "total_steps=5", "--set", "evals=null",
+               "--set", "log_training_steps=1", "--set", "precision=float32", "--devices", "cpu"},
+              {{"BVTRAIN_PLAIN_KERNELS", plain}});
+      INFO(finished.err);
+      REQUIRE(finished.code == 0);
+      for (const TextRow& row : metric_rows(workdir))
+        if (row.contains("l2_grads")) norms.push_back(std::stod(row.at("l2_grads")));
+    }
+    REQUIRE(norms.size() == 10);
+    bool equal = true;
+    for (size_t i = 0; i < 5; ++i) {
+      CHECK(norms[i] == Approx(norms[i + 5]).epsilon(1e-4));
+      equal = equal && norms[i] == norms[i + 5];
+    }
+    CHECK_FALSE(equal);  // the switch does something
+  }
 }
 
 }  // namespace bv::test

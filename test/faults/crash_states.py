@@ -30,9 +30,10 @@ import random_kills as kills
 from io_errors import CONFIG, difference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-VARIANTS = {"plain": 1, "one_kept": 1, "two_ranks": 2, "zero1": 2}
+VARIANTS = ("plain", "one_kept", "two_ranks", "four_ranks", "zero1")
 LEFT_OUT = re.compile(r"/(tb|log)(/|$)|\.(html|svg)|/\.lock")
 ROOT = 0  # the inode of the workdir
+STEPS = 8  # of a run; that of io_errors.py saves after 3, 6 and 8
 
 Call = collections.namedtuple("Call", "kind inode name folder other_name other_folder offset data target")
 
@@ -196,6 +197,10 @@ def all_states(calls, every):
                 yield f"after call {crash}: {text}", tree, least
 
 
+def command(binary, folder, workdir, variant):
+    return kills.command(binary, folder, workdir, variant) + ["--set", f"total_steps={STEPS}"]
+
+
 def recover(job):
     """Trains to the end from a state. Returns what is wrong with that."""
     binary, folder, variant, number, text, tree, least = job
@@ -209,7 +214,7 @@ def recover(job):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as f:
                 f.write(content)
-    args = kills.command(binary, folder, workdir, variant)
+    args = command(binary, folder, workdir, variant)
     try:
         done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -236,7 +241,7 @@ def try_variant(binary, variant, every):
     whole, record = os.path.join(folder, "whole"), os.path.join(folder, "record")
     os.makedirs(whole)
     environment = dict(os.environ, LD_PRELOAD=library, IO_RECORD_DIR=whole, IO_RECORD_LOG=record)
-    subprocess.run(kills.command(binary, folder, whole, variant), env=environment, check=True,
+    subprocess.run(command(binary, folder, whole, variant), env=environment, check=True,
                    stdin=subprocess.DEVNULL, capture_output=True)
     calls = read_record(record, whole)
     if (tree := build(calls, range(len(calls)))) != (real := read_tree(whole)):

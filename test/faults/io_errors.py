@@ -16,6 +16,7 @@ anything differs; the workdir is then kept.
 import argparse
 import collections
 import errno
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -27,7 +28,7 @@ import random_kills as kills
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONFIG = kills.CONFIG.replace("total_steps: 120", "total_steps: 8").replace(
     "ckpt_steps: 7", "ckpt_steps: 3").replace("keep_ckpt_steps: 50", "keep_ckpt_steps: 4")
-VARIANTS = {"plain": 1, "two_ranks": 2, "zero1": 2}
+VARIANTS = ("plain", "two_ranks", "zero1")
 TIMEOUT = 120  # seconds
 TRANSFERS = ("write", "pwrite64", "read", "pread64")
 REPEATED = TRANSFERS + ("open", "open64", "fsync")  # calls that a signal may interrupt
@@ -43,15 +44,18 @@ def build_library(folder):
     library = os.path.join(folder, "io_faults.so")
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library,
                     os.path.join(HERE, "io_faults.c"), "-ldl"], check=True)
-    return library
 
 
 class Runs:
-    def __init__(self, binary, folder, variant):
+    """Runs of one variant, one after the other. Runs of another `name` may go on beside them."""
+
+    def __init__(self, binary, folder, variant, name):
         self.binary, self.folder, self.variant = binary, folder, variant
-        self.shim = build_library(folder)
-        self.count = os.path.join(folder, "count")
-        self.log = os.path.join(folder, "calls")
+        self.shim = os.path.join(folder, "io_faults.so")
+        self.whole, self.workdir = os.path.join(folder, "whole"), os.path.join(folder, f"run-{name}")
+        self.count = os.path.join(folder, f"count-{name}")
+        self.log = os.path.join(folder, f"calls-{name}")
+        self.printed = os.path.join(folder, f"log-{name}")
 
     def train(self, workdir, at=None, error="0", log=False):
         """Trains; `at`: the call that fails, or None for a run without the library."""
@@ -65,7 +69,7 @@ class Runs:
             if log:
                 environment["IO_FAULTS_LOG"] = self.log
         args = kills.command(self.binary, self.folder, workdir, self.variant)
-        with open(os.path.join(self.folder, "log"), "wb") as out:
+        with open(self.printed, "wb") as out:
             process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                        env=environment, start_new_session=True)
             try:
@@ -76,12 +80,13 @@ class Runs:
                 return "hangs"
 
     def output(self):
-        with open(os.path.join(self.folder, "log"), errors="replace") as file:
+        with open(self.printed, errors="replace") as file:
             return file.read()
 
 
-def check(runs, whole, workdir, at, error):
+def check(runs, at, error):
     """Trains with one failing call, then without. Returns the first exit code and what is wrong."""
+    whole, workdir = runs.whole, runs.workdir
     shutil.rmtree(workdir, ignore_errors=True)
     code = runs.train(workdir, at, error)
     first = runs.output()
@@ -100,30 +105,40 @@ def check(runs, whole, workdir, at, error):
     return code, ""
 
 
+def try_call(job):
+    """Returns the exit code, and a line that says what is wrong."""
+    binary, folder, variant, at, call, error = job
+    runs = Runs(binary, folder, variant, f"{at}-{error}")
+    code, why = check(runs, at, error)
+    if why:
+        name = error if error == "short" else errno.errorcode[error]
+        return code, f"  call {at} ({call}) with {name}: {why}; see {runs.workdir}"
+    shutil.rmtree(runs.workdir)
+    return code, ""
+
+
 def try_variant(binary, variant, errors, every):
     folder = tempfile.mkdtemp(prefix=f"bvtrain-io-{variant}-")
     with open(os.path.join(folder, "c.yaml"), "w") as file:
         file.write(CONFIG)
-    runs = Runs(binary, folder, variant)
-    whole, workdir = os.path.join(folder, "whole"), os.path.join(folder, "run")
-    if runs.train(whole) != 0:
+    build_library(folder)
+    runs = Runs(binary, folder, variant, "counted")
+    if runs.train(runs.whole) != 0:
         sys.exit(f"{variant}: the undisturbed run fails: {runs.output()[-300:]}")
-    runs.train(workdir, at=0, log=True)
+    runs.train(runs.workdir, at=0, log=True)
     with open(runs.log) as file:
         calls = [line.split(" ", 1)[0] for line in file]
+    jobs = [(binary, folder, variant, at, calls[at - 1], error)
+            for error in errors for at in range(1, len(calls) + 1, every)
+            if not (error == "short" and calls[at - 1] not in TRANSFERS
+                    or error == errno.EINTR and calls[at - 1] not in REPEATED)]
     codes, wrong = collections.Counter(), []
-    for error in errors:
-        for at in range(1, len(calls) + 1, every):
-            if error == "short" and calls[at - 1] not in TRANSFERS:
-                continue
-            if error == errno.EINTR and calls[at - 1] not in REPEATED:
-                continue
-            code, why = check(runs, whole, workdir, at, error)
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        for code, line in pool.imap_unordered(try_call, jobs):
             codes[code] += 1
-            if why:
-                name = error if error == "short" else errno.errorcode[error]
-                wrong.append(f"  call {at} ({calls[at - 1]}) with {name}: {why}")
-    print(f"{variant}: {len(calls)} calls, {sum(codes.values())} runs with one error; exit codes "
+            if line:
+                wrong.append(line)
+    print(f"{variant}: {len(calls)} calls, {len(jobs)} runs with one error; exit codes "
           f"{dict(sorted(codes.items(), key=str))}; {len(wrong)} wrong", flush=True)
     for line in wrong:
         print(line, flush=True)
@@ -140,7 +155,7 @@ def main():
     parser.add_argument("variants", nargs="*", metavar="VARIANT")
     given = parser.parse_args()
     errors = [name if name == "short" else getattr(errno, name) for name in given.errors.split(",")]
-    names = given.variants or list(VARIANTS)
+    names = given.variants or VARIANTS
     results = [try_variant(given.binary, name, errors, given.every) for name in names]
     sys.exit(0 if all(results) else 1)
 

@@ -22,26 +22,13 @@
 #include "lib/util/text.h"
 #include "test/support/folder.h"
 #include "test/support/limits.h"
+#include "test/support/variable.h"
 
 namespace {
 
 namespace log = bv::log;
 using bv::test::TempFolder;
-
-// Sets an environment variable for the duration of a test.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    value != nullptr ? setenv(name, value, 1) : unsetenv(name);
-  }
-  ~Variable() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
-  Variable(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
+using bv::test::Variable;
 
 // Stands in for stderr: a pipe or a terminal whose other end is read here.
 class Console {

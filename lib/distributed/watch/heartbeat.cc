@@ -47,13 +47,6 @@ bool read_stat(int pid, char& state, uint64_t& started) {
   return rest && read(field, started);
 }
 
-std::string first_line(const char* file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 std::string pid_namespace() {
   char target[64] = {};
   return ::readlink("/proc/self/ns/pid", target, sizeof(target) - 1) > 0 ? target : "";
@@ -87,7 +80,7 @@ Heartbeat heartbeat_of_this_process() {
   Heartbeat heartbeat;
   heartbeat.host = host_name();
   heartbeat.pid = ::getpid();
-  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  const std::string boot = boot_id();
   const std::string space = pid_namespace();
   char state = 0;
   // Without all three, known_dead() could not tell anything about other processes.

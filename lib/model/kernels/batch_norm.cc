@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "lib/device/float_lanes.h"
+#include "lib/device/plain_kernels.h"
 
 namespace bv {
 namespace {
@@ -331,7 +332,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
 bool batch_norm_fits(const at::Tensor& x, bool max_pool) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
   const bool covered = !max_pool || (x.size(2) % 2 == 0 && x.size(3) % 2 == 0);
-  return x.is_cpu() && type && covered && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
+  return x.is_cpu() && !plain_kernels() && type && covered && x.size(1) % kLanes == 0 &&
+         x.is_contiguous(kChannelsLast);
 }
 
 BatchStatistics batch_statistics(const at::Tensor& x, Group& group) {

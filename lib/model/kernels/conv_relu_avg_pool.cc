@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/device/float_lanes.h"
+#include "lib/device/plain_kernels.h"
 
 namespace bv {
 namespace {
@@ -227,8 +228,8 @@ class ConvReluAvgPool : public torch::autograd::Function<ConvReluAvgPool> {
 
 bool conv_relu_avg_pool_fits(const at::Tensor& x, const at::Tensor& kernel) {
   const bool square = kernel.size(0) == 3 && kernel.size(1) == 3;
-  return x.is_cpu() && !x.requires_grad() && square && (x.size(1) == 1 || x.size(1) == 3) &&
-         kernel.size(3) % kLanes == 0;
+  return x.is_cpu() && !plain_kernels() && !x.requires_grad() && square &&
+         (x.size(1) == 1 || x.size(1) == 3) && kernel.size(3) % kLanes == 0;
 }
 
 at::Tensor conv_relu_avg_pool(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,

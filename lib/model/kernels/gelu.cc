@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "lib/device/cpu_dispatch.h"
+#include "lib/device/plain_kernels.h"
 
 namespace bv {
 namespace {
@@ -124,7 +125,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
 
 at::Tensor tanh_gelu(const at::Tensor& x) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
-  if (x.is_cpu() && type && x.is_contiguous()) return Gelu::apply(x);
+  if (x.is_cpu() && !plain_kernels() && type && x.is_contiguous()) return Gelu::apply(x);
   return at::gelu(x, "tanh");
 }
 

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lib/device/float_lanes.h"
+#include "lib/device/plain_kernels.h"
 
 namespace bv {
 namespace {
@@ -140,9 +141,9 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
 
 at::Tensor relu_avg_pool(const at::Tensor& x) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
-  if (x.is_cpu() && type && x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast)) {
+  if (x.is_cpu() && !plain_kernels() && type && x.size(1) % kLanes == 0 &&
+      x.is_contiguous(kChannelsLast))
     return ReluAvgPool::apply(x);
-  }
   return at::avg_pool2d(at::relu(x), 2);
 }
 

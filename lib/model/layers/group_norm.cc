@@ -2,6 +2,7 @@
 
 #include <ATen/ops/group_norm.h>
 
+#include "lib/device/plain_kernels.h"
 #include "lib/model/init.h"
 
 namespace bv {
@@ -14,8 +15,8 @@ GroupNorm GroupNorm::add(Module& owner, const std::string& name, int64_t channel
 at::Tensor group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
                       const at::Tensor& bias, double eps) {
   // The kernel for CPUs takes x in bfloat16 beside float32 parameters and computes in float32. That
-  // for CUDA throws unless all have one type.
-  if (x.is_cpu() || x.scalar_type() == at::kFloat)
+  // for CUDA throws unless all have one type; plain_kernels() does what is done there.
+  if ((x.is_cpu() && !plain_kernels()) || x.scalar_type() == at::kFloat)
     return at::group_norm(x, groups, scale, bias, eps);
   return at::group_norm(x.to(at::kFloat), groups, scale, bias, eps).to(x.scalar_type());
 }

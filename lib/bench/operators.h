@@ -1,0 +1,56 @@
+// The measurement behind `bvtrain bench operators`: what the operators of a training step compute
+// and move, and the least time that a GPU needs for them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/train/recipe.h"
+
+namespace bv {
+
+// One call of an operator in a step.
+struct OperatorCall {
+  std::string name;  // as LibTorch calls it, such as "aten::addmm"; "optimizer" for the update
+  double flops = 0;  // of matrix products, convolutions and attention; 0 for all others
+  double bytes = 0;  // of all inputs and outputs, each counted once
+};
+
+// Trains two steps and returns the calls of the second one, in order. If an operator calls others,
+// only the others count; but products, convolutions, attention, norms, GELU and softmax count as
+// one each. Views and allocations are left out. So are bvtrain's own kernels, which are no
+// operators of LibTorch: call use_plain_kernels() first.
+std::vector<OperatorCall> operators_of_step(Recipe& recipe);
+
+// The calls of a step with `batch` examples, from those of two smaller batches: each call's numbers
+// are a part for each example and a part for the whole step. Throws Error(Exit::usage) if the two
+// do not have the same calls.
+std::vector<OperatorCall> scale_to_batch(const std::vector<OperatorCall>& small,
+                                         int64_t small_batch,
+                                         const std::vector<OperatorCall>& large,
+                                         int64_t large_batch, int64_t batch);
+
+// All calls of one operator in a step.
+struct OperatorSum {
+  std::string name;
+  double calls = 0, flops = 0, bytes = 0;
+  double seconds = 0;  // the least time, with the peaks below
+};
+
+// Sums up the calls by operator; the longest first. A call takes at least the time of its FLOPs and
+// that of its bytes at the peaks (peak_flops(), peak_bandwidth()): the roofline model of Williams,
+// Waterman and Patterson (2009).
+std::vector<OperatorSum> roofline(const std::vector<OperatorCall>& calls, double flops_per_second,
+                                  double bytes_per_second);
+
+// Returns the calls of a step of `batch` examples. Only steps of 2 and 4 times `granule` examples
+// run. `recipe_of` builds the run with a batch size.
+std::vector<OperatorCall> operators_of_batch(
+    const std::function<std::unique_ptr<Recipe>(int64_t)>& recipe_of, int64_t granule,
+    int64_t batch);
+
+}  // namespace bv

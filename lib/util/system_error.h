@@ -1,0 +1,20 @@
+// What a failed system call means for the user.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "lib/util/error.h"
+
+namespace bv {
+
+inline std::string reason(int error) { return std::generic_category().message(error); }
+
+// Returns the exit code if a path cannot be created or locked: is the path wrong, or the disk?
+inline Exit exit_for_path(int error) {
+  const bool disk = error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS;
+  return disk ? Exit::storage : Exit::usage;
+}
+
+}  // namespace bv
