@@ -15,7 +15,7 @@ namespace bv::test {
 TEST_CASE("LibTorch's words for too little memory are known") {
   bool known = false;
   {
-    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    const Limit little = little_memory();
     try {
       at::empty({int64_t{1} << 30});
     } catch (const std::exception& error) {
@@ -32,7 +32,7 @@ TEST_CASE("LibTorch's words for too little memory are known") {
 TEST_CASE("compute threads that the system does not allow are an error of the config") {
   std::string line;
   {
-    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    const Limit little = little_memory();
     line = error_of([] { start_compute_threads(kTooManyThreads); });
   }
   CHECK(line ==

@@ -15,7 +15,7 @@ TEST_CASE("compute threads that run already are not tried again") {
   std::thread([&] {
     constexpr int kThreads = 64;
     start_compute_threads(kThreads);
-    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    const Limit little = little_memory();
     line = error_of([] { start_compute_threads(kThreads); });
   }).join();
   CHECK(line == "");

@@ -195,7 +195,8 @@ TEST_CASE("bash completes values by command and flag, and commands of two words"
   CHECK(completed(script, "bvtrain compare --format ") == Words{"csv", "json", "text"});
   CHECK(completed(script, "bvtrain export --format ") ==
         Words{"npz", "onnx", "safetensors", "timm"});
-  CHECK(completed(script, "bvtrain bench ") == Words{"collectives", "memory", "scaling"});
+  CHECK(completed(script, "bvtrain bench ") ==
+        Words{"collectives", "memory", "operators", "scaling"});
   CHECK(completed(script, "bvtrain ckpt ") == Words{"average", "diff", "ls", "rm", "verify"});
   CHECK(completed(script, "bvtrain bench --config c.yaml sc") == Words{"scaling"});
   CHECK(completed(script, "bvtrain bench scaling --band") == Words{"--bandwidth-gb"});

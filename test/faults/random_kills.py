@@ -7,6 +7,9 @@ command is given again, until the run finishes. At the end these must be equal t
 run: the state of the last checkpoint and of ckpt/best, bit for bit; and the rows of metrics.jsonl,
 each once, except for times and memory. ckpt/best must be that of the best row.
 
+A run of the variants "long" and "long_ranks" is killed again and again after few steps, 50 times and
+more in one run.
+
 Prints a line for each variant, and ends with 1 if anything differs; the workdir is then kept.
 """
 
@@ -44,7 +47,10 @@ evals:
 best: [{{metric: test/loss}}, {{metric: test/prec@1, name: top}}]
 """
 VIT = ["model_name=vit", "model={variant: mu/4, pool_type: gap, posemb: learn}", "total_steps=60"]
-# By name: values of the config, and the number of processes.
+CIFAR_PP = ('pad_to_shape([40, 40, 3], where="both")|random_crop(32)|flip_lr|value_range(-1, 1)'
+            '|onehot(10, key="label", key_result="labels")|keep("image", "labels")')
+CIFAR = "{{name: cifar, data_dir: FOLDER/cifar, split: {}}}"
+# By name: values of the config, in which FOLDER is that of the variant, and the number of processes.
 VARIANTS = {
     "plain": ([], 1),
     "ema": (["ema={decay: 0.9}", "evals.test.ema=true"], 1),
@@ -59,7 +65,27 @@ VARIANTS = {
     "early": (["lr=0.0", "early_stop={metric: test/loss, patience_steps: 80}",
                "evals.zlate={type: classification, data: {name: digits, split: 'test[:50%]'}, "
                f"pp_fn: '{PP}', loss_name: softmax_xent, log_steps: 4}}"], 2),
+    # Batch norm, whose statistics are state, and random crops.
+    "cifar": (["model_name=resnet_cifar", "model={norm: batch, width: 4}", "total_steps=40",
+               f"input.data={CIFAR.format('train')}", f"input.pp={CIFAR_PP}", "ema={decay: 0.9}",
+               f"evals.test.data={CIFAR.format('test')}"], 1),
+    "long": (["total_steps=5000", "ckpt_steps=20", "evals.test.log_steps=100"], 1),
+    "long_ranks": (["total_steps=2500", "ckpt_steps=20", "evals.test.log_steps=100"], 2),
 }
+# Of the variants that begin with "long": kills in a run, and the most seconds before each.
+LONG_KILLS, LONG_LENGTH = 55, 1.0
+
+
+def write_cifar(folder):
+    """Writes data in the format of CIFAR-10 whose labels can be learnt."""
+    os.mkdir(folder)
+    rng = random.Random(1)
+    for name, count in [(f"data_batch_{i}.bin", 200) for i in range(1, 6)] + [("test_batch.bin", 200)]:
+        with open(os.path.join(folder, name), "wb") as file:
+            for _ in range(count):
+                label = rng.randrange(10)
+                file.write(bytes([label]) + bytes(min(255, b // 2 + 12 * label)
+                                                  for b in rng.randbytes(3072)))
 
 
 def command(binary, folder, workdir, variant):
@@ -67,7 +93,7 @@ def command(binary, folder, workdir, variant):
     args = [binary, "--config", os.path.join(folder, "c.yaml"), "--workdir", workdir,
             "--devices", f"cpu:{processes}"]
     for value in values:
-        args += ["--set", value]
+        args += ["--set", value.replace("FOLDER", folder)]
     return args
 
 
@@ -191,7 +217,8 @@ def train_to_end(args, log):
 
 
 def trial(binary, folder, variant, length, rng, most):
-    """Trains once with up to `most` kills. Returns the kills by kind, and the fault."""
+    """Trains once with up to `most` kills, each at most `length` seconds after a start. Returns the
+    kills by kind, and the fault."""
     workdir = os.path.join(folder, "w")
     args = command(binary, folder, workdir, variant)
     kills = {}
@@ -222,6 +249,8 @@ def test(binary, variant, kills, rng):
     folder = tempfile.mkdtemp(prefix=f"bvtrain-kills-{variant}-")
     with open(os.path.join(folder, "c.yaml"), "w") as file:
         file.write(CONFIG)
+    write_cifar(os.path.join(folder, "cifar"))
+    long = variant.startswith("long")
     began = time.monotonic()
     with open(os.path.join(folder, "reference.log"), "wb") as log:
         code = train_to_end(command(binary, folder, os.path.join(folder, "reference"), variant), log)
@@ -229,11 +258,12 @@ def test(binary, variant, kills, rng):
         print(f"{variant}: the undisturbed run ends with code {code}; see {folder}")
         return False
     length = time.monotonic() - began
-    total, runs = {}, 0
+    total, runs, most_in_one = {}, 0, 0
     while sum(total.values()) < kills:
-        most = min(rng.randint(1, 60), kills - sum(total.values()))
-        some, found = trial(binary, folder, variant, length, rng, most)
+        most = LONG_KILLS if long else min(rng.randint(1, 60), kills - sum(total.values()))
+        some, found = trial(binary, folder, variant, LONG_LENGTH if long else length, rng, most)
         runs += 1
+        most_in_one = max(most_in_one, sum(some.values()))
         for what, count in some.items():
             total[what] = total.get(what, 0) + count
         if found:
@@ -241,7 +271,8 @@ def test(binary, variant, kills, rng):
             return False
     shutil.rmtree(folder)
     by_kind = ", ".join(f"{count} {what}" for what, count in sorted(total.items()))
-    print(f"{variant}: {sum(total.values())} kills ({by_kind}) in {runs} runs, all equal", flush=True)
+    print(f"{variant}: {sum(total.values())} kills ({by_kind}) in {runs} runs, at most {most_in_one} "
+          "in one, all equal", flush=True)
     return True
 
 

@@ -106,7 +106,7 @@ TEST_CASE("threads that cannot start are an error at the place of their number")
   Loader loader(dataset(failing(40, {})), pipeline(""), many);
   Thrown error;
   {
-    const Limit little(RLIMIT_AS, address_space() + kLittleMemory);
+    const Limit little = little_memory();
     error = next_error(loader);
   }
   CHECK(error.code == Exit::usage);

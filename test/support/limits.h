@@ -6,6 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+
+#include "test/support/clock.h"
 
 namespace bv::test {
 
@@ -48,9 +51,25 @@ inline size_t thread_count() {
   return count;
 }
 
-// kLittleMemory bytes are too few for the stacks of kTooManyThreads threads, even if they are
-// small.
-inline constexpr rlim_t kLittleMemory = 64 << 20;
+// Whether all threads of this process but the calling one sleep.
+inline bool others_sleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::gettid())) continue;
+    std::string stat;  // PID (NAME) STATE ...
+    std::getline(std::ifstream(task.path() / "stat"), stat);
+    const size_t name_end = stat.rfind(") ");
+    if (name_end != std::string::npos && stat[name_end + 2] != 'S') return false;
+  }
+  return true;
+}
+
+// While the result lives, this process gets 64 MiB of memory at most. They are too few for the
+// stacks of kTooManyThreads threads, even if those are small. It first waits for the other threads
+// to sleep: LibTorch's profiler has one that ends the process if it starts without memory.
+inline Limit little_memory() {
+  wait_until(others_sleep);
+  return Limit(RLIMIT_AS, address_space() + (64 << 20));
+}
 inline constexpr int kTooManyThreads = 200;
 
 }  // namespace bv::test

@@ -156,19 +156,17 @@ at::Tensor DecodedImages::image(size_t part, const Example& example) {
     image = at::empty({shape.height, shape.width, shape.channels}, at::kByte);
     return std::span(image.mutable_data_ptr<uint8_t>(), static_cast<size_t>(shape.bytes()));
   });
-  const bool damaged = found == ImageStore::Found::damaged;
-  if (found == ImageStore::Found::yes) {
-    ++found_;
-  } else {
+  auto kept = ImageStore::Kept::yes;
+  if (found != ImageStore::Found::yes) {
     image = pp.decode(example);
     if (!image.defined()) return {};
-    keep(key, image, damaged);
+    kept = keep(key, image, found == ImageStore::Found::damaged);
   }
-  count_asked();
+  count(found, kept);
   return image;
 }
 
-void DecodedImages::keep(const ImageKey& key, const at::Tensor& image, bool damaged) {
+ImageStore::Kept DecodedImages::keep(const ImageKey& key, const at::Tensor& image, bool damaged) {
   if (damaged) ++damaged_;
   if (damaged && !told_damaged_.exchange(true)) {
     log::warn(
@@ -178,14 +176,12 @@ void DecodedImages::keep(const ImageKey& key, const at::Tensor& image, bool dama
   }
   const StoredShape shape{image.size(0), image.size(1), image.size(2)};
   const ImageStore::Kept kept = store_->keep(key, shape, bytes_of(image), damaged);
-  if (kept == ImageStore::Kept::no_room) {
-    if (asked_ < pass_) ++no_room_;
-    if (!told_full_.exchange(true)) tell_full();
-  }
+  if (kept == ImageStore::Kept::no_room && !told_full_.exchange(true)) tell_full();
   if (kept == ImageStore::Kept::failed && !told_failure_.exchange(true)) {
     log::warn("[input] cache: {}; no further images are kept: they are decoded in every pass",
               store_->failure());
   }
+  return kept;
 }
 
 void DecodedImages::tell_full() {
@@ -198,9 +194,14 @@ void DecodedImages::tell_full() {
       100.0 * static_cast<double>(images) / static_cast<double>(data_.images));
 }
 
-// Says at the end of the first pass what became of it.
-void DecodedImages::count_asked() {
-  if (++asked_ != pass_) return;
+void DecodedImages::count(ImageStore::Found found, ImageStore::Kept kept) {
+  if (asked_++ >= pass_) return;
+  if (found == ImageStore::Found::yes) ++found_;
+  if (kept == ImageStore::Kept::no_room) ++no_room_;
+  if (++counted_ == pass_) tell_first_pass();
+}
+
+void DecodedImages::tell_first_pass() {
   const ImageStore::Totals totals = store_->totals();
   const auto percent = [&](int64_t part) {
     return 100 * static_cast<double>(part) / static_cast<double>(pass_);

@@ -51,15 +51,19 @@ class DecodedImages {
 
  private:
   ImageStoreOptions store_options(Group& group) const;
-  void keep(const ImageKey& key, const at::Tensor& image, bool damaged);
-  void count_asked();
+  ImageStore::Kept keep(const ImageKey& key, const at::Tensor& image, bool damaged);
+  void count(ImageStore::Found found, ImageStore::Kept kept);
+  void tell_first_pass();
   void tell_full();
 
   const ImageCacheOptions options_;
   const Data data_;
   int64_t pass_ = 0;  // how many images a pass of this process has
   std::unique_ptr<ImageStore> store_;
-  std::atomic<int64_t> asked_{0}, found_{0}, no_room_{0}, damaged_{0};
+  std::atomic<int64_t> asked_{0}, damaged_{0};
+  // Of the first pass. Loader threads finish in any order, so images of the second pass may be
+  // among those that are counted before the last one of the first.
+  std::atomic<int64_t> found_{0}, no_room_{0}, counted_{0};
   std::atomic<bool> told_full_{false}, told_damaged_{false}, told_failure_{false};
 };
 
