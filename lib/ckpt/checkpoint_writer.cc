@@ -38,7 +38,7 @@ Manifest::File write_shard(const std::string& folder, const NamedTensors& tensor
   const std::string name = shard_name(writers.rank, writers.ranks);
   const std::string file = folder + "/" + name;
   try {
-    FileWriter shard(file);
+    FileWriter shard(file, PageCache::bypass);
     write_safetensors(shard, tensors);
     shard.finish();
     crash_point("ckpt.shard_written");

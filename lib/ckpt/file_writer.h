@@ -2,13 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace bv {
+
+// Whether what is written is also kept in the system's page cache.
+enum class PageCache {
+  keep,
+  // For files that are not read soon. The copy into the page cache takes more CPU time than the
+  // rest of a save, and it pushes the training data out of memory. This is a hint: it counts on
+  // ext4 and XFS, and not for files of less than a chunk.
+  bypass
+};
 
 // Buffers a file in chunks of 1 MiB and computes the checksum (XXH3) of each chunk from memory, so
 // that an error of the disk shows up when the file is read. All members throw Error(Exit::storage).
@@ -16,8 +26,9 @@ class FileWriter {
  public:
   static constexpr size_t kChunkBytes = size_t{1} << 20;
 
-  explicit FileWriter(std::string file);  // creates the file or empties it
-  ~FileWriter();                          // without finish(), the file stays incomplete
+  // Creates the file or empties it.
+  explicit FileWriter(std::string file, PageCache cache = PageCache::keep);
+  ~FileWriter();  // without finish(), the file stays incomplete
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
@@ -31,13 +42,20 @@ class FileWriter {
 
  private:
   void flush();
-  void write_chunk(std::string_view chunk);
+  void bypass_cache(bool on);
   [[noreturn]] void fail(const char* what) const;
+
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
 
   std::string file_;
   int fd_ = -1;
   uint64_t bytes_ = 0;
-  std::string buffer_;
+  bool bypasses_ = false;  // the page cache, by O_DIRECT
+  // Of kChunkBytes, aligned for O_DIRECT. The first buffered_ bytes are not written yet.
+  std::unique_ptr<char[], Free> buffer_;
+  size_t buffered_ = 0;
   std::vector<uint64_t> checksums_;
 };
 
