@@ -1,4 +1,6 @@
 // bvtrain replay: repeats a run from its last checkpoint to find where values stop being finite.
+#include <cstdlib>
+
 #include "app/commands.h"
 #include "app/json_output.h"
 #include "app/standard_output.h"
@@ -11,6 +13,8 @@ namespace bv {
 
 Exit replay_command(const Arguments& arguments) {
   if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain replay", "give --workdir");
+  // The batch that the last step had is looked at later, as the model got it.
+  ::setenv("BVTRAIN_BYTE_IMAGES", "0", /*overwrite=*/1);
   const Workdir workdir(arguments.workdir);
   const Replay result = replay(workdir, arguments.overrides, arguments.replay_steps);
   if (!result.bad) {

@@ -52,7 +52,9 @@ void check_ranks(Group& group, const Recipe& recipe) {
                           {"training examples", std::to_string(recipe.length.data_size)},
                           // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                          {"precision", recipe.precision_choice.name()}});
+                          {"precision", recipe.precision_choice.name()},
+                          // BVTRAIN_BYTE_IMAGES may differ.
+                          {"images", recipe.image_normalization ? "bytes" : "float32"}});
 }
 
 // Returns rank 0's class names on every rank: other ranks may not see the workdir.

@@ -40,7 +40,8 @@ FileWriter::FileWriter(std::string file, PageCache cache)
     : file_(std::move(file)),
       buffer_(static_cast<char*>(std::aligned_alloc(kBlockBytes, kChunkBytes))) {
   if (!buffer_) throw std::bad_alloc();
-  fd_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  fd_ = retry_interrupted(
+      [&] { return ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (fd_ < 0) fail("cannot create");
   if (cache == PageCache::bypass && is_local_disk(fd_)) bypass_cache(true);
 }
@@ -111,7 +112,7 @@ void replace_file(const std::string& file, const std::function<void(FileWriter&)
 }
 
 void rename_file(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  if (retry_interrupted([&] { return ::rename(from.c_str(), to.c_str()); }) == 0) return;
   const int reason = errno;
   throw Error(Exit::storage, from,
               fmt::format("cannot rename to {}: {}", to, std::strerror(reason)));

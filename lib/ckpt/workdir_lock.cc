@@ -20,6 +20,7 @@
 
 #include "lib/ckpt/crash_point.h"
 #include "lib/report/log.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/host.h"
 #include "lib/util/limits.h"
@@ -68,7 +69,8 @@ Note read_note(int fd) {
 
 // Opens the file anew, because only then network file systems ask their server what it holds.
 Note read_note_again(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd =
+      retry_interrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return Note("");
   Note note = read_note(fd);
   ::close(fd);
@@ -165,7 +167,8 @@ bool write_note(int fd, std::string_view note) {
 }
 
 void write_first_note(int fd, const std::string& lock, const std::string& name) {
-  if (::ftruncate(fd, 0) != 0 || !write_note(fd, note_text(name, 0)))
+  if (retry_interrupted([&] { return ::ftruncate(fd, 0); }) != 0 ||
+      !write_note(fd, note_text(name, 0)))
     throw Error(Exit::storage, lock, "cannot write: " + reason(errno));
   ::fdatasync(fd);  // so that other hosts see it
 }
@@ -186,7 +189,7 @@ struct WorkdirLock::Held {
   ~Held() {
     end_thread();
     // An empty file says that its holder has released the lock.
-    [[maybe_unused]] const int failed = ::ftruncate(fd, 0);
+    [[maybe_unused]] const int failed = retry_interrupted([this] { return ::ftruncate(fd, 0); });
     ::close(fd);
   }
   void end_thread() {
@@ -215,7 +218,8 @@ void WorkdirLock::Held::write_notes(const std::stop_token& stop) {
 // A write that fails is not an error: what matters is stored elsewhere, and the next save will see
 // a broken disk.
 void WorkdirLock::Held::write_next(int64_t counter) const {
-  const OpenFile file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const OpenFile file(
+      retry_interrupted([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK); }));
   if (file.get() < 0) return;
   const Note found = read_note(file.get());
   if (found.names_a_process() && !found.same_process(Note(name))) {
@@ -234,7 +238,8 @@ void WorkdirLock::stop_beat() { held_->end_thread(); }
 
 std::optional<WorkdirLock> WorkdirLock::take(const std::string& dir, const std::string& lock,
                                              double patience) {
-  OpenFile file(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  OpenFile file(
+      retry_interrupted([&] { return ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
   if (file.get() < 0 && errno == ENOENT) return std::nullopt;
   if (file.get() < 0) throw Error(exit_for_path(errno), lock, "cannot open: " + reason(errno));
   lock_file(file.get(), dir, lock, patience);

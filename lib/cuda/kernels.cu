@@ -1,6 +1,7 @@
-// CUDA kernels: the fused optimizer pass and sums of squares (lib/optim/kernels.h), and dropout
-// masks (lib/model/dropout_mask.h). The arithmetic is in headers that the CPU compiles too; this
-// file only says which thread computes which element.
+// CUDA kernels: the fused optimizer pass and sums of squares (lib/optim/kernels.h), dropout masks
+// (lib/model/dropout_mask.h), and the pass over images (lib/input/image/image_pass.h). The
+// arithmetic is in headers that the CPU compiles too; this file only says which thread computes
+// which element.
 //
 // Sums are reproducible: each thread adds its elements, each block adds its threads in a fixed
 // tree, and one more block adds the results of the blocks in a fixed order.
@@ -11,6 +12,7 @@
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"
 #include "lib/cuda/scratch.h"
+#include "lib/input/image/image_pass.h"
 #include "lib/model/dropout_mask.h"
 #include "lib/optim/kernels.h"
 
@@ -97,6 +99,20 @@ __global__ void fill_dropout(DropoutMask mask, float* out) {
     mask.fill(block, out);
 }
 
+// A block computes kThreads * kElements values of one image; `parts` blocks compute an image.
+__global__ void compute_images(ImagePass pass, int64_t parts, const uint8_t* bytes,
+                               const uint8_t* before, float* out) {
+  const int64_t image = blockIdx.x / parts, part = blockIdx.x % parts;
+  const uint8_t* own = bytes + image * pass.width;
+  const uint8_t* previous = image == 0 ? before : own - pass.width;
+  float* to = out + image * pass.width;
+  const int64_t begin = part * kThreads * kElements;
+  for (int64_t k = 0; k < kElements; ++k) {
+    const int64_t at = begin + k * kThreads + threadIdx.x;
+    if (at < pass.width) to[at] = pass.value(own, previous, at);
+  }
+}
+
 template <class Rule>
 void update(const Rule& rule, const FusedArguments& all, void* on) {
   auto* const stream = static_cast<cudaStream_t>(on);
@@ -152,4 +168,14 @@ BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, float* out, voi
   const int64_t blocks = std::clamp<int64_t>(philox_blocks / bv::kThreads + 1, 1, bv::kMostBlocks);
   bv::launch(bv::fill_dropout, blocks, stream, mask, out);
   bv::check_cuda(cudaGetLastError(), "a dropout mask");
+}
+
+BV_EXPORT void bvtrain_cuda_images(const bv::ImagePass& pass, const uint8_t* bytes,
+                                   const uint8_t* before, float* out, void* on) {
+  if (pass.images == 0 || pass.width == 0) return;
+  constexpr int64_t kPerBlock = bv::kThreads * bv::kElements;
+  const int64_t parts = (pass.width + kPerBlock - 1) / kPerBlock;
+  bv::launch(bv::compute_images, pass.images * parts, static_cast<cudaStream_t>(on), pass, parts,
+             bytes, before, out);
+  bv::check_cuda(cudaGetLastError(), "the pass over images");
 }

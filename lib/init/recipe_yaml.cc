@@ -10,6 +10,7 @@
 
 #include "lib/init/yaml_text.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/file.h"
 #include "lib/util/printable.h"
 #include "lib/util/signals.h"
@@ -176,7 +177,8 @@ std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,
 }
 
 void write_new_file(const std::string& output, const std::string& content) {
-  const int fd = ::open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = retry_interrupted(
+      [&] { return ::open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (fd < 0) {
     if (errno == EEXIST) throw Error(Exit::usage, output, "exists already; name another --output");
     throw Error(Exit::storage, output, fmt::format("cannot be written: {}", std::strerror(errno)));

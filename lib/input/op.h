@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "lib/config/registry.h"
 #include "lib/input/example.h"
 #include "lib/input/image/decoding.h"
+#include "lib/input/image/normalize.h"
 #include "lib/util/rng.h"
 
 namespace bv {
@@ -44,6 +46,13 @@ class Op {
   // Applies an op with decodes() to an example whose file is decoded already: `image`,
   // (height, width, channels) uint8. The result is that of apply(), bit for bit.
   virtual void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;
+
+  // Returns how the op normalizes the feature `key`; nullopt if it does anything else.
+  virtual std::optional<Normalization> normalizes(std::string_view key) const {
+    return std::nullopt;
+  }
+  // Returns true only if the op neither reads nor changes nor removes the feature `key`.
+  virtual bool leaves(std::string_view key) const { return false; }
 
   // Returns whether the op decodes images without turning them as their EXIF orientation says.
   virtual bool ignores_orientation() const { return false; }

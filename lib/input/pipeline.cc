@@ -20,6 +20,12 @@ void at_place(const Place& place, const Body& body) {
   }
 }
 
+bool has_byte_image(const Example& example, int64_t dimensions) {
+  const auto image = example.find("image");
+  return image != example.end() && image->second.scalar_type() == at::kByte &&
+         image->second.dim() == dimensions;
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const Config& config, std::string_view key) : text_(config.get(key, "")) {
@@ -65,6 +71,17 @@ std::optional<Decoding> Pipeline::decodes() const {
   return steps_.empty() ? std::nullopt : steps_[0].op->decodes();
 }
 
+std::optional<Normalization> Pipeline::leave_normalization() {
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (const std::optional<Normalization> found = step->op->normalizes("image")) {
+      step->left_out = true;
+      return found;
+    }
+    if (!step->op->leaves("image")) break;
+  }
+  return std::nullopt;
+}
+
 void Pipeline::shrink_decoded(int64_t short_side) {
   const Pipeline small(fmt::format("resize_small({})", short_side), Place{});
   short_side_ = short_side;
@@ -105,7 +122,13 @@ void Pipeline::apply(Example& example, Rng& rng) const {
     if (const at::Tensor image = decode(example); image.defined())
       return apply_decoded(example, image, rng);
   }
-  for (const Step& step : steps_) {
+  apply_from(0, example, rng);
+}
+
+void Pipeline::apply_from(size_t first, Example& example, Rng& rng) const {
+  for (size_t i = first; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (step.left_out && has_byte_image(example, 3)) continue;
     at_place(step.place, [&] { step.op->apply(example, rng); });
   }
 }
@@ -113,13 +136,12 @@ void Pipeline::apply(Example& example, Rng& rng) const {
 void Pipeline::apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const {
   check(!steps_.empty(), "a decoded image was given to no op");
   at_place(steps_[0].place, [&] { steps_[0].op->apply_decoded(example, image, rng); });
-  for (size_t i = 1; i < steps_.size(); ++i) {
-    at_place(steps_[i].place, [&] { steps_[i].op->apply(example, rng); });
-  }
+  apply_from(1, example, rng);
 }
 
 void Pipeline::apply_batch(Example& batch, std::span<Rng> rngs) const {
   for (const Step& step : steps_) {
+    if (step.left_out && has_byte_image(batch, 4)) continue;
     at_place(step.place, [&] { step.op->apply_batch(batch, rngs); });
   }
 }

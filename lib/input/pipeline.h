@@ -40,6 +40,10 @@ class Pipeline {
   // shared.
   void shrink_decoded(int64_t short_side);
   int64_t short_side() const { return short_side_; }  // 0: images are not resized
+  // From now on the last op that normalizes 'image' leaves uint8 images as they are, and the caller
+  // normalizes them, as the result says. nullopt if an op after it may use the image, or there is
+  // none. Call it before the pipeline is shared.
+  std::optional<Normalization> leave_normalization();
   // Returns how the first op decodes image files; nullopt if it does not.
   std::optional<Decoding> decodes() const;
   // Returns whether an op after the first one decodes image files.
@@ -59,8 +63,10 @@ class Pipeline {
     std::string name;
     std::shared_ptr<const Op> op;
     Place place;
+    bool left_out = false;  // for uint8 images, see leave_normalization()
   };
   void build(const std::vector<Call>& calls);
+  void apply_from(size_t first, Example& example, Rng& rng) const;
 
   std::string text_;
   std::vector<Step> steps_;

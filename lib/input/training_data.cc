@@ -92,6 +92,14 @@ Example TrainingData::compute_part(const Pick& pick, uint64_t seed, int64_t posi
   return example;
 }
 
+std::optional<Normalization> TrainingData::leave_normalization() {
+  if (is_mixture()) return std::nullopt;
+  const auto pp = std::make_shared<Pipeline>(*parts_[0].pp);  // whoever shares it is not affected
+  const std::optional<Normalization> left = pp->leave_normalization();
+  parts_[0].pp = pp;
+  return left;
+}
+
 void TrainingData::open_cache(Group& group) const {
   if (!cache_options_) return;
   check(!cache_, "the cache of decoded images was opened twice");

@@ -54,6 +54,11 @@ class TrainingData {
   // Throws Error(Exit::usage).
   void open_cache(Group& group) const;
 
+  // Has compute() leave the normalization of uint8 images to the caller, and returns it; nullopt if
+  // that cannot be done, see Pipeline::leave_normalization(). A mixture always normalizes, because
+  // its data sets may do it differently. Call it before the first compute().
+  std::optional<Normalization> leave_normalization();
+
   const std::vector<Part>& parts() const { return parts_; }
   bool is_mixture() const { return parts_.size() > 1; }
   bool keeps_all() const { return keep_only_.empty(); }  // the features that pp gives

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -24,10 +25,8 @@ namespace {
 int open_append(const std::string& file) {
   refuse_special_file(file);
   const bool is_new = !file_exists(file);
-  int fd = -1;
-  do {
-    fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EINTR);
+  const int fd = retry_interrupted(
+      [&] { return ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666); });
   if (fd < 0) fail(file, errno);
   if (is_new) {
     const std::string folder = std::filesystem::path(file).parent_path().string();

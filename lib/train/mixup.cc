@@ -11,6 +11,7 @@
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
 #include "lib/device/float_lanes.h"
+#include "lib/input/image/device_images.h"
 #include "lib/optim/not_negative.h"
 #include "lib/report/trace.h"
 #include "lib/util/rng.h"
@@ -85,12 +86,25 @@ MixupConfig read_mixup(const Config& config, int ranks) {
   return read;
 }
 
-void apply_mixup(const MixupConfig& config, uint64_t seed, int64_t step, Batch& batch,
-                 Group& group) {
+void prepare_batch(const MixupConfig& config, const std::optional<Normalization>& normalization,
+                   uint64_t seed, int64_t step, Batch& batch, Group& group) {
+  const auto image = batch.find("image");
+  const bool as_bytes = image != batch.end() && image->second.scalar_type() == at::kByte;
+  check(!as_bytes || normalization, "images are bytes, and nothing says how to normalize them");
+  if (config.p == 0) {
+    if (as_bytes) image->second = device_images(image->second, *normalization);
+    return;
+  }
   const trace::Span span("mixup");
   const double a = mixup_coefficient(seed, step, config.p);
   Group& scope = config.by_rank ? Group::single() : group;
-  mix(batch.at("image"), a, "image", scope);
+  if (as_bytes && !image->second.is_cpu()) {
+    const at::Tensor& bytes = image->second;
+    image->second = device_images(bytes, *normalization, a, example_before(bytes, scope));
+  } else {
+    if (as_bytes) image->second = device_images(image->second, *normalization);
+    mix(batch.at("image"), a, "image", scope);
+  }
   mix(batch.at("labels"), a, "labels", scope);
 }
 

@@ -5,9 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "lib/config/config.h"
 #include "lib/distributed/group.h"
+#include "lib/input/image/normalize.h"
 #include "lib/input/loader/loader.h"
 
 namespace bv {
@@ -21,9 +23,11 @@ struct MixupConfig {
 // are made across `ranks` ranks.
 MixupConfig read_mixup(const Config& config, int ranks = 1);
 
-// Mixes "image" and "labels" of this rank's part of a batch in place. `config.p` must be positive.
-void apply_mixup(const MixupConfig& config, uint64_t seed, int64_t step, Batch& batch,
-                 Group& group);
+// Prepares this rank's part of a batch for the model. If "image" is uint8, normalizes it as
+// `normalization` says; then mixes "image" and "labels" if config.p is positive. May overwrite the
+// tensors of the batch.
+void prepare_batch(const MixupConfig& config, const std::optional<Normalization>& normalization,
+                   uint64_t seed, int64_t step, Batch& batch, Group& group);
 
 // Returns max(a, 1 - a) with a drawn from Beta(p, p): a number in [0.5, 1] that depends on `seed`
 // and `step` alone.

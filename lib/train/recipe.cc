@@ -3,7 +3,9 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <string_view>
 
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
@@ -28,6 +30,13 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
   if (!ratios.empty() && (in_seconds(recipe.log_training) || in_seconds(recipe.ckpt)))
     config.problem(key, "needs intervals in steps: give log_training and ckpt not in seconds");
   return ratios;
+}
+
+// Whether loaders leave images as bytes, and the step normalizes them: the copy to a GPU is then a
+// quarter as large. BVTRAIN_BYTE_IMAGES=0 or 1 in the environment decides otherwise.
+bool images_travel_as_bytes(c10::Device device) {
+  const char* value = std::getenv("BVTRAIN_BYTE_IMAGES");
+  return value != nullptr ? std::string_view(value) == "1" : !device.is_cpu();
 }
 
 // Takes the place of a model that could not be built, so that the optimizer's keys are still
@@ -60,6 +69,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
   // Each part is built in an attempt() of its own, so that one start shows a user the problems of
   // all parts. If a part fails, the parts that need it are built with a stand-in. They must not
   // report a problem that exists only because of the stand-in.
+  byte_images_ = !meta && images_travel_as_bytes(device);
   attempt(config, [&] { read_run(); });
   attempt(config, [&] { read_input(synthetic); });
   read_length();
@@ -72,6 +82,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
   config.done(/*although_incomplete=*/true);
   throw_problems(config);
   if (meta) return;
+  step_config_.image_normalization = image_normalization;
   // The step is built last, because it initialises the parameters: a large model takes long.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
                                      parameter_init(*model, seed, head_bias_), device);

@@ -60,6 +60,8 @@ struct Recipe {
   StartFrom start;
 
   std::shared_ptr<const TrainingData> data;
+  // If it is set, `data` gives images as bytes, and the step normalizes them.
+  std::optional<Normalization> image_normalization;
   LoaderOptions loader;
 
   std::string model_name;
@@ -129,6 +131,7 @@ struct Recipe {
   DataEnv data_env_;
   std::vector<InputPart> inputs_;
   std::optional<ImageCacheOptions> image_cache_;  // input.cache
+  bool byte_images_ = false;                      // images stay bytes until the step if possible
   bool config_counts_classes_ = false;            // num_classes: auto
   Example first_;  // the first training example, preprocessed; empty if something is wrong with it
   ModelEnv env_;

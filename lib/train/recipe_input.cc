@@ -282,6 +282,7 @@ void Recipe::make_data(const std::vector<std::string>& keep_only) {
   for (const InputPart& part : inputs_) parts.push_back(part.is);
   auto made = std::make_shared<TrainingData>(std::move(parts), keep_only);
   if (image_cache_) made->use_cache(*image_cache_);
+  if (byte_images_) image_normalization = made->leave_normalization();
   data = std::move(made);
 }
 

@@ -168,7 +168,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   check(step == count() + 1, "step {} after {} updates", step, count());
   std::optional<c10::Event> uploaded;
   batch = upload(std::move(batch), uploaded);
-  if (config_.mixup.p > 0) apply_mixup(config_.mixup, seed_, step, batch, group_);
+  prepare_batch(config_.mixup, config_.image_normalization, seed_, step, batch, group_);
   ControlWord agreed = word;
   Views buffers;  // as they are before the step
   if (config_.nan_limit) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lib/config/duration.h"
+#include "lib/input/image/normalize.h"
 #include "lib/optim/optimizer.h"
 #include "lib/optim/param_groups.h"
 #include "lib/params/sharding.h"
@@ -19,13 +20,14 @@
 namespace bv {
 
 struct StepConfig {
-  ParamGroups groups;                    // lr, lr_mults, wd, wd_mults, schedule
-  std::unique_ptr<Optimizer> optimizer;  // optax_name, optax
-  double clip_norm = 0;                  // grad_clip_norm; 0: no clipping
-  MixupConfig mixup;                     // mixup
-  std::optional<double> ema_decay;       // ema.decay
-  int64_t bucket_bytes = 0;              // bucket_mb: size of an all-reduce of gradients
-  int64_t grad_accum_steps = 1;          // micro-batches; the caller of read_step() sets it
+  ParamGroups groups;                                // lr, lr_mults, wd, wd_mults, schedule
+  std::unique_ptr<Optimizer> optimizer;              // optax_name, optax
+  double clip_norm = 0;                              // grad_clip_norm; 0: no clipping
+  MixupConfig mixup;                                 // mixup
+  std::optional<Normalization> image_normalization;  // of images that come as bytes
+  std::optional<double> ema_decay;                   // ema.decay
+  int64_t bucket_bytes = 0;      // bucket_mb: size of an all-reduce of gradients
+  int64_t grad_accum_steps = 1;  // micro-batches; the caller of read_step() sets it
   // The key nan_limit if `nan` is `skip` or `rollback`; absent if `nan` is `stop`. If it is set, a
   // step whose loss or gradients are not finite leaves the weights, their averages and the
   // optimizer's moments unchanged. Trainer compares the number of such steps with the limit;

@@ -120,7 +120,7 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
     throw_file_error(Exit::storage, file, "cannot write: ", errno);
   }
   if (!fd.close()) throw_file_error(Exit::storage, file, "cannot write: ", errno);
-  if (::rename(temporary.name.c_str(), file.c_str()) != 0) {
+  if (retry_interrupted([&] { return ::rename(temporary.name.c_str(), file.c_str()); }) != 0) {
     throw_file_error(Exit::storage, file, "cannot replace: ", errno);
   }
   temporary.kept = true;

@@ -6,11 +6,13 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/device/pinned.h"
 #include "lib/distributed/group.h"
+#include "lib/input/image/device_images.h"
 #include "lib/model/dropout.h"
 #include "lib/model/stochastic_depth.h"
 #include "lib/optim/fused.h"
@@ -147,6 +149,23 @@ TEST_CASE("masks of dropout and stochastic depth have the CPU's bits", "[gpu]") 
     CHECK(dropout(x, 0.3, cpu).equal(dropout(x.to(kGpu), 0.3, cuda).cpu()));
     CHECK(stochastic_depth(x, 0.3, cpu).equal(stochastic_depth(x.to(kGpu), 0.3, cuda).cpu()));
     CHECK(dropout(x, 0.5, cpu).equal(dropout(x.to(kGpu), 0.5, cuda).cpu()));
+  }
+}
+
+TEST_CASE("images that come as bytes are normalized and mixed as on the CPU", "[gpu]") {
+  if (!gpu()) return;
+  Normalization how{.low = {1, 2, 3}, .range = {255, 200, 150}, .scale = 2, .offset = -1};
+  how.clip = true;
+  std::tie(how.clip_min, how.clip_max) = std::pair(-0.9F, 0.9F);
+  const auto generator = at::detail::createCPUGenerator(3);
+  for (const int64_t side : {1, 33, 224}) {
+    const at::Tensor bytes = at::randint(0, 256, {6, side, side, 3}, generator, at::kByte);
+    const at::Tensor images = bytes.narrow(0, 1, 5), before = bytes.narrow(0, 0, 1);
+    for (const double keep : {1.0, 0.7}) {
+      const at::Tensor expected = plain_device_images(images, how, keep, before);
+      const at::Tensor seen = device_images(images.to(kGpu), how, keep, before.to(kGpu)).cpu();
+      CHECK((seen - expected).abs().max().item<float>() < 1e-6);
+    }
   }
 }
 

@@ -113,6 +113,30 @@ TEST_CASE("the kernel of square_sum") {
   }
 }
 
+TEST_CASE("the kernel of the pass over images computes every value of every image") {
+  constexpr int64_t kBlock = kThreads * kElements;
+  for (const int64_t width : {int64_t{1}, int64_t{5}, kBlock - 1, kBlock, 2 * kBlock + 3}) {
+    for (const int channels : {1, 3, 4}) {
+      for (const float keep : {1.0F, 0.75F}) {
+        INFO(width << " values, " << channels << " channels, " << keep);
+        const ImagePass pass{3,  width, channels, {1, 2, 3, 4}, {255, 254, 253, 252}, 2,
+                             -1, -0.9F, 0.8F,     keep,         1.0F - keep};
+        std::vector<uint8_t> bytes(static_cast<size_t>(4 * width));  // the first one is `before`
+        for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(31 * i + i / 7);
+        std::vector<float> got(static_cast<size_t>(3 * width), 9), want = got;
+        bvtrain_cuda_images(pass, bytes.data() + width, bytes.data(), got.data(), nullptr);
+        for (int64_t image = 0; image < 3; ++image) {
+          const uint8_t* previous = bytes.data() + image * width;
+          for (int64_t at = 0; at < width; ++at)
+            want[static_cast<size_t>(image * width + at)] =
+                pass.value(previous + width, previous, at);
+        }
+        CHECK(got == want);
+      }
+    }
+  }
+}
+
 TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
   for (const int64_t offset : {0, 1003}) {
     const DropoutMask mask = {offset, offset + 5555, 1U << 30, 2.0F, {4, 5, 6}, {7, 8}};

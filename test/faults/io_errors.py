@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""io_errors.py [--every N] [--errors EIO,ENOSPC,...] [VARIANT...]: lets each I/O call of a run fail.
+"""io_errors.py [--every N] [--until N] [--errors EIO,...] [VARIANT...]: lets each I/O call of a run fail.
 
 A short run is trained once and its I/O calls in the workdir are counted: open, read, write, fsync,
 rename, link, mkdir and others. Then it is trained again for each call and each error, and that one
@@ -31,7 +31,7 @@ CONFIG = kills.CONFIG.replace("total_steps: 120", "total_steps: 8").replace(
 VARIANTS = ("plain", "two_ranks", "zero1")
 TIMEOUT = 120  # seconds
 TRANSFERS = ("write", "pwrite64", "read", "pread64")
-REPEATED = TRANSFERS + ("open", "open64", "fsync")  # calls that a signal may interrupt
+REPEATED = TRANSFERS + ("open", "open64", "fsync", "rename")  # calls that a signal may interrupt
 
 
 def difference(whole, workdir):
@@ -117,7 +117,7 @@ def try_call(job):
     return code, ""
 
 
-def try_variant(binary, variant, errors, every):
+def try_variant(binary, variant, errors, every, until):
     folder = tempfile.mkdtemp(prefix=f"bvtrain-io-{variant}-")
     with open(os.path.join(folder, "c.yaml"), "w") as file:
         file.write(CONFIG)
@@ -129,7 +129,7 @@ def try_variant(binary, variant, errors, every):
     with open(runs.log) as file:
         calls = [line.split(" ", 1)[0] for line in file]
     jobs = [(binary, folder, variant, at, calls[at - 1], error)
-            for error in errors for at in range(1, len(calls) + 1, every)
+            for error in errors for at in range(1, min(until, len(calls)) + 1, every)
             if not (error == "short" and calls[at - 1] not in TRANSFERS
                     or error == errno.EINTR and calls[at - 1] not in REPEATED)]
     codes, wrong = collections.Counter(), []
@@ -151,12 +151,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", default=os.path.join(kills.ROOT, "build/release/bvtrain"))
     parser.add_argument("--every", type=int, default=1, help="only every N-th call")
+    parser.add_argument("--until", type=int, default=sys.maxsize, help="only the first N calls")
     parser.add_argument("--errors", default="EIO,ENOSPC,EDQUOT,EROFS,EMFILE,EINTR,short")
     parser.add_argument("variants", nargs="*", metavar="VARIANT")
     given = parser.parse_args()
     errors = [name if name == "short" else getattr(errno, name) for name in given.errors.split(",")]
     names = given.variants or VARIANTS
-    results = [try_variant(given.binary, name, errors, given.every) for name in names]
+    results = [try_variant(given.binary, name, errors, given.every, given.until) for name in names]
     sys.exit(0 if all(results) else 1)
 
 

@@ -120,4 +120,20 @@ TEST_CASE("mixup of encoded or integer features says what to do") {
                     "[train] mixup needs float32 'labels', got int64; add onehot(...) to input.pp");
 }
 
+TEST_CASE("images that come as bytes are normalized, then mixed") {
+  const Normalization how{.low = {0}, .range = {255}, .scale = 2, .offset = -1};
+  const at::Tensor bytes =
+      at::arange(5 * 4 * 4 * 3).remainder(256).to(at::kByte).view({5, 4, 4, 3});
+  const at::Tensor labels = at::arange(10, at::kFloat).view({5, 2});
+  for (const double p : {0.0, 0.3}) {
+    Batch as_bytes{{"image", bytes.clone()}, {"labels", labels.clone()}};
+    Batch as_floats{{"image", normalize(bytes, how)}, {"labels", labels.clone()}};
+    prepare_batch({.p = p}, how, 1, 2, as_bytes, Group::single());
+    prepare_batch({.p = p}, how, 1, 2, as_floats, Group::single());
+    CHECK(as_bytes.at("image").equal(as_floats.at("image")));
+    CHECK(as_bytes.at("labels").equal(as_floats.at("labels")));
+    CHECK(as_bytes.at("labels").equal(labels) == (p == 0));
+  }
+}
+
 }  // namespace bv::test

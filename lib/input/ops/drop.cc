@@ -1,4 +1,6 @@
 // The op drop. Draws no random numbers.
+#include <algorithm>
+
 #include "lib/config/key_table.h"
 #include "lib/input/op.h"
 #include "lib/input/ops/common/example_keys.h"
@@ -28,6 +30,9 @@ class Drop : public Op {
     }
   }
   bool has_batched() const override { return true; }
+  bool leaves(std::string_view key) const override {
+    return std::find(keys_.begin(), keys_.end(), key) == keys_.end();
+  }
   void apply_batch(Example& batch, std::span<Rng> rngs) const override { apply(batch, rngs[0]); }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,11 @@ constexpr std::array<KeyText, 2> mean_std_key_texts(std::string_view mean, std::
 
 // Applies normalization_, which the constructor of the derived class fills in.
 class NormalizeOp : public TensorOp {
+ public:
+  std::optional<Normalization> normalizes(std::string_view key) const final {
+    return keys_.in == key && keys_.out == key ? std::optional(normalization_) : std::nullopt;
+  }
+
  protected:
   using TensorOp::TensorOp;
   // Returns args[key], a number or a non-empty list with one number per channel.

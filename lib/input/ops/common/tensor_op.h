@@ -16,6 +16,7 @@ class TensorOp : public Op {
  public:
   void apply(Example& example, Rng& rng) const final;
   bool has_batched() const override { return true; }
+  bool leaves(std::string_view key) const final { return keys_.in != key && keys_.out != key; }
   void apply_batch(Example& batch, std::span<Rng> rngs) const final;
 
  protected:

@@ -1,0 +1,73 @@
+#include "lib/input/image/device_images.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lib/device/cuda.h"
+#include "lib/device/plain_kernels.h"
+
+namespace bv {
+namespace {
+
+// Returns the numbers of the channels on the device of `like`.
+at::Tensor on_device(const std::vector<float>& values, const at::Tensor& like) {
+  return at::tensor(values, at::kFloat).to(like.device());
+}
+
+}  // namespace
+
+ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization, double keep) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  ImagePass pass{.images = bytes.size(0),
+                 .width = bytes.numel() / std::max<int64_t>(bytes.size(0), 1),
+                 .channels = static_cast<int>(normalization.low.size()),
+                 .scale = normalization.scale,
+                 .offset = normalization.offset,
+                 .least = normalization.clip ? normalization.clip_min : -infinity,
+                 .most = normalization.clip ? normalization.clip_max : infinity,
+                 .keep = static_cast<float>(keep),
+                 .other = static_cast<float>(1 - keep)};
+  std::copy(normalization.low.begin(), normalization.low.end(), pass.low);
+  std::copy(normalization.range.begin(), normalization.range.end(), pass.range);
+  return pass;
+}
+
+at::Tensor plain_device_images(const at::Tensor& bytes, const Normalization& normalization,
+                               double keep, const at::Tensor& before) {
+  const auto normalized = [&](const at::Tensor& x) {
+    at::Tensor y = x.to(at::kFloat);
+    if (normalization.low.size() == 1)
+      y.sub_(normalization.low[0]).div_(normalization.range[0]);
+    else
+      y.sub_(on_device(normalization.low, y)).div_(on_device(normalization.range, y));
+    y.mul_(normalization.scale).add_(normalization.offset);
+    if (normalization.clip) y.clamp_(normalization.clip_min, normalization.clip_max);
+    return y;
+  };
+  at::Tensor images = normalized(bytes);
+  if (keep == 1) return images;
+  const at::Tensor previous =
+      at::cat({normalized(before), images.narrow(0, 0, images.size(0) - 1)});
+  return images.mul_(keep).add_(previous, 1 - keep);
+}
+
+at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization, double keep,
+                         const at::Tensor& before) {
+  if (bytes.is_cpu() && keep == 1) return normalize(bytes, normalization);
+  const bool has_kernel = bytes.is_cuda() && !plain_kernels() && bytes.is_contiguous() &&
+                          normalization.low.size() <= ImagePass::kChannels;
+  if (!has_kernel) return plain_device_images(bytes, normalization, keep, before);
+  static auto* const run = reinterpret_cast<RunImagePass*>(cuda_symbol("bvtrain_cuda_images"));
+  at::Tensor images = at::empty(bytes.sizes(), bytes.options().dtype(at::kFloat));
+  const at::Tensor first = keep == 1 ? bytes : before.contiguous();
+  run(image_pass(bytes, normalization, keep), bytes.const_data_ptr<uint8_t>(),
+      first.const_data_ptr<uint8_t>(), images.mutable_data_ptr<float>(),
+      cuda_stream(bytes.device()));
+  return images;
+}
+
+}  // namespace bv
