@@ -119,6 +119,11 @@ bool counts_as_one(std::string_view name) {
   if (!name.starts_with("aten::")) return false;
   for (const char* part : {"convolution", "_scaled_dot_product_", "mm", "_norm", "gelu", "softmax"})
     if (has(name, part)) return true;
+  // Operands of different types: a GPU converts them on the way, a CPU copies them first.
+  for (const std::string_view arithmetic : {"aten::add", "aten::sub", "aten::mul", "aten::div"})
+    if (name == arithmetic ||
+        (name.starts_with(arithmetic) && name.substr(arithmetic.size()) == "_"))
+      return true;
   return false;
 }
 

@@ -21,9 +21,9 @@ struct OperatorCall {
 };
 
 // Trains two steps and returns the calls of the second one, in order. If an operator calls others,
-// only the others count; but products, convolutions, attention, norms, GELU and softmax count as
-// one each. Views and allocations are left out. So are bvtrain's own kernels, which are no
-// operators of LibTorch: call use_plain_kernels() first.
+// only the others count; but products, convolutions, attention, norms, GELU, softmax, and add, sub,
+// mul and div count as one each. Views and allocations are left out. So are bvtrain's own kernels,
+// which are no operators of LibTorch: call use_plain_kernels() first.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
 // The calls of a step with `batch` examples, from those of two smaller batches: each call's numbers
