@@ -188,7 +188,7 @@ class OperatorRecorder {
         around->calls_others = true;
     }
     const std::vector<c10::IValue>& values = call.outputs();
-    const std::vector<at::Tensor> outputs = tensors_of({values.data(), values.size()});
+    const std::vector<at::Tensor> outputs = tensors_of(Values(values.data(), values.size()));
     std::vector<at::Tensor> inputs = open.inputs;
     if (only_writes(call)) {
       std::erase_if(inputs, [&](const at::Tensor& input) {

@@ -42,9 +42,16 @@ TEST_CASE("the operators that a training step calls") {
     INFO(run.model);
     const auto recipe =
         std::make_unique<Recipe>(parse_config(yaml_of(run), "t.yaml"), /*synthetic=*/false);
-    double calls = 0;
-    for (const OperatorSum& sum : roofline(operators_of_step(*recipe), 1, 1)) calls += sum.calls;
+    double calls = 0, flops = 0;
+    for (const OperatorSum& sum : roofline(operators_of_step(*recipe), 1, 1)) {
+      calls += sum.calls;
+      flops += sum.flops;
+    }
     CHECK(calls == run.calls);
+    // The images need no gradient, which spares the first layer a third.
+    const double whole = 2 * recipe->step->example_flops();
+    CHECK(flops > 0.6 * whole);
+    CHECK(flops < 1.01 * whole);
   }
 }
 
