@@ -13,7 +13,8 @@ namespace bv {
 
 Exit replay_command(const Arguments& arguments) {
   if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain replay", "give --workdir");
-  // The batch that the last step had is looked at later, as the model got it.
+  // A step mixes float images in place. So the batch is afterwards what the model got, which bytes
+  // would not be.
   ::setenv("BVTRAIN_BYTE_IMAGES", "0", /*overwrite=*/1);
   const Workdir workdir(arguments.workdir);
   const Replay result = replay(workdir, arguments.overrides, arguments.replay_steps);

@@ -19,7 +19,8 @@
 namespace bv {
 namespace {
 
-// Operators that neither compute nor move anything, or only by calling others.
+// Operators that compute and move nothing themselves: views, allocations, and those that only call
+// others.
 const std::set<std::string, std::less<>>& free_operators() {
   static constexpr std::string_view kNames =
       "empty empty_like empty_strided empty_permuted new_empty resize_ view reshape "

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <system_error>
 
+#include "lib/ckpt/system_error.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
-#include "lib/util/system_error.h"
 #include "lib/util/temporary_file.h"
 #include "lib/util/text.h"
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "lib/ckpt/crash_point.h"
+#include "lib/ckpt/system_error.h"
 #include "lib/report/log.h"
 #include "lib/util/descriptor.h"
 #include "lib/util/error.h"
@@ -26,7 +27,6 @@
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/signals.h"
-#include "lib/util/system_error.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -35,8 +35,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the clocks of two hosts differ
-// Two runs that start at the same time on hosts that do not see each other's locks should notice it
-// before they have saved anything.
+// The first line comes sooner than the others. Two hosts may not see each other's locks. If they
+// start a run at the same time, they notice it before a run has saved anything.
 constexpr double kFirstBeat = 1;  // seconds
 
 // What the holder writes into the file: "<process> <host> <boot of the machine> <counter>".
@@ -83,7 +83,7 @@ std::string own_name() {
   return fmt::format("{} {} {}", ::getpid(), host_name(), boot.empty() ? "-" : boot);
 }
 
-// The length is always the same, so that nothing of an earlier note stays in the file.
+// All notes of a process have the same length: a note overwrites the whole note before it.
 std::string note_text(const std::string& name, int64_t counter) {
   return fmt::format("{} {:010}\n", name, counter);
 }

@@ -40,9 +40,10 @@ class Pipeline {
   // shared.
   void shrink_decoded(int64_t short_side);
   int64_t short_side() const { return short_side_; }  // 0: images are not resized
-  // From now on the last op that normalizes 'image' leaves uint8 images as they are, and the caller
-  // normalizes them, as the result says. nullopt if an op after it may use the image, or there is
-  // none. Call it before the pipeline is shared.
+  // Leaves out the last op that normalizes 'image', from now on and for uint8 images only. Returns
+  // what the op does, which the caller then has to do. Returns nullopt, and leaves out nothing, if
+  // there is no such op or if an op after it may use the image. Call it before the pipeline is
+  // shared.
   std::optional<Normalization> leave_normalization();
   // Returns how the first op decodes image files; nullopt if it does not.
   std::optional<Decoding> decodes() const;

@@ -54,9 +54,8 @@ class TrainingData {
   // Throws Error(Exit::usage).
   void open_cache(Group& group) const;
 
-  // Has compute() leave the normalization of uint8 images to the caller, and returns it; nullopt if
-  // that cannot be done, see Pipeline::leave_normalization(). A mixture always normalizes, because
-  // its data sets may do it differently. Call it before the first compute().
+  // Does Pipeline::leave_normalization() for what compute() returns. Returns nullopt for a mixture,
+  // whose data sets may normalize in different ways. Call it before the first compute().
   std::optional<Normalization> leave_normalization();
 
   const std::vector<Part>& parts() const { return parts_; }

@@ -97,6 +97,15 @@ def command(binary, folder, workdir, variant):
     return args
 
 
+def train_undisturbed(binary, folder, name, processes=1):
+    """Writes the config and trains it once into a workdir of `folder`, for comparison."""
+    config = os.path.join(folder, "c.yaml")
+    with open(config, "w") as file:
+        file.write(CONFIG)
+    subprocess.run([binary, "--config", config, "--workdir", os.path.join(folder, name), "--devices",
+                    f"cpu:{processes}"], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+
+
 def start(args, log):
     return subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                             start_new_session=True)
@@ -249,7 +258,8 @@ def test(binary, variant, kills, rng):
     folder = tempfile.mkdtemp(prefix=f"bvtrain-kills-{variant}-")
     with open(os.path.join(folder, "c.yaml"), "w") as file:
         file.write(CONFIG)
-    write_cifar(os.path.join(folder, "cifar"))
+    if variant == "cifar":
+        write_cifar(os.path.join(folder, "cifar"))
     long = variant.startswith("long")
     began = time.monotonic()
     with open(os.path.join(folder, "reference.log"), "wb") as log:

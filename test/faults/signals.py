@@ -105,12 +105,8 @@ def main():
     parser.add_argument("phases", nargs="*", choices=[[], *PHASES], metavar="PHASE", help=" ".join(PHASES))
     given = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="bvtrain-signals-")
-    with open(os.path.join(folder, "c.yaml"), "w") as file:
-        file.write(kills.CONFIG)
     for processes in (1, 2):
-        subprocess.run([given.binary, "--config", os.path.join(folder, "c.yaml"), "--workdir",
-                        os.path.join(folder, f"whole-{processes}"), "--devices", f"cpu:{processes}"],
-                       stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        kills.train_undisturbed(given.binary, folder, f"whole-{processes}", processes)
     good = True
     with multiprocessing.Pool(os.cpu_count()) as pool:
         for phase in given.phases or PHASES:

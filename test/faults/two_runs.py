@@ -85,13 +85,16 @@ class Trial:
             return f"the second run ends with {second.returncode}: {err[-300:]}"
         return ""
 
+    def compared(self, what):
+        wrong = difference(os.path.join(self.folder, "whole"), self.workdir)
+        return f"{what}: {wrong}" if wrong else ""
+
     def end(self, process, what):
         """Waits for a run that must end like an undisturbed one."""
         err = process.communicate(timeout=300)[1].decode(errors="replace")
         if process.returncode != 0:
             return f"{what} ends with {process.returncode}: {err[-300:]}"
-        wrong = difference(os.path.join(self.folder, "whole"), self.workdir)
-        return f"{what}: {wrong}" if wrong else ""
+        return self.compared(what)
 
     def beside(self):
         first = self.start(slow=True)
@@ -127,8 +130,7 @@ class Trial:
         finished = "finished already" in "".join(errs)
         if codes != [0, 2] and not (codes == [0, 0] and finished):
             return f"both at once: codes {codes}: {errs[0][-300:]} {errs[1][-300:]}"
-        wrong = difference(os.path.join(self.folder, "whole"), self.workdir)
-        return f"both at once: {wrong}" if wrong else ""
+        return self.compared("both at once")
 
     def killed(self):
         first = self.start(slow=True)
@@ -140,8 +142,7 @@ class Trial:
         err = second.communicate(timeout=300)[1].decode(errors="replace")
         if second.returncode != 0 or f"from process {first.pid} on host " not in err:
             return f"after a kill the second run ends with {second.returncode}: {err[-300:]}"
-        wrong = difference(os.path.join(self.folder, "whole"), self.workdir)
-        return f"after a kill: {wrong}" if wrong else ""
+        return self.compared("after a kill")
 
     def run(self, what):
         wrong = getattr(self, what)()
@@ -156,11 +157,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="bvtrain-two-runs-")
-    with open(os.path.join(folder, "c.yaml"), "w") as file:
-        file.write(kills.CONFIG)
-    subprocess.run([given.binary, "--config", os.path.join(folder, "c.yaml"), "--workdir",
-                    os.path.join(folder, "whole"), "--devices", "cpu:1"],
-                   stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    kills.train_undisturbed(given.binary, folder, "whole")
     good = True
     for place in places(folder):
         wrong, count = [], 0

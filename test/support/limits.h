@@ -64,8 +64,9 @@ inline bool others_sleep() {
 }
 
 // While the result lives, this process gets 64 MiB of memory at most. They are too few for the
-// stacks of kTooManyThreads threads, even if those are small. It first waits for the other threads
-// to sleep: LibTorch's profiler has one that ends the process if it starts without memory.
+// stacks of kTooManyThreads threads, even if those are small. First waits until all other threads
+// sleep, because a thread of LibTorch's profiler ends the process if it finds no memory at its
+// start.
 inline Limit little_memory() {
   wait_until(others_sleep);
   return Limit(RLIMIT_AS, address_space() + (64 << 20));
