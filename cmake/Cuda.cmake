@@ -14,7 +14,8 @@ set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "real and virtual: newer
 set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
 enable_language(CUDA)
 
-add_library(bvtrain_cuda MODULE lib/cuda/plugin.cc lib/cuda/group_nccl.cc lib/cuda/kernels.cu)
+add_library(bvtrain_cuda MODULE lib/cuda/plugin.cc lib/cuda/graph.cc lib/cuda/group_nccl.cc
+            lib/cuda/kernels.cu)
 set_target_properties(bvtrain_cuda PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None
                       CUDA_RESOLVE_DEVICE_SYMBOLS OFF CXX_VISIBILITY_PRESET hidden)
 target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})

@@ -6,18 +6,19 @@ target_link_libraries(bv_catch PUBLIC bv::fmt_first)
 # Tests are compiled with less optimisation, which takes a third less time.
 target_compile_options(bv_catch PRIVATE -O0)
 
-# The sources of test/support are linked into every test program, because they need no library. The
-# exception is host_reads.cc, which needs LibTorch: the programs that use it compile it themselves.
-set(BV_HOST_READS ${CMAKE_SOURCE_DIR}/test/support/host_reads.cc)
+# The sources of test/support are linked into every test program, because they need no library. Those
+# that watch operators need LibTorch: the programs that use them compile them themselves.
+set(BV_WATCHERS ${CMAKE_SOURCE_DIR}/test/support/host_reads.cc
+    ${CMAKE_SOURCE_DIR}/test/support/operator_trace.cc)
 file(GLOB support_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/support/*.cc)
-list(REMOVE_ITEM support_sources ${BV_HOST_READS})
+list(REMOVE_ITEM support_sources ${BV_WATCHERS})
 add_library(bv_test_support OBJECT ${support_sources})
 target_include_directories(bv_test_support PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(bv_test_support PRIVATE BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(bv_test_support PUBLIC bv::fmt_first)
 target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
-# host_reads.cc defines NDEBUG, and the precompiled header was compiled without it.
-set_source_files_properties(${BV_HOST_READS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+# They define NDEBUG, and the precompiled header was compiled without it.
+set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 # The example of a model in docs/extending.md is compiled and tested like the other models.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/extending.md)
@@ -34,7 +35,7 @@ function(bv_test room last)
     return()
   endif()
   if(room MATCHES "^(train|cuda)$")
-    list(APPEND sources ${BV_HOST_READS})
+    list(APPEND sources ${BV_WATCHERS})
   endif()
   add_executable(test_${room} ${sources})
   target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR})

@@ -88,8 +88,8 @@ const KeyTable seqhw_keys(
 // undefined if there is nothing to resize.
 struct PatchGrid {
   int64_t patch_height, patch_width;
-  at::Tensor kernel_rows, kernel_columns;
-  at::Tensor posemb_rows, posemb_columns;
+  Constant kernel_rows, kernel_columns;
+  Constant posemb_rows, posemb_columns;
 };
 
 // The key `flexi.seqhw`: values and their cumulative weights. Empty if the key is absent.
@@ -130,12 +130,15 @@ class FlexiVit : public Model, public ParameterResizer {
   FlexiVit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
   std::vector<std::string> units() const override { return encoder_.units(); }
+  std::string varies() const override {
+    return choice_.values.empty() ? "" : "model.flexi draws another patch size in each step";
+  }
   at::Tensor resize_parameter(const std::string& name, const at::Tensor& value) const override;
 
  private:
   const PatchGrid& grid(int64_t height, int64_t width, int64_t seqhw);
   void check_seqhw(const Config& config, const char* key, int64_t seqhw, const ModelEnv& env);
-  at::Tensor position_embedding(const PatchGrid& grid, int64_t rows, int64_t columns) const;
+  at::Tensor position_embedding(const PatchGrid& grid, const at::Tensor& tokens) const;
   at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)
 
   const TransformerShape shape_;
@@ -145,9 +148,9 @@ class FlexiVit : public Model, public ParameterResizer {
   std::vector<int64_t> posemb_size_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, PatchGrid> grids_;  // by height, width, seqhw
 
-  Dense embedding_;           // kernel (P, P, channels, D)
-  at::Tensor pos_embedding_;  // (1, N, D): a parameter, or the sincos2d table
-  at::Tensor cls_;            // (1, 1, D)
+  Dense embedding_;                  // kernel (P, P, channels, D)
+  PositionEmbedding pos_embedding_;  // (1, N, D)
+  at::Tensor cls_;                   // (1, 1, D)
   Encoder encoder_;
   MapHead map_head_;
   Dense head_;
@@ -207,13 +210,14 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
   grid.patch_height = seqhw > 0 ? height / seqhw : shape_.patch_height;
   grid.patch_width = seqhw > 0 ? width / seqhw : shape_.patch_width;
   if (grid.patch_height != shape_.patch_height || grid.patch_width != shape_.patch_width) {
-    grid.kernel_rows = kernel_resize_matrix(shape_.patch_height, grid.patch_height);
-    grid.kernel_columns = kernel_resize_matrix(shape_.patch_width, grid.patch_width);
+    grid.kernel_rows = Constant(kernel_resize_matrix(shape_.patch_height, grid.patch_height));
+    grid.kernel_columns = Constant(kernel_resize_matrix(shape_.patch_width, grid.patch_width));
   }
   const int64_t rows = height / grid.patch_height, columns = width / grid.patch_width;
   if (rows * columns != posemb_size_[0] * posemb_size_[1]) {
-    grid.posemb_rows = linear_resize_matrix(posemb_size_[0], rows, /*antialias=*/true);
-    grid.posemb_columns = linear_resize_matrix(posemb_size_[1], columns, /*antialias=*/true);
+    grid.posemb_rows = Constant(linear_resize_matrix(posemb_size_[0], rows, /*antialias=*/true));
+    grid.posemb_columns =
+        Constant(linear_resize_matrix(posemb_size_[1], columns, /*antialias=*/true));
   }
   return grid;
 }
@@ -232,12 +236,14 @@ at::Tensor FlexiVit::resize_parameter(const std::string& name, const at::Tensor&
                      kernel_resize_matrix(width, own.size(1)));
 }
 
-at::Tensor FlexiVit::position_embedding(const PatchGrid& grid, int64_t rows,
-                                        int64_t columns) const {
-  if (!grid.posemb_rows.defined()) return pos_embedding_;
-  const at::Tensor stored = pos_embedding_.view({posemb_size_[0], posemb_size_[1], shape_.width});
-  return resize_grid(stored, grid.posemb_rows, grid.posemb_columns)
-      .view({1, rows * columns, shape_.width});
+// Returns the embedding of `tokens` (n, rows, columns, D): (1, rows * columns, D) float32.
+at::Tensor FlexiVit::position_embedding(const PatchGrid& grid, const at::Tensor& tokens) const {
+  const at::TensorOptions options = tokens.options().dtype(at::kFloat);
+  const at::Tensor stored = pos_embedding_.on(options);
+  if (!grid.posemb_rows.defined()) return stored;
+  return resize_grid(stored.view({posemb_size_[0], posemb_size_[1], shape_.width}),
+                     grid.posemb_rows.on(options), grid.posemb_columns.on(options))
+      .view({1, tokens.size(1) * tokens.size(2), shape_.width});
 }
 
 at::Tensor FlexiVit::pool(const at::Tensor& encoded, Pass& pass) const {
@@ -251,14 +257,15 @@ at::Tensor FlexiVit::forward(const at::Tensor& image, Pass& pass) {
       grid(image.size(1), image.size(2), drawn ? choice_.draw(pass.seed, pass.step) : seqhw_);
   at::Tensor kernel = embedding_.kernel;
   if (cut.kernel_rows.defined()) {
-    kernel = resize_grid(kernel, cut.kernel_rows, cut.kernel_columns);
+    kernel = resize_grid(kernel, cut.kernel_rows.on(kernel.options()),
+                         cut.kernel_columns.on(kernel.options()));
   }
   at::Tensor x = Dense{kernel.flatten(0, 2), embedding_.bias}(
       patches(to_compute(image, pass), cut.patch_height, cut.patch_width), pass);
   pass.keep("stem", x);
   const int64_t rows = x.size(1), columns = x.size(2);
-  const at::Tensor posemb = position_embedding(cut, rows, columns);
-  x = x.flatten(1, 2).to(at::kFloat) + posemb.to(x.device());
+  const at::Tensor posemb = position_embedding(cut, x);
+  x = x.flatten(1, 2).to(at::kFloat) + posemb;
   pass.keep("with_posemb", x);
   if (pool_type_ == "tok") {
     x = at::cat({cls_.expand({x.size(0), 1, shape_.width}), x}, 1);

@@ -107,9 +107,9 @@ class Vit : public Model {
   std::optional<Precision> dtype_mm_;
   int64_t grid_height_ = 0, grid_width_ = 0;
 
-  Dense embedding_;           // kernel (P, P, channels, D)
-  at::Tensor pos_embedding_;  // (1, N, D): a parameter, or the sincos2d table
-  at::Tensor cls_;            // (1, 1, D)
+  Dense embedding_;                  // kernel (P, P, channels, D)
+  PositionEmbedding pos_embedding_;  // (1, N, D)
+  at::Tensor cls_;                   // (1, 1, D)
   Encoder encoder_;
   MapHead map_head_;
   Dense pre_logits_, head_;
@@ -188,7 +188,7 @@ at::Tensor Vit::forward(const at::Tensor& image, Pass& pass) {
       patches(to_compute(image, pass), shape_.patch_height, shape_.patch_width), pass);
   pass.keep("stem", x);
   x = x.flatten(1, 2).to(residual_type);
-  x = x + pos_embedding_.to(x.options());
+  x = x + pos_embedding_.on(x.options());
   pass.keep("with_posemb", x);
   if (pool_type_ == "tok") {
     x = at::cat({cls_.to(residual_type).expand({x.size(0), 1, shape_.width}), x}, 1);

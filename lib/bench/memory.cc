@@ -68,7 +68,7 @@ class MemoryMeter {
 
 void train(Recipe& recipe) {
   Loader loader(recipe.data, recipe.loader);
-  for (int64_t step = 1; step <= kSteps; ++step)
+  for (int64_t step = 1; step <= kSteps || recipe.step->graph_is_due(); ++step)
     recipe.step->run(step, loader.next(), /*measure=*/true);
 }
 

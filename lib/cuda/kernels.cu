@@ -91,7 +91,8 @@ __global__ void add_up(const BlockSums* sums, int64_t count, double* result, boo
   if (both) result[1] = own.updates;
 }
 
-__global__ void fill_dropout(DropoutMask mask, float* out) {
+__global__ void fill_dropout(DropoutMask mask, const int64_t* step, float* out) {
+  if (step) mask.step = static_cast<uint64_t>(*step);
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t block =
            mask.first_block() + blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
@@ -161,12 +162,13 @@ CudaKernels make_kernels() {
 BV_EXPORT bv::CudaKernels bvtrain_cuda_kernels;
 bv::CudaKernels bvtrain_cuda_kernels = bv::make_kernels();
 
-BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, float* out, void* on) {
+BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, const int64_t* step, float* out,
+                                    void* on) {
   auto* const stream = static_cast<cudaStream_t>(on);
   const int64_t philox_blocks = mask.last_block() - mask.first_block();
   if (philox_blocks <= 0) return;
   const int64_t blocks = std::clamp<int64_t>(philox_blocks / bv::kThreads + 1, 1, bv::kMostBlocks);
-  bv::launch(bv::fill_dropout, blocks, stream, mask, out);
+  bv::launch(bv::fill_dropout, blocks, stream, mask, step, out);
   bv::check_cuda(cudaGetLastError(), "a dropout mask");
 }
 

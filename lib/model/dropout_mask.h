@@ -1,4 +1,5 @@
-// The mask of one dropout, computed by the same code on the CPU and in the CUDA plug-in.
+// The random mask of a dropout or of stochastic depth, computed by the same code on the CPU and in
+// the CUDA plug-in.
 #pragma once
 
 #include <array>
@@ -12,8 +13,9 @@ namespace bv {
 struct DropoutMask {
   int64_t offset, end;  // the elements [offset, end) of the whole batch
   uint64_t threshold;   // an element is dropped if its 32-bit random number is below this
-  float kept;           // the mask's value of other elements: 1 / (1 - rate)
-  std::array<uint32_t, 3> counter;
+  float kept;           // the mask's value of other elements
+  uint32_t call;        // which dropout of the step this is
+  uint64_t step;
   std::array<uint32_t, 2> key;
 
   // The range of Philox blocks. A block has 4 elements.
@@ -22,7 +24,9 @@ struct DropoutMask {
   // Computes the elements of one block and writes element i to out[i - offset].
   BV_INLINE void fill(int64_t block, float* out) const {
     const std::array<uint32_t, 4> bits =
-        philox({static_cast<uint32_t>(block), counter[0], counter[1], counter[2]}, key);
+        philox({static_cast<uint32_t>(block), call, static_cast<uint32_t>(step),
+                static_cast<uint32_t>(step >> 32)},
+               key);
     for (int64_t k = 0; k < 4; ++k) {
       const int64_t i = 4 * block + k;
       if (i >= offset && i < end) out[i - offset] = bits[k] < threshold ? 0.0f : kept;
@@ -30,7 +34,9 @@ struct DropoutMask {
   }
 };
 
-// The plug-in's function: fills out (end - offset elements) on a CUDA stream.
-using FillDropoutMask = void(const DropoutMask& mask, float* out, void* stream);
+// The plug-in's function: fills out (end - offset elements) on a CUDA stream. If `step` is not
+// null, it points to the number of the step in the device's memory, which replaces mask.step.
+using FillDropoutMask = void(const DropoutMask& mask, const int64_t* step, float* out,
+                             void* stream);
 
 }  // namespace bv

@@ -12,6 +12,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
+#include "lib/model/constant.h"
 #include "lib/model/loss.h"
 #include "lib/tasks/class_weights.h"
 #include "lib/tasks/task.h"
@@ -91,7 +92,7 @@ class Classify : public Task {
         smoothing_(env.label_smoothing),
         multilabel_(config.get<bool>("multilabel", false)) {
     const std::vector<double> weights = read_class_weights(config, env);
-    if (!weights.empty()) weights_ = at::tensor(weights, at::kFloat);
+    if (!weights.empty()) weights_ = Constant(at::tensor(weights, at::kFloat));
     if (multilabel_ && env.loss_name != "sigmoid_xent") {
       config.problem("multilabel",
                      fmt::format("needs loss: sigmoid_xent, which judges each class for itself; {} "
@@ -111,14 +112,14 @@ class Classify : public Task {
       const double share = smoothing_ / static_cast<double>(logits.size(-1));
       labels = labels.mul(1 - smoothing_).add_(share);
     }
-    if (weights_.defined()) labels = labels * weights_on(labels.device());
+    if (weights_.defined()) labels = labels * weights_.on(labels.options());
     return (*loss_)(logits, labels).mean();
   }
 
   at::Tensor weight(const Batch& batch) const override {
     if (!weights_.defined()) return {};
     const at::Tensor& labels = batch.at("labels");
-    return labels.mul(weights_on(labels.device())).sum();
+    return labels.mul(weights_.on(labels.options())).sum();
   }
 
   std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
@@ -143,17 +144,10 @@ class Classify : public Task {
     refuse(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
                        least >= 0 ? most : least));
   }
-  // Returns the weights of the classes on a device, to which they are copied once.
-  at::Tensor weights_on(c10::Device device) const {
-    if (device.is_meta()) return weights_.to(device);
-    if (weights_.device() != device) weights_ = weights_.to(device);
-    return weights_;
-  }
-
   std::unique_ptr<Loss> loss_;
   const double smoothing_;
   const bool multilabel_;
-  mutable at::Tensor weights_;  // (classes) float32; undefined if all classes count alike
+  Constant weights_;  // (classes) float32; undefined if all classes count alike
 };
 const Register<Task, Classify> registered("classify");
 

@@ -20,6 +20,7 @@ inline const Keys kRunKeys = {"seed",
                               "precision",
                               "compute_threads",
                               "deterministic",
+                              "graph",
                               "resume",
                               "model_init",
                               "model_load",
@@ -70,7 +71,8 @@ void ignore_training_keys(const Config& config);
 // change of any other key only with --accept-changes.
 inline const Keys kHarmlessKeys = {
     "(log_training|log_images|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
-    "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads|deterministic)"
+    "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads|deterministic|"
+    "graph)"
     "(\\..*)?",
     "periodic_action_growth_ratios(\\[.*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",

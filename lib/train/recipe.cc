@@ -10,6 +10,7 @@
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/device/deterministic.h"
+#include "lib/device/device_graph.h"
 #include "lib/device/peak_flops.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe_reading.h"
@@ -86,6 +87,8 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
   // The step is built last, because it initialises the parameters: a large model takes long.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
                                      parameter_init(*model, seed, head_bias_), device);
+  if (device.is_cuda())
+    graph_refusal = graph_ ? step->use_graph(cuda_graph_recorder(device)) : "graph: off";
 }
 
 double Recipe::peak_flops() const {
@@ -103,6 +106,7 @@ void Recipe::read_run() {
   precision = precision_choice.precision;
   const bool varies = config.word("deterministic", "auto", {"auto", "true", "false"}) == "false";
   if (!device.is_cpu()) set_deterministic(!varies);
+  graph_ = config.word("graph", "auto", {"auto", "off"}) == "auto";
   compute_threads = positive_count(config, "compute_threads", usable_cores());
   try {
     start_compute_threads(compute_threads);

@@ -68,6 +68,7 @@ struct Recipe {
   std::shared_ptr<Model> model;  // initialised (unless meta)
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;  // null if meta
+  std::string graph_refusal;  // why no CUDA graph of the step is made; "" if one is, or on CPUs
   // Bytes that a rank holds: parameters, gradients, optimizer state and averages.
   double state_bytes = 0;
   // Bytes that a rank sends in a step: gradients and gathered parameters.
@@ -137,6 +138,7 @@ struct Recipe {
   ModelEnv env_;
   std::optional<double> head_bias_;
   StepConfig step_config_;  // moved into `step` at the end
+  bool graph_ = true;       // key graph
 };
 
 }  // namespace bv

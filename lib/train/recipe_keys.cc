@@ -146,6 +146,12 @@ const KeyTable run_keys(
       "that was not interrupted. `auto` means `true`. `false` lets CUDA's libraries choose the "
       "fastest algorithms, some of which add in any order. On CPUs results always repeat.",
       "", "-"},
+     {"graph", "'auto' | 'off'", "auto",
+      "Whether a run on one GPU records the forward and backward passes of its third step as a "
+      "CUDA graph and repeats it from then on, which saves the time to start each kernel. Results "
+      "are the same. The memory of these passes is kept for them, so evaluators need their own; "
+      "`off` needs less. With several processes, and on CPUs, there is no graph.",
+      "", "-"},
      {"compute_threads", "int 1..4096", "= the cores that this process may use",
       "Number of CPU threads that compute the training step. By default the processes on one "
       "machine share its cores. A continued run keeps its number unless you give one or the number "

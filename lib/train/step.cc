@@ -163,6 +163,17 @@ StepScalars TrainStep::scalars() const {
   return scalars;
 }
 
+std::string TrainStep::use_graph(std::unique_ptr<GraphRecorder> recorder) {
+  if (group_.open()) return "several processes exchange their gradients meanwhile";
+  std::string why = model_.varies();
+  if (!why.empty()) return why;
+  graph_.emplace(std::move(recorder), [this](const Batch& batch, const at::Tensor& device_step) {
+    ControlWord alone{};
+    return compute_gradients(batch, device_step, alone);
+  });
+  return "";
+}
+
 ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const ControlWord& word) {
   start();
   check(step == count() + 1, "step {} after {} updates", step, count());
@@ -174,7 +185,8 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   if (config_.nan_limit) {
     for (const auto& [name, buffer] : buffers_) buffers.emplace_back(name, buffer.clone());
   }
-  const at::Tensor loss = compute_gradients(step, std::move(batch), agreed);
+  const at::Tensor loss = graph_ ? graph_->run(step, batch) : compute_gradients(batch, {}, agreed);
+  batch.clear();
 
   const trace::Span span("optimizer");
   at::Tensor grads;

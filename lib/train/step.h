@@ -27,6 +27,7 @@
 #include "lib/params/state_part.h"
 #include "lib/tasks/task.h"
 #include "lib/train/step_config.h"
+#include "lib/train/step_graph.h"
 
 namespace bv {
 
@@ -45,6 +46,13 @@ class TrainStep {
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
+  // From now on forward and backward are recorded as a graph and repeated (lib/train/step_graph.h).
+  // Returns why they are not if they cannot be, otherwise "".
+  std::string use_graph(std::unique_ptr<GraphRecorder> recorder);
+  // Returns whether a later step will be recorded.
+  bool graph_is_due() const { return graph_ && graph_->is_due(); }
+  // Returns why a step could not be recorded, otherwise "".
+  std::string graph_failure() const { return graph_ ? graph_->failure() : ""; }
   // Runs step `step`, which must be count() + 1. `batch` holds this rank's examples on the CPU. Its
   // memory may be overwritten, and is free again when this returns. Returns the sum of all ranks'
   // `word`. With `measure`, measurements() holds this step's values afterwards.
@@ -121,7 +129,8 @@ class TrainStep {
   // The gradients of a batch (step_gradients.cc).
   Batch upload(Batch batch, std::optional<c10::Event>& done);
   at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
-  at::Tensor compute_gradients(int64_t step, Batch batch, ControlWord& word);
+  at::Tensor compute_gradients(const Batch& batch, const at::Tensor& device_step,
+                               ControlWord& word);
 
   // The rest of a step (step.cc).
   void start();
@@ -154,6 +163,7 @@ class TrainStep {
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
   std::unique_ptr<ShardedUnits> units_;       // null if nothing is sharded
   std::vector<UpdateRange> ranges_;           // what this rank updates
+  std::optional<StepGraph> graph_;            // of forward and backward
 
   at::Tensor count_;   // () int64: updates done
   at::Tensor ema_;     // averages of the trainable parameters, a flat buffer of state, float32

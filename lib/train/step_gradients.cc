@@ -124,13 +124,16 @@ at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
 // the ranks. Leaves the gradients of the whole batch in params_ and the sum of all ranks' words in
 // `word`.
 // Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
+// If `device_step` is defined, kernels read the number of the step from there (Pass::device_step).
 // Accumulation as in big_vision's utils.py, `accumulate_gradient`.
-at::Tensor TrainStep::compute_gradients(int64_t step, Batch batch, ControlWord& word) {
+at::Tensor TrainStep::compute_gradients(const Batch& batch, const at::Tensor& device_step,
+                                        ControlWord& word) {
   Pass pass;
   pass.train = true;
   pass.precision = precision_;
   pass.seed = seed_;
-  pass.step = step;
+  pass.step = device_step.defined() ? 0 : count() + 1;
+  pass.device_step = device_step;
   pass.group = &group_;
   const int64_t micro_batches = config_.grad_accum_steps;
   const int64_t own_examples = batch.at("image").size(0), n = own_examples / micro_batches;

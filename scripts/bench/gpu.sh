@@ -167,9 +167,12 @@ stage_ours() {
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --deterministic false
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --deterministic false --sdpa flash
   step 60 --name vit_b16_bf16_activations --model vit --keys '{variant: B/16, dtype_mm: bfloat16}' --batch 256 "${quick[@]}"
+  step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --graph off
   step 60 "${vit_b[@]}" --batch 32 "${quick[@]}"
+  step 60 "${vit_b[@]}" --batch 32 "${quick[@]}" --graph off
   step 60 "${vit_s[@]}" --batch 256 "${quick[@]}"
   step 60 "${vit_s[@]}" --batch 256 "${quick[@]}" --feed pinned
+  step 60 "${vit_s[@]}" --batch 256 "${quick[@]}" --graph off
   step 60 "${vit_l[@]}" --batch 128 "${quick[@]}"
   step 60 "${mixer[@]}" --batch 256 "${quick[@]}"
   step 60 "${mixer_sd[@]}" --batch 256 "${quick[@]}"
@@ -178,6 +181,7 @@ stage_ours() {
   step 90 "${paper[@]}" --batch 256 "${quick[@]}"
   for n in 128 512; do
     step 40 "${cnn[@]}" --batch $n "${quick[@]}"
+    step 40 "${cnn[@]}" --batch $n "${quick[@]}" --graph off
     step 40 "${cnn[@]}" --batch $n "${quick[@]}" --feed pinned --every 50
     step 40 "${cnn[@]}" --batch $n "${quick[@]}" --feed pinned --every 1
   done

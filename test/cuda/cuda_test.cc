@@ -10,6 +10,7 @@
 
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
+#include "lib/device/device_graph.h"
 #include "lib/device/pinned.h"
 #include "lib/distributed/group.h"
 #include "lib/input/image/device_images.h"
@@ -213,6 +214,25 @@ TEST_CASE("two runs on a device have the same bits", "[gpu]") {
     INFO(model.name);
     const auto first = Run(model, Precision::bf16, kGpu, kAdam).train(3);
     CHECK(first == Run(model, Precision::bf16, kGpu, kAdam).train(3));
+  }
+}
+
+TEST_CASE("a step as a CUDA graph has the bits of one without", "[gpu]") {
+  if (!gpu() || on_cpu()) return;
+  for (const Case& model : models()) {
+    for (const Precision precision : {Precision::float32, Precision::bf16}) {
+      INFO(model.name << " " << model.keys << (precision == Precision::bf16 ? " bf16" : ""));
+      Run plain(model, precision, kGpu, kAdam), graph(model, precision, kGpu, kAdam);
+      CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
+      CHECK(graph.train(6) == plain.train(6));
+      CHECK_FALSE(graph.step->graph_is_due());
+      CHECK(graph.step->graph_failure().empty());
+      const NamedTensors want = plain.step->state();
+      for (const auto& [name, value] : graph.step->state()) {
+        INFO(name);
+        CHECK(value.equal(want.at(name)));
+      }
+    }
   }
 }
 

@@ -139,14 +139,22 @@ TEST_CASE("the kernel of the pass over images computes every value of every imag
 
 TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
   for (const int64_t offset : {0, 1003}) {
-    const DropoutMask mask = {offset, offset + 5555, 1U << 30, 2.0F, {4, 5, 6}, {7, 8}};
+    const DropoutMask mask = {offset, offset + 5555,           1U << 30, 2.0F,
+                              4,      (uint64_t{6} << 32) + 5, {7, 8}};
     std::vector<float> got(5555, -1), want(5555, -1);
-    bvtrain_cuda_dropout(mask, got.data(), nullptr);
+    bvtrain_cuda_dropout(mask, nullptr, got.data(), nullptr);
     for (int64_t block = mask.first_block(); block < mask.last_block(); ++block)
       mask.fill(block, want.data());
     CHECK(got == want);
     CHECK(std::count(got.begin(), got.end(), -1.0F) == 0);
     CHECK(std::count(got.begin(), got.end(), 0.0F) == Approx(5555 / 4.0).epsilon(0.1));
+    // The number of the step may be in the memory of the device.
+    DropoutMask other = mask;
+    other.step = 1;
+    const auto step = static_cast<int64_t>(mask.step);
+    std::fill(got.begin(), got.end(), -1.0F);
+    bvtrain_cuda_dropout(other, &step, got.data(), nullptr);
+    CHECK(got == want);
   }
 }
 

@@ -9,18 +9,23 @@
 
 namespace bv {
 
-at::Tensor add_position_embedding(Module& owner, const Config& config, int64_t h, int64_t w,
-                                  int64_t width) {
+at::Tensor PositionEmbedding::on(const at::TensorOptions& like) const {
+  return learned.defined() ? learned.to(like) : table.on(like);
+}
+
+PositionEmbedding add_position_embedding(Module& owner, const Config& config, int64_t h, int64_t w,
+                                         int64_t width) {
   if (config.word("posemb", "learn", {"learn", "sincos2d"}) == "learn") {
-    return owner.add_parameter("pos_embedding", {1, h * w, width},
-                               normal(1.0 / std::sqrt(static_cast<double>(width))));
+    return {.learned = owner.add_parameter("pos_embedding", {1, h * w, width},
+                                           normal(1.0 / std::sqrt(static_cast<double>(width)))),
+            .table = {}};
   }
   if (width % 4 != 0 || width < 8) {
     config.fail("posemb",
                 fmt::format("sincos2d needs a width that is a multiple of 4 and at least 8, got {}",
                             width));
   }
-  return sincos2d(h, w, width);
+  return {.learned = {}, .table = Constant(sincos2d(h, w, width))};
 }
 
 at::Tensor sincos2d(int64_t h, int64_t w, int64_t features) {

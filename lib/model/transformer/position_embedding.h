@@ -7,6 +7,7 @@
 
 #include "lib/config/config.h"
 #include "lib/config/key_table.h"
+#include "lib/model/constant.h"
 #include "lib/model/module.h"
 
 namespace bv {
@@ -20,11 +21,19 @@ inline constexpr KeyText kPosembKeys[] = {
      "`sincos2d` is a good choice for training from scratch."},
 };
 
-// Reads the key `posemb` and returns the embedding of a grid of h x w tokens: (1, h * w, width).
-//   learn     the parameter "pos_embedding", which starts normal with deviation 1 / sqrt(width)
+// The embedding of a grid of h x w tokens: (1, h * w, width).
+struct PositionEmbedding {
+  at::Tensor learned;  // the parameter "pos_embedding"; undefined if there is a table
+  Constant table;
+  // Returns it with the device and the type of `like`.
+  at::Tensor on(const at::TensorOptions& like) const;
+};
+
+// Reads the key `posemb`.
+//   learn     a parameter, which starts normal with deviation 1 / sqrt(width)
 //   sincos2d  a constant table; throws Error(Exit::usage) if the width does not allow one
-at::Tensor add_position_embedding(Module& owner, const Config& config, int64_t h, int64_t w,
-                                  int64_t width);
+PositionEmbedding add_position_embedding(Module& owner, const Config& config, int64_t h, int64_t w,
+                                         int64_t width);
 
 // Returns the sincos2d table (1, h * w, features) float32: sines and cosines of the column, then
 // of the row. `features` must be a multiple of 4 and at least 8.

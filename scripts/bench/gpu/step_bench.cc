@@ -1,7 +1,7 @@
 // step_bench --KEY VALUE...: measures one training step without a loader, on a batch that lies on
 // the device, in pinned or in pageable memory. Prints a line each for
 //   step      images per second (median, least and most of some rounds), model FLOPs utilisation
-//   twice     whether two runs of --twice steps have the same bits
+//   twice     whether runs of --twice steps have the same bits: two without a CUDA graph, one with
 //   state()   how long a checkpoint's snapshot stops the training, with --state 1
 //   profile   the time of the kernels of --profile steps, or on a CPU of the operators, by name
 // gpu.sh calls it. The keys and their defaults are below.
@@ -20,6 +20,7 @@
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/device/deterministic.h"
+#include "lib/device/device_graph.h"
 #include "lib/distributed/group.h"
 #include "lib/params/host_copies.h"
 #include "lib/train/step.h"
@@ -44,6 +45,7 @@ std::map<std::string, std::string> g_args = {
     {"feed", "device"},         // where the batch lies: device, pinned or pageable
     {"sdpa", "default"},        // attention: default, flash or cudnn
     {"deterministic", "true"},  // as the key of a config
+    {"graph", "auto"},          // the same
     {"seconds", "4"},           // of each round
     {"rounds", "3"},
     {"every", "0"},  // how often a step is measured, as with log_training_steps; 0: never
@@ -60,7 +62,7 @@ double now() {
 }
 
 struct Run {
-  explicit Run(c10::Device device) {
+  Run(c10::Device device, bool graph) {
     model = Model::Registry::make(
         text("model"), parse_config(text("keys"), "--keys"), Place(),
         ModelEnv{number("classes"), number("size"), number("size"), number("channels")});
@@ -72,6 +74,9 @@ struct Run {
     step = std::make_unique<TrainStep>(*model, *task, std::move(options), 3, precision,
                                        Group::single(), parameter_init(*model, 1, std::nullopt),
                                        device);
+    if (!graph || device.is_cpu()) return;
+    if (const std::string why = step->use_graph(cuda_graph_recorder(device)); !why.empty())
+      std::fprintf(stderr, "no CUDA graph: %s\n", why.c_str());
   }
   void once(const Batch& batch, bool measure = false) {
     step->run(step->count() + 1, batch, measure);
@@ -100,9 +105,9 @@ void wait_for(c10::Device device) {
 
 void begin_line(const char* what) {
   const std::string name = text("name").empty() ? text("model") + " " + text("keys") : text("name");
-  std::printf("%-9s %-22s bs %-4s %s feed=%s sdpa=%s deterministic=%s: ", what, name.c_str(),
-              text("batch").c_str(), text("precision").c_str(), text("feed").c_str(),
-              text("sdpa").c_str(), text("deterministic").c_str());
+  std::printf("%-9s %-22s bs %-4s %s feed=%s sdpa=%s deterministic=%s graph=%s: ", what,
+              name.c_str(), text("batch").c_str(), text("precision").c_str(), text("feed").c_str(),
+              text("sdpa").c_str(), text("deterministic").c_str(), text("graph").c_str());
 }
 
 // Returns the multiply-accumulates of one image's forward pass.
@@ -117,18 +122,20 @@ double macs_of(const Run& run, const Batch& batch, c10::Device device) {
 }
 
 int compare_two_runs(const Batch& batch, c10::Device device) {
-  std::array<std::vector<double>, 2> all;
-  for (std::vector<double>& values : all) {
-    Run run(device);
-    for (int64_t i = 0; i < number("twice"); ++i) {
+  std::array<std::vector<double>, 3> all;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Run run(device, /*graph=*/i == 2);
+    for (int64_t k = 0; k < number("twice"); ++k) {
       run.once(batch, true);
       for (const auto& [key, value] : run.step->measurements(run.step->count()))
-        values.push_back(value);
+        all.at(i).push_back(value);
     }
   }
+  const bool same = all[0] == all[1], graph = all[0] == all[2];
   begin_line("twice");
-  std::printf("%s\n", all[0] == all[1] ? "same bits" : "DIFFERENT BITS");
-  return all[0] == all[1] ? 0 : 1;
+  std::printf("%s, with a CUDA graph %s\n", same ? "same bits" : "DIFFERENT BITS",
+              graph ? "same bits" : "DIFFERENT BITS");
+  return same && graph ? 0 : 1;
 }
 
 void measure_rate(Run& run, const Batch& batch, c10::Device device) {
@@ -136,7 +143,7 @@ void measure_rate(Run& run, const Batch& batch, c10::Device device) {
   run.once(batch);
   wait_for(device);
   const double first_step = now() - begun;
-  for (int i = 0; i < 3; ++i) run.once(batch);
+  for (int i = 0; i < 3 || run.step->graph_is_due(); ++i) run.once(batch);
   wait_for(device);
   const auto images = static_cast<double>(number("batch"));
   const int64_t every = number("every");
@@ -289,7 +296,7 @@ int bench() {
   }
   const Batch batch = make_batch(device);
   if (number("twice") > 0) return compare_two_runs(batch, device);
-  Run run(device);
+  Run run(device, text("graph") == "auto");
   measure_rate(run, batch, device);
   if (number("state") > 0) measure_state(run);
   if (number("profile") > 0) profile(run, batch, device);

@@ -8,7 +8,7 @@ import math
 import re
 import sys
 
-STEP = re.compile(r"^step\s+(\S+)\s+bs (\d+)\s+(\S+) feed=(\S+) sdpa=(\S+) deterministic=(\S+): "
+STEP = re.compile(r"^step\s+(\S+)\s+bs (\d+)\s+(\S+) feed=(\S+) sdpa=(\S+) deterministic=(\S+) graph=(\S+): "
                   r"(\d+) img/s \((\d+)\.\.(\d+)\) ([\d.]+) ms/step MFU ([\d.]+)% first ([\d.]+) s")
 PEER = re.compile(r"^peer\s+(\S+)\s+bs (\d+)\s+(\S+)\s+\((\S+)\): ([\d.]+) img/s \(([\d.]+?)\.\.([\d.]+)\)")
 
@@ -57,10 +57,10 @@ def table(log, out):
     with open(log, errors="replace") as file:
         for line in file:
             if found := STEP.match(line):
-                name, batch, precision, feed, sdpa, deterministic, *numbers = found.groups()
+                name, batch, precision, feed, sdpa, deterministic, graph, *numbers = found.groups()
                 keys = ("images_per_second", "least", "most", "ms", "mfu", "first_step")
                 steps.append({"model": name, "batch": int(batch), "precision": precision, "feed": feed, "sdpa": sdpa,
-                              "deterministic": deterministic, **dict(zip(keys, map(float, numbers)))})
+                              "deterministic": deterministic, "graph": graph, **dict(zip(keys, map(float, numbers)))})
             elif found := PEER.match(line):
                 name, batch, mode, kind, *numbers = found.groups()
                 peers.append({"model": name, "batch": int(batch), "mode": mode, "kind": kind,
@@ -75,6 +75,7 @@ def table(log, out):
         ratios = [f"{p['mode']} ({p['kind']}) {step['images_per_second'] / p['images_per_second']:.2f}"
                   for p in peers if (p["model"], p["batch"]) == (step["model"], step["batch"])]
         other = "" if step["deterministic"] == "true" else ", deterministic: false"
+        other += "" if step["graph"] == "auto" else ", graph: off"
         print(f"| {step['model']} | {step['batch']} | {step['precision']} | {step['feed']}{other} | "
               f"{step['images_per_second']:.0f} ({step['least']:.0f} to {step['most']:.0f}) | {step['mfu']:.1f} | "
               f"{', '.join(ratios)} |")

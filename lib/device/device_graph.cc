@@ -1,0 +1,91 @@
+#include "lib/device/device_graph.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "lib/device/cuda.h"
+
+namespace at::cuda {
+struct CUDAGraph;
+}
+
+namespace bv {
+namespace {
+
+using at::cuda::CUDAGraph;
+
+template <class Function>
+Function* function(const char* name) {
+  return reinterpret_cast<Function*>(cuda_symbol(name));
+}
+
+class CudaGraph : public DeviceGraph {
+ public:
+  explicit CudaGraph(const std::function<void()>& work)
+      : graph_(function<CUDAGraph*()>("bvtrain_cuda_graph_begin")()) {
+    try {
+      work();
+    } catch (...) {
+      function<void(CUDAGraph*)>("bvtrain_cuda_graph_abandon")(graph_);
+      destroy();
+      throw;
+    }
+    try {
+      function<void(CUDAGraph*)>("bvtrain_cuda_graph_end")(graph_);
+    } catch (...) {
+      destroy();
+      throw;
+    }
+  }
+  ~CudaGraph() override { destroy(); }
+  CudaGraph(const CudaGraph&) = delete;
+
+  void replay() override {
+    static auto* const replay = function<void(CUDAGraph*)>("bvtrain_cuda_graph_replay");
+    replay(graph_);
+  }
+
+ private:
+  void destroy() { function<void(CUDAGraph*)>("bvtrain_cuda_graph_delete")(graph_); }
+
+  CUDAGraph* graph_;
+};
+
+class CudaGraphRecorder : public GraphRecorder {
+ public:
+  explicit CudaGraphRecorder(c10::Device device)
+      : impl_(device.type()), device_(device), stream_(impl_.getStreamFromGlobalPool(device)) {}
+
+  void run(const std::function<void()>& work) override {
+    const c10::Stream current = impl_.getStream(device_);
+    c10::Event before(device_.type()), after(device_.type());
+    before.record(current);
+    before.block(stream_);
+    {
+      const c10::StreamGuard guard(stream_);
+      work();
+    }
+    after.record(stream_);
+    after.block(current);
+  }
+
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    std::unique_ptr<DeviceGraph> graph;
+    run([&] { graph = std::make_unique<CudaGraph>(work); });
+    return graph;
+  }
+
+ private:
+  const c10::impl::VirtualGuardImpl impl_;
+  const c10::Device device_;
+  const c10::Stream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<GraphRecorder> cuda_graph_recorder(c10::Device device) {
+  return std::make_unique<CudaGraphRecorder>(device);
+}
+
+}  // namespace bv

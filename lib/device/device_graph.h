@@ -1,0 +1,36 @@
+// Work of a device that is recorded once and started as a whole from then on, which saves the time
+// that the host needs to start each kernel: a CUDA graph.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+
+namespace bv {
+
+class DeviceGraph {
+ public:
+  // Frees the memory that the work allocated while it was recorded.
+  virtual ~DeviceGraph() = default;
+  // Starts the recorded work on the current stream. It reads and writes the memory that it did when
+  // it was recorded.
+  virtual void replay() = 0;
+};
+
+class GraphRecorder {
+ public:
+  virtual ~GraphRecorder() = default;
+  // Runs `work` in the place where record() records it. CUDA's libraries allocate memory in their
+  // first calls, which cannot be recorded, so `work` should be run once before.
+  virtual void run(const std::function<void()>& work) = 0;
+  // Records what `work` starts, without computing it. Throws what `work` throws, or an
+  // std::exception with the driver's reason. The work can then be run as before.
+  virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
+};
+
+// Records CUDA graphs. The work is started on a stream of its own, because the default stream
+// cannot be recorded; the current stream waits for it.
+std::unique_ptr<GraphRecorder> cuda_graph_recorder(c10::Device device);
+
+}  // namespace bv

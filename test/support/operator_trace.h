@@ -1,0 +1,25 @@
+// Lists the operators that are called, with all about their inputs but the values of tensors.
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <string>
+#include <vector>
+
+namespace bv::test {
+
+// Lists the calls of its thread while it exists. There may be one at a time. Kernels for CPUs call
+// operators on other threads, too, in any order.
+class OperatorTrace {
+ public:
+  OperatorTrace();
+  ~OperatorTrace();
+  OperatorTrace(const OperatorTrace&) = delete;
+  // Returns a line for each call: "aten::mul (4, 7) Float (7) Float", "aten::fill_ () Float 0.25".
+  const std::vector<std::string>& lines() const;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+}  // namespace bv::test

@@ -1,0 +1,211 @@
+// What a graph needs of a step: forward and backward call the same operators with the same numbers
+// in each step, and move nothing between the host and the device. Also the order of runs, recording
+// and replays, with a recorder for the CPU.
+#include "lib/train/step_graph.h"
+
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "lib/device/plain_kernels.h"
+#include "test/support/host_reads.h"
+#include "test/support/operator_trace.h"
+#include "test/support/tiny_model.h"
+
+namespace bv::test {
+namespace {
+
+constexpr int64_t kClasses = 7, kSize = 32;
+
+// Forward and backward of a model. On the meta device, which plays the GPU, forward alone: LibTorch
+// has no backward of layer_norm for it.
+class ModelStep {
+ public:
+  ModelStep(c10::Device device, const std::string& name, const std::string& keys,
+            const std::string& task_keys, Precision precision)
+      : precision_(precision) {
+    const auto guard = device.is_meta() ? std::make_unique<MetaDevice>() : nullptr;
+    model = Model::Registry::make(name, parse_config(keys, "m.yaml"), Place(),
+                                  ModelEnv{kClasses, kSize, kSize, 3});
+    task_ = Task::Registry::make(
+        "classify", parse_config(task_keys, "t.yaml"), {},
+        {.loss_name = "softmax_xent", .label_smoothing = 0.1, .num_classes = kClasses});
+    init_parameters(*model, 1, std::nullopt);
+    const auto there = at::TensorOptions(at::kFloat).device(device);
+    batch_ = {{"image", at::ones({4, kSize, kSize, 3}, there)},
+              {"labels", at::ones({4, kClasses}, there)}};
+  }
+  void run(int64_t step) const {
+    Pass pass;
+    pass.train = true;
+    pass.precision = precision_;
+    pass.step = step;
+    task_->weight(batch_);
+    const at::Tensor loss = task_->loss(*model, batch_, pass);
+    if (!loss.is_meta()) loss.backward();
+  }
+  std::shared_ptr<Model> model;
+
+ private:
+  const Precision precision_;
+  std::unique_ptr<Task> task_;
+  Batch batch_;
+};
+
+std::vector<std::string> calls_of(const ModelStep& step, int64_t number) {
+  const OperatorTrace trace;
+  step.run(number);
+  return trace.lines();
+}
+
+struct Case {
+  std::string model, keys, task_keys = "{}";
+};
+
+// Repeats the work by calling it, as a device would repeat its kernels.
+class CallingRecorder : public GraphRecorder {
+ public:
+  struct Counts {
+    int runs = 0, records = 0, replays = 0;
+  };
+  explicit CallingRecorder(Counts& counts, bool fails = false) : counts_(counts), fails_(fails) {}
+  void run(const std::function<void()>& work) override {
+    ++counts_.runs;
+    work();
+  }
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    ++counts_.records;
+    if (fails_) throw std::runtime_error("not permitted\nException raised from here");
+    return std::make_unique<Graph>(counts_, work);
+  }
+
+ private:
+  class Graph : public DeviceGraph {
+   public:
+    Graph(Counts& counts, std::function<void()> work) : counts_(counts), work_(std::move(work)) {}
+    void replay() override {
+      ++counts_.replays;
+      work_();
+    }
+
+   private:
+    Counts& counts_;
+    const std::function<void()> work_;
+  };
+  Counts& counts_;
+  const bool fails_;
+};
+
+void check_equal_states(TrainStep& a, TrainStep& b) {
+  const NamedTensors left = a.state(), right = b.state();
+  REQUIRE(left.size() == right.size());
+  for (const auto& [name, tensor] : left) {
+    INFO(name);
+    CHECK(tensor.equal(right.at(name)));
+  }
+}
+
+const std::string kKeys =
+    "{optax_name: scale_by_adam, lr: 0.01, wd: 0.001, grad_clip_norm: 1.0, mixup: {p: 0.2}, "
+    "ema: {decay: 0.9}, grad_accum_steps: 2, schedule: {decay_type: cosine, warmup_steps: 3}}";
+
+}  // namespace
+
+TEST_CASE("forward and backward of every model can be repeated as they are") {
+  use_plain_kernels();  // what runs on a GPU
+  for (const Case& which : std::vector<Case>{
+           {"vit", "{variant: mu/8, depth: 2, dropout: 0.1, rep_size: true}"},
+           {"vit",
+            "{variant: mu/8, depth: 2, pool_type: tok, posemb: sincos2d, dtype_mm: bfloat16}"},
+           {"vit",
+            "{variant: mu/8, depth: 2, pool_type: map, scan: true, remat_policy: nothing_saveable}",
+            "{class_weights: [1, 2, 3, 4, 5, 6, 7]}"},
+           {"mlp_mixer",
+            "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
+            "channels_mlp_dim: 24, stoch_depth: 0.5}"},
+           {"bit", "{width: 0.5, depth: [2, 1]}"},
+           {"bit_paper", "{width: 0.5, depth: [2, 1]}"},
+           {"flexi_vit",
+            "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5, posemb: sincos2d}"},
+           {"cnn", "{dropout: 0.5}"},
+           {"resnet_cifar", "{width: 16}"}}) {
+    for (const c10::Device device : {c10::kCPU, c10::kMeta}) {
+      for (const Precision precision : {Precision::float32, Precision::bf16}) {
+        INFO(which.model << " " << which.keys << " " << device.str()
+                         << (precision == Precision::bf16 ? " bf16" : ""));
+        const ModelStep step(device, which.model, which.keys, which.task_keys, precision);
+        CHECK(step.model->varies().empty());
+        step.run(1);
+        step.run(2);
+        const HostReads reads;
+        const auto third = calls_of(step, 3), fourth = calls_of(step, 4);
+        CHECK(reads.count() == 0);
+        CHECK(third.size() > 20);
+        const auto [one, other] =
+            std::mismatch(third.begin(), third.end(), fourth.begin(), fourth.end());
+        INFO("call " << one - third.begin() << ": " << (one == third.end() ? "" : *one) << " and "
+                     << (other == fourth.end() ? "" : *other));
+        CHECK((one == third.end() && other == fourth.end()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a model that draws another patch size in each step says so") {
+  const ModelStep step(c10::kMeta, "flexi_vit",
+                       "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], flexi: {seqhw: {v: "
+                       "[2, 3, 4, 5]}}}",
+                       "{}", Precision::float32);
+  CHECK(step.model->varies() == "model.flexi draws another patch size in each step");
+  // The test above would see it.
+  std::set<std::vector<std::string>> all;
+  for (int64_t i = 1; i <= 12; ++i) all.insert(calls_of(step, i));
+  CHECK(all.size() > 1);
+}
+
+TEST_CASE("steps that are repeated as a graph train as steps without one") {
+  TinyRun plain(kKeys, /*dropout=*/0.3), graph(kKeys, 0.3);
+  CallingRecorder::Counts counts;
+  CHECK(graph.step->use_graph(std::make_unique<CallingRecorder>(counts)).empty());
+  CHECK_FALSE(plain.step->graph_is_due());
+  for (int64_t i = 1; i <= 8; ++i) {
+    CHECK(graph.step->graph_is_due() == (i <= 3));
+    plain.run(i, i);
+    graph.run(i, i);
+    CHECK(graph.step->measurements(i) == plain.step->measurements(i));
+  }
+  check_equal_states(*graph.step, *plain.step);
+  CHECK(counts.runs == 2);
+  CHECK(counts.records == 1);
+  CHECK(counts.replays == 6);
+  CHECK(graph.step->example_flops() == plain.step->example_flops());
+  // Another size of the batch needs another graph.
+  for (int64_t i = 9; i <= 12; ++i)
+    for (const TinyRun* run : {&plain, &graph}) run->step->run(i, tiny_batch(i, 4), true);
+  check_equal_states(*graph.step, *plain.step);
+  CHECK(counts.runs == 4);
+  CHECK(counts.records == 2);
+  CHECK(counts.replays == 8);
+  // A checkpoint that is loaded is trained on from there.
+  const NamedTensors saved = plain.step->state();
+  plain.run(13, 15);
+  graph.run(13, 14);
+  graph.step->load_state(saved);
+  graph.run(13, 15);
+  check_equal_states(*graph.step, *plain.step);
+}
+
+TEST_CASE("steps that cannot be recorded go on without a graph") {
+  TinyRun plain(kKeys, /*dropout=*/0.3), graph(kKeys, 0.3);
+  CallingRecorder::Counts counts;
+  graph.step->use_graph(std::make_unique<CallingRecorder>(counts, /*fails=*/true));
+  plain.run(1, 6);
+  graph.run(1, 6);
+  check_equal_states(*graph.step, *plain.step);
+  CHECK(counts.records == 1);
+  CHECK_FALSE(graph.step->graph_is_due());
+}
+
+}  // namespace bv::test
