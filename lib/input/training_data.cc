@@ -70,11 +70,7 @@ TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuf
 
 Example TrainingData::compute(const Pick& pick, uint64_t seed, int64_t position) const {
   Example example = compute_part(pick, seed, position);
-  if (!keep_only_.empty()) {
-    std::erase_if(example, [&](const auto& feature) {
-      return std::find(keep_only_.begin(), keep_only_.end(), feature.first) == keep_only_.end();
-    });
-  }
+  keep_features(example, keep_only_);
   return example;
 }
 

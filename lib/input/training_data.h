@@ -60,7 +60,8 @@ class TrainingData {
 
   const std::vector<Part>& parts() const { return parts_; }
   bool is_mixture() const { return parts_.size() > 1; }
-  bool keeps_all() const { return keep_only_.empty(); }  // the features that pp gives
+  // The features that stay after pp; empty: all.
+  const std::vector<std::string>& keep_only() const { return keep_only_; }
   // Returns the number of examples of all data sets together, which is what an epoch means.
   int64_t size() const { return size_; }
   // Returns the example at a position of the endless training stream. A mixture is shuffled always,

@@ -13,6 +13,7 @@
 #include "lib/input/data_notes.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/check_examples.h"
+#include "lib/input/loader/compute_example.h"
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/util/text.h"
@@ -290,11 +291,11 @@ void Recipe::make_data(const std::vector<std::string>& keep_only) {
 void Recipe::check_examples(const InputPart& part, bool has_classes) {
   read_example(part.keys, "pp", [&] {
     Example first = compute_first_example(*part.is.data, *part.is.pp, seed, loader.error_budget);
+    keep_features(first, data->keep_only());
     check_image(part.keys, first);
     const bool is_first = &part == &inputs_[0];
-    if (is_first || data->keeps_all())
-      check_more_examples(*part.is.data, *part.is.pp, seed, is_first ? first : first_,
-                          loader.error_budget);
+    check_more_examples(*part.is.data, *part.is.pp, seed, is_first ? first : first_,
+                        loader.error_budget, "input", data->keep_only());
     if (!is_first) return;
     first_ = std::move(first);
     check_labels(part.keys, has_classes);

@@ -57,6 +57,22 @@ TEST_CASE("a mixture has exact shares everywhere in the stream", "[mixture]") {
   }
 }
 
+TEST_CASE("keep_only leaves the features that it names, of every data set", "[mixture]") {
+  std::vector<TrainingData::Part> parts;
+  for (const char* pp : {"value_range(0, 1)", "value_range(0, 1)|copy(\"label\", \"other\")"}) {
+    parts.push_back({fmt::format("part{}", parts.size()), dataset(std::make_shared<FakeSource>(5)),
+                     pipeline(pp), 1});
+  }
+  const TrainingData all(parts), some(parts, {"image"});
+  for (int64_t p = 0; p < 10; ++p) {
+    const auto pick = all.pick(p, 3, true);
+    const Example whole = all.compute(pick, 3, p), kept = some.compute(pick, 3, p);
+    CHECK(whole.size() == (pick.part == 0 ? 2 : 3));
+    CHECK(kept.size() == 1);
+    CHECK(kept.at("image").equal(whole.at("image")));
+  }
+}
+
 TEST_CASE("a mixture passes over each data set as if it were alone", "[mixture]") {
   const TrainingData data = mixture({{50, 0.6}, {7, 0.4}});
   CHECK(data.size() == 57);

@@ -21,14 +21,15 @@ std::string start_text(const ExampleFailure& failure, std::string_view section) 
 
 // Computes example `index` and compares it with the form of others, which `ring` has.
 void check_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t index,
-                   int64_t label, BatchRing& ring) {
-  const Example example = compute_example(data, pp, seed, index, index);
+                   int64_t label, const std::vector<std::string>& keep_only, BatchRing& ring) {
+  Example example = compute_example(data, pp, seed, index, index);
   // pp may have dropped the labels: then nothing uses them.
   if (label < 0 && (example.contains("label") || example.contains("labels"))) {
     throw Error(Exit::usage, "",
                 fmt::format("the label is {}, but class numbers begin at 0{}", label,
                             in_labels_file(data, index)));
   }
+  keep_features(example, keep_only);
   ring.write(0, 0, example);
 }
 
@@ -60,12 +61,13 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 }
 
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
-                         const Example& first, int64_t error_budget, std::string_view section) {
+                         const Example& first, int64_t error_budget, std::string_view section,
+                         const std::vector<std::string>& keep_only) {
   BatchRing ring(first, /*batch_size=*/1, /*batches=*/1, /*evaluation=*/false);
   // Returns whether the example can be read.
   const auto check = [&](int64_t index, int64_t label) {
     try {
-      check_example(data, pp, seed, index, label, ring);
+      check_example(data, pp, seed, index, label, keep_only, ring);
       return true;
     } catch (...) {
       const ExampleFailure failure = current_failure(data, index);

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/input/dataset.h"
 #include "lib/input/loader/example_failure.h"
@@ -25,10 +27,11 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 // example. Throws if one of them fails, has a negative label or differs from `first` in keys,
 // shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9". With an
 // error budget, an example that cannot be read is passed over, and a few more with the same label
-// are tried.
+// are tried. Only the features `keep_only` are compared, unless it is empty.
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
                          const Example& first, int64_t error_budget = 0,
-                         std::string_view section = "input");
+                         std::string_view section = "input",
+                         const std::vector<std::string>& keep_only = {});
 
 // Returns the error of an example that was computed before a run, without its place in the config.
 Error start_error(const ExampleFailure& failure, std::string_view section);

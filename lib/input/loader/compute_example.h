@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "lib/input/dataset.h"
 #include "lib/input/pipeline.h"
@@ -11,5 +13,8 @@ namespace bv {
 // position in the loader's stream: augmentation draws from Rng(seed, Purpose::augment, position).
 Example compute_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t position,
                         int64_t index);
+
+// Removes all features but those in `names`. Empty `names` keep all.
+void keep_features(Example& example, const std::vector<std::string>& names);
 
 }  // namespace bv
