@@ -30,6 +30,9 @@ struct BlockSums {
     return *this;
   }
 };
+// What a block may have without asking, on every device from compute capability 8.0 on.
+static_assert(sizeof(BlockSums) * kThreads <= 48 * 1024, "the shared memory of block_sum()");
+static_assert(kThreads <= 1024 && (kThreads & (kThreads - 1)) == 0, "block_sum() halves it");
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess)
@@ -53,9 +56,9 @@ __device__ BlockSums block_sum(BlockSums own) {
 }
 
 template <class Rule>
-__global__ void update_range(Rule rule, FusedChunk range, FusedScalars scalars,
-                             const double* grad_squares, const float* grad, float* param,
-                             float* ema, BlockSums* sums) {
+__global__ void __launch_bounds__(kThreads)
+    update_range(Rule rule, FusedChunk range, FusedScalars scalars, const double* grad_squares,
+                 const float* grad, float* param, float* ema, BlockSums* sums) {
   if (grad_squares) scalars.norm = static_cast<float>(sqrt(*grad_squares));
   grad += range.grad - range.begin;
   param += range.data - range.begin;
@@ -71,7 +74,8 @@ __global__ void update_range(Rule rule, FusedChunk range, FusedScalars scalars,
   if (threadIdx.x == 0) sums[blockIdx.x] = range.counts ? own : BlockSums{0, 0};
 }
 
-__global__ void square_blocks(const float* values, int64_t n, BlockSums* sums) {
+__global__ void __launch_bounds__(kThreads)
+    square_blocks(const float* values, int64_t n, BlockSums* sums) {
   BlockSums own = {0, 0};
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t at = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; at < n; at += stride)
@@ -82,7 +86,8 @@ __global__ void square_blocks(const float* values, int64_t n, BlockSums* sums) {
 
 // Runs as one block. Sums the results of `count` blocks: result[0] gets the first members and, with
 // `both`, result[1] the second ones.
-__global__ void add_up(const BlockSums* sums, int64_t count, double* result, bool both) {
+__global__ void __launch_bounds__(kThreads)
+    add_up(const BlockSums* sums, int64_t count, double* result, bool both) {
   BlockSums own = {0, 0};
   for (int64_t i = threadIdx.x; i < count; i += kThreads) own += sums[i];
   own = block_sum(own);
@@ -91,7 +96,8 @@ __global__ void add_up(const BlockSums* sums, int64_t count, double* result, boo
   if (both) result[1] = own.updates;
 }
 
-__global__ void fill_dropout(DropoutMask mask, const int64_t* step, float* out) {
+__global__ void __launch_bounds__(kThreads)
+    fill_dropout(DropoutMask mask, const int64_t* step, float* out) {
   if (step) mask.step = static_cast<uint64_t>(*step);
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t block =
@@ -101,8 +107,9 @@ __global__ void fill_dropout(DropoutMask mask, const int64_t* step, float* out) 
 }
 
 // A block computes kThreads * kElements values of one image; `parts` blocks compute an image.
-__global__ void compute_images(ImagePass pass, int64_t parts, const uint8_t* bytes,
-                               const uint8_t* before, float* out) {
+__global__ void __launch_bounds__(kThreads)
+    compute_images(ImagePass pass, int64_t parts, const uint8_t* bytes, const uint8_t* before,
+                   float* out) {
   const int64_t image = blockIdx.x / parts, part = blockIdx.x % parts;
   const uint8_t* own = bytes + image * pass.width;
   const uint8_t* previous = image == 0 ? before : own - pass.width;

@@ -1,13 +1,17 @@
 // The code of the CUDA kernels without a GPU. Threads of the CPU play those of a block
-// (test/cuda/emulation). This checks the place of every element and every sum, but not the
-// hardware.
+// (test/cuda/emulation). This checks the place of every element and every sum, and that nothing
+// outside of a buffer is touched, but not the hardware.
 #include "lib/cuda/kernels.cu"
 
 #include <catch2/catch.hpp>
 
 #include "lib/util/rng.h"
+#include "test/support/guarded.h"
 
 namespace bv {
+
+using test::Guard;
+using test::Guarded;
 
 Scratch::Scratch(size_t bytes, void*) : memory_(::operator new(bytes)) {}
 Scratch::~Scratch() { ::operator delete(memory_); }
@@ -156,6 +160,80 @@ TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
     bvtrain_cuda_dropout(other, &step, got.data(), nullptr);
     CHECK(got == want);
   }
+}
+
+constexpr Guard kGuards[] = {Guard::before, Guard::behind};
+constexpr int64_t kFar = (int64_t{1} << 32) + 64;  // elements; no 32-bit number holds it
+
+TEST_CASE("kernels stay within their buffers: images and dropout of every shape") {
+  for (const Guard guard : kGuards) {
+    for (const int64_t images : {1, 3}) {
+      for (const int64_t width : {1, 3, 196, 197, 2049}) {
+        const ImagePass pass{images, width, 3,     {1, 2, 3}, {255, 254, 253}, 2, -1,
+                             -1,     1,     0.75F, 0.25F};
+        const auto count = static_cast<size_t>(images * width);
+        const Guarded<uint8_t> bytes(count, 7, guard), before(static_cast<size_t>(width), 9, guard);
+        const Guarded<float> out(count, -9, guard);
+        bvtrain_cuda_images(pass, bytes.data(), before.data(), out.data(), nullptr);
+        CHECK(std::count(out.values().begin(), out.values().end(), -9.0F) == 0);
+      }
+    }
+    for (const int64_t offset : {int64_t{0}, int64_t{1}, int64_t{3}, kFar + 1}) {
+      for (const int64_t n : {1, 3, 4, 5, 196, 197, 5000}) {
+        const DropoutMask mask = {offset, offset + n, 1U << 30, 2.0F, 4, 6, {7, 8}};
+        const Guarded<float> out(static_cast<size_t>(n), -9, guard);
+        bvtrain_cuda_dropout(mask, nullptr, out.data(), nullptr);
+        CHECK(std::count(out.values().begin(), out.values().end(), -9.0F) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("kernels stay within their buffers: optimizer and sums, at places above 2^32") {
+  for (const Guard guard : kGuards) {
+    for (const int64_t n : {64, 64 * 33}) {
+      const auto count = static_cast<size_t>(n);
+      const Guarded<float> g(count, 2, guard), p(count, 3, guard), ema(count, 4, guard),
+          trace(count, 5, guard);
+      // The buffers begin far before the elements that the range has.
+      const FusedChunk range = {kFar, kFar + n, 2 * kFar, 3 * kFar, true, 1, 0, 1};
+      double sums[2] = {0, 0};
+      const FusedArguments all = {.grad = g.data() - range.grad,
+                                  .param = p.data() - range.data,
+                                  .ema = ema.data() - range.begin,
+                                  .grad_squares = nullptr,
+                                  .scalars = {1, 0.5F, 0, 0},
+                                  .ranges = &range,
+                                  .count = 1,
+                                  .sums = sums};
+      const MomentumRule<float, false> rule{trace.data() - range.begin, 0.5F, 0.5F, 1};
+      const UpdateKernel<MomentumRule<float, false>>& kernel = bvtrain_cuda_kernels;
+      kernel.update(rule, all, nullptr);
+      const float moved = p.values()[0];
+      CHECK(moved != 3);
+      CHECK(std::count(p.values().begin(), p.values().end(), moved) == n);
+      CHECK(std::count(ema.values().begin(), ema.values().end(), ema.values()[0]) == n);
+      CHECK(sums[0] == Approx(static_cast<double>(n) * moved * moved));
+      bvtrain_cuda_kernels.square_sum(g.data(), n, sums, nullptr);
+      CHECK(sums[0] == 4.0 * static_cast<double>(n));
+    }
+  }
+}
+
+TEST_CASE("the kernel of the pass over images finds values behind the 2^32nd") {
+  constexpr int64_t kWidth = 224 * 224 * 3, kImage = 30'000, kPerBlock = kThreads * kElements;
+  constexpr int64_t kParts = (kWidth + kPerBlock - 1) / kPerBlock;
+  static_assert(kImage * kWidth > int64_t{1} << 32);
+  const ImagePass pass{kImage + 1, kWidth, 3, {1, 2, 3}, {255, 254, 253}, 2, -1, -1, 1, 1, 0};
+  const Guarded<uint8_t> bytes(kWidth, 7, Guard::behind);
+  const Guarded<float> out(kWidth, -9, Guard::behind);
+  for (int64_t part = 0; part < kParts; ++part) {
+    blockIdx.x = static_cast<unsigned>(kImage * kParts + part);
+    for (threadIdx.x = 0; threadIdx.x < kThreads; ++threadIdx.x)
+      compute_images(pass, kParts, bytes.data() - kImage * kWidth, nullptr,
+                     out.data() - kImage * kWidth);
+  }
+  CHECK(std::count(out.values().begin(), out.values().end(), -9.0F) == 0);
 }
 
 }  // namespace
