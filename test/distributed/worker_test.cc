@@ -286,7 +286,8 @@ void agree() {
   group->finish();
 }
 
-// Runs our launcher. Its ranks play the role $DIST_CHILD.
+// Runs our launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES it prints "launching"
+// before.
 void launcher() {
   RankLayoutOptions layout;
   layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
@@ -305,6 +306,7 @@ void launcher() {
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
   if (!variable("DIST_ELASTIC").empty()) parse_elastic(variable("DIST_ELASTIC"), options);
   setenv("DIST_ROLE", variable("DIST_CHILD", "steps").c_str(), 1);
+  if (!variable("DIST_ANNOUNCES").empty()) std::printf("launching\n"), std::fflush(stdout);
   const int code = launch(options);
   std::printf("launched: %d\n", code), std::fflush(stdout);
   _exit(code);

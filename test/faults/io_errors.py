@@ -106,15 +106,15 @@ def check(runs, at, error):
 
 
 def try_call(job):
-    """Returns the exit code, and a line that says what is wrong."""
+    """Returns the exit code, a line that says what is wrong, and what had failed."""
     binary, folder, variant, at, call, error = job
     runs = Runs(binary, folder, variant, f"{at}-{error}")
     code, why = check(runs, at, error)
+    failed = f"call {at} ({call}) with {error if error == 'short' else errno.errorcode[error]}"
     if why:
-        name = error if error == "short" else errno.errorcode[error]
-        return code, f"  call {at} ({call}) with {name}: {why}; see {runs.workdir}"
+        return code, f"  {failed}: {why}; see {runs.workdir}", failed
     shutil.rmtree(runs.workdir)
-    return code, ""
+    return code, "", failed
 
 
 def try_variant(binary, variant, errors, every, until):
@@ -132,14 +132,17 @@ def try_variant(binary, variant, errors, every, until):
             for error in errors for at in range(1, min(until, len(calls)) + 1, every)
             if not (error == "short" and calls[at - 1] not in TRANSFERS
                     or error == errno.EINTR and calls[at - 1] not in REPEATED)]
-    codes, wrong = collections.Counter(), []
+    codes, wrong, unusual = collections.Counter(), [], []
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        for code, line in pool.imap_unordered(try_call, jobs):
+        for code, line, failed in pool.imap_unordered(try_call, jobs):
             codes[code] += 1
+            if code not in (0, 5):  # nothing noticed, or a failed write
+                unusual.append(f"{failed}: {code}")
             if line:
                 wrong.append(line)
     print(f"{variant}: {len(calls)} calls, {len(jobs)} runs with one error; exit codes "
           f"{dict(sorted(codes.items(), key=str))}; {len(wrong)} wrong", flush=True)
+    print(f"  other codes: {'; '.join(unusual) or 'none'}")
     for line in wrong:
         print(line, flush=True)
     if not wrong:
