@@ -286,7 +286,7 @@ void agree() {
   group->finish();
 }
 
-// Runs our launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES it prints "launching"
+// Runs our launcher. Its ranks play the role $DIST_CHILD. $DIST_ANNOUNCES: it prints "launching"
 // before.
 void launcher() {
   RankLayoutOptions layout;
