@@ -269,6 +269,13 @@ Checkpointer::~Checkpointer() {
 
 void Checkpointer::start() { impl_->start(); }
 
+bool Checkpointer::leaves_out(int64_t step) {
+  impl_->throw_failure(&Impl::fatal);
+  return impl_->writers.ranks == 1 && impl_->queue.leaves_out(step);
+}
+
+int64_t Checkpointer::left_out_saves() const { return impl_->queue.left_out(); }
+
 int Checkpointer::free_buffer() {
   impl_->throw_failure(&Impl::fatal);
   impl_->buffer = impl_->queue.free_buffer();

@@ -21,9 +21,9 @@
 // one.
 //
 // One thread does the saves, one after the other (save_queue.h). If saves are due so often that
-// they would slow the training down, one that still waits when the next is due is left out, because
-// it is out of date. Never left out are those that are to be kept or are the best so far, those of
-// a sharded state, and the last one.
+// they would slow the training down, some are left out: leaves_out() tells when, and one that
+// still waits may be replaced by the next, because it is out of date. Never left out are those that
+// are to be kept or are the best so far, those of a sharded state, and the last one.
 //
 // A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
 // but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if
@@ -57,12 +57,16 @@ class Checkpointer {
   // the first save does the same. Throws Error(Exit::storage).
   void start();
 
+  // Returns whether a save of this step should be left out, because saves are due too often. False
+  // if the state is sharded: all ranks must save the same steps.
+  bool leaves_out(int64_t step);
+  int64_t left_out_saves() const;  // how many saves were left out
   // A snapshot is copied to one of two buffers: one save can wait while another is in progress.
   // Returns the buffer that the next snapshot may overwrite, 0 or 1. Waits until one is free.
   // Throws like save().
   int free_buffer();
   // Saves the snapshot, which is in free_buffer(), in the background. Saves are committed in the
-  // order of these calls; without `keep`, the next call may leave this one out. Before rank 0
+  // order of these calls; without `keep`, the next call may replace this one. Before rank 0
   // commits the checkpoint, that thread calls snapshot.before_commit; if this throws, the save has
   // failed. With several ranks, every rank calls save(): rank 0 passes the replicated tensors and
   // the metadata, the other ranks pass only their shards. The newest checkpoints are kept, and all

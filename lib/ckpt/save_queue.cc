@@ -1,5 +1,8 @@
 #include "lib/ckpt/save_queue.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <ctime>
 #include <utility>
@@ -9,11 +12,19 @@
 namespace bv {
 namespace {
 
+constexpr int kNice =
+    10;  // of the thread that saves; 0 is that of the others, 19 the lowest priority
+
 // Returns how long this thread has computed.
 std::chrono::duration<double> computed() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+double cores() {
+  static const double cores = std::max(1U, std::thread::hardware_concurrency());
+  return cores;
 }
 
 }  // namespace
@@ -27,40 +38,53 @@ SaveQueue::~SaveQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool SaveQueue::leaves_out(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (budget() > 0) return false;
+  count_left_out(step);
+  return true;
+}
+
 int SaveQueue::free_buffer() {
   std::unique_lock lock(mutex_);
-  if (is_free(buffer_)) return buffer_;  // saves that do not overlap use the memory of one buffer
+  if (is_free(buffer_)) return give_out(buffer_);  // saves that do not overlap use one buffer
   const int other = 1 - buffer_;
   while (true) {
+    if (is_free(other)) return give_out(other);
     const auto job = waiting();
-    if (job != jobs_.end() && budget() <= 0) return buffer_ = leave_out(job);
-    if (is_free(other)) return buffer_ = other;
     if (job == jobs_.end()) {
       changed_.wait(lock);
       continue;
     }
+    const double left = budget();
+    if (left <= 0) {
+      count_left_out(job->step);
+      const int buffer = job->buffer;
+      jobs_.erase(job);
+      return give_out(buffer);
+    }
     const Clock::time_point begin = Clock::now();
-    changed_.wait_for(lock, Seconds(budget()));
+    changed_.wait_for(lock, Seconds(left));
     spend(Clock::now() - begin);
   }
 }
 
-// Returns the buffer of the save that is left out.
-int SaveQueue::leave_out(std::deque<Job>::iterator job) {
-  if (!std::exchange(told_, true)) {
-    log::info(
-        "[{}] checkpoints are due so often that saving them all would slow the training down: one "
-        "that still waits when the next is due is left out",
-        job->step);
-  }
-  log::write_detail(fmt::format("[{}] checkpoint left out", job->step));
-  const int buffer = job->buffer;
-  jobs_.erase(job);
-  return buffer;
+int SaveQueue::give_out(int buffer) {
+  given_out_ = Clock::now();
+  return buffer_ = buffer;
+}
+
+void SaveQueue::count_left_out(int64_t step) {
+  if (left_out_++ > 0) return;
+  log::info(
+      "[{}] checkpoints are due so often that saving them all would slow the training down: some "
+      "are left out",
+      step);
 }
 
 void SaveQueue::add(Job job) {
   const std::lock_guard lock(mutex_);
+  if (job.buffer >= 0) spend(Clock::now() - given_out_);
   jobs_.push_back(std::move(job));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   changed_.notify_all();
@@ -73,10 +97,7 @@ void SaveQueue::do_in_any_case(int64_t step) {
 
 void SaveQueue::await_all() {
   std::unique_lock lock(mutex_);
-  awaited_ = true;
-  changed_.notify_all();
   changed_.wait(lock, [this] { return jobs_.empty(); });
-  awaited_ = false;
 }
 
 // Returns how many seconds are left in the budget now.
@@ -100,24 +121,13 @@ std::deque<SaveQueue::Job>::iterator SaveQueue::waiting() {
                       [](const Job& job) { return job.may_be_left_out; });
 }
 
-// Waits until the first job may begin. Returns false if there will be no more jobs.
-bool SaveQueue::await_turn(std::unique_lock<std::mutex>& lock) {
-  while (true) {
-    if (jobs_.empty()) {
-      if (ended_) return false;
-      changed_.wait(lock);
-      continue;
-    }
-    const bool held = jobs_.front().may_be_left_out && !awaited_ && !ended_;
-    const double left = held ? budget() : kBurst;
-    if (left > 0) return true;
-    changed_.wait_for(lock, Seconds(-left / kShare + 1e-3));
-  }
-}
-
 void SaveQueue::run() {
+  // The threads of the training go first. A failure does no harm.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   std::unique_lock lock(mutex_);
-  while (await_turn(lock)) {
+  while (true) {
+    changed_.wait(lock, [this] { return ended_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
     jobs_.front().may_be_left_out = false;
     std::function<void()> work = std::move(jobs_.front().work);
     lock.unlock();
@@ -125,7 +135,7 @@ void SaveQueue::run() {
     work();
     work = nullptr;  // releases the snapshot
     lock.lock();
-    spend(computed() - before);
+    spend((computed() - before) / cores());
     jobs_.pop_front();
     changed_.notify_all();
   }

@@ -17,52 +17,56 @@ namespace bv {
 // state from one of two buffers: one save can wait while another is in progress.
 //
 // Saves have a time budget, so that a run that saves very often still trains. The budget grows by
-// kShare seconds per second, up to kBurst seconds. A save spends its CPU time and the time that
-// training waits for it. When the budget is spent, the next save waits until it is positive again,
-// at most kBurst / kShare seconds. If another save is queued in that time, the waiting one is left
-// out. The budget applies only to saves with `may_be_left_out`.
+// kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by the number
+// of cores, the time of its snapshot, and the time that training waits for a buffer. While the
+// budget is spent, for at most kBurst / kShare seconds, leaves_out() returns true, and no snapshot
+// is made. If the budget ends while training waits for a buffer, the new save replaces the one that
+// has not begun.
 //
 // The members are called from one thread, that of the training.
 class SaveQueue {
  public:
-  static constexpr double kShare = 0.1;  // of one core
-  static constexpr double kBurst = 0.5;  // seconds
+  static constexpr double kShare = 0.03;
+  static constexpr double kBurst = 0.15;  // seconds
 
   struct Job {
     std::function<void()> work;  // throws nothing
     int buffer = -1;             // of the snapshot that it reads; -1: it reads none
     int64_t step = -1;
-    bool may_be_left_out = false;
+    bool may_be_left_out = false;  // for a newer one
   };
 
   ~SaveQueue();  // all jobs must be done: see await_all()
 
+  // Returns whether a save that is due at `step` should be left out, because the budget is spent.
+  bool leaves_out(int64_t step);
   // Returns the buffer that the next snapshot may overwrite, 0 or 1. Waits for a save, or leaves
   // one out, if there is none.
   int free_buffer();
   void add(Job job);
   void do_in_any_case(int64_t step);  // the save of this step is not left out, if there is one
-  void await_all();                   // waits until all jobs are done; none is left out
+  void await_all();                   // waits until all jobs are done
+  int64_t left_out() const { return left_out_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
 
   void run();
-  bool await_turn(std::unique_lock<std::mutex>& lock);
   double budget();
   void spend(Seconds time);
   bool is_free(int buffer) const;
   std::deque<Job>::iterator waiting();
-  int leave_out(std::deque<Job>::iterator job);
+  void count_left_out(int64_t step);
+  int give_out(int buffer);
 
-  int buffer_ = 1;     // the one that was given out last
-  bool told_ = false;  // that saves are left out
+  int buffer_ = 1;  // the one that was given out last
+  Clock::time_point given_out_;
+  int64_t left_out_ = 0;  // how many saves
 
   std::mutex mutex_;                 // guards what follows up to refilled_
   std::condition_variable changed_;  // a job was added or is done, or nothing will be added
   std::deque<Job> jobs_;             // the first one is in progress, or is next
-  bool awaited_ = false;             // await_all() waits
   bool ended_ = false;
   double budget_ = kBurst;  // seconds, at the time refilled_
   Clock::time_point refilled_ = Clock::now();

@@ -35,8 +35,9 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the clocks of two hosts differ
-// The first line comes sooner than the others. Two hosts may not see each other's locks. If they
-// start a run at the same time, they notice it before a run has saved anything.
+// The second note follows the first one sooner than later notes follow each other. Two hosts that
+// do not see each other's locks may start a run at the same time. With this short wait they notice
+// it before either run has saved anything.
 constexpr double kFirstBeat = 1;  // seconds
 
 // What the holder writes into the file: "<process> <host> <boot of the machine> <counter>".

@@ -138,7 +138,7 @@ class Builder : public YAML::EventHandler {
       node->shift = rest.substr(1).starts_with(value) ? 1 : -1;
     }
     if (value.find('\0') != std::string::npos) problem(where, "a NUL byte");
-    // yaml-cpp makes single bytes of these two.
+    // The file is valid UTF-8, but yaml-cpp turns these two escapes into single bytes.
     if (!valid_utf8(value))
       problem(where, "the escapes \\_ and \\N are not supported: write \\u00a0 and \\u0085");
     if (substitute_ && !awaits_key() && value.find('$') != std::string::npos) {

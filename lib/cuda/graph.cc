@@ -1,17 +1,16 @@
-// CUDA graphs for lib/device/device_graph.h. What is allocated during a recording comes from a pool
-// of its own, which LibTorch keeps as long as the graph.
+// Records and repeats CUDA graphs for lib/device/device_graph.h. LibTorch keeps the memory that a
+// recording allocates until the graph is deleted.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-
-#include <exception>
 
 #include "lib/cuda/export.h"
 
 using at::cuda::CUDAGraph;
 
-// Begins to record what is started on the current stream, which must not be the default one.
+// Starts a recording: it collects the kernels that are launched on the current stream. That must
+// not be the default stream.
 BV_EXPORT CUDAGraph* bvtrain_cuda_graph_begin() {
-  // What earlier steps have left in the allocator's cache is of no use to the graph.
+  // The graph cannot use the memory that the allocator has kept from earlier steps.
   c10::cuda::CUDACachingAllocator::emptyCache();
   auto* const graph = new CUDAGraph();
   try {
@@ -24,18 +23,16 @@ BV_EXPORT CUDAGraph* bvtrain_cuda_graph_begin() {
   return graph;
 }
 
-BV_EXPORT void bvtrain_cuda_graph_end(CUDAGraph* graph) { graph->capture_end(); }
-
-// Ends a recording that has failed.
-BV_EXPORT void bvtrain_cuda_graph_abandon(CUDAGraph* graph) {
+BV_EXPORT void bvtrain_cuda_graph_end(CUDAGraph* graph) {
   try {
     graph->capture_end();
-  } catch (const std::exception&) {
+  } catch (...) {
     (void)cudaGetLastError();  // or the next check of a kernel would find this error
+    throw;
   }
 }
 
-// Starts the recorded work on the current stream.
+// Launches the recorded kernels on the current stream.
 BV_EXPORT void bvtrain_cuda_graph_replay(CUDAGraph* graph) { graph->replay(); }
 
 BV_EXPORT void bvtrain_cuda_graph_delete(CUDAGraph* graph) { delete graph; }

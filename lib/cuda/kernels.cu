@@ -30,7 +30,8 @@ struct BlockSums {
     return *this;
   }
 };
-// What a block may have without asking, on every device from compute capability 8.0 on.
+// Every device since compute capability 8.0 gives a block 48 KiB of shared memory without a special
+// request.
 static_assert(sizeof(BlockSums) * kThreads <= 48 * 1024, "the shared memory of block_sum()");
 static_assert(kThreads <= 1024 && (kThreads & (kThreads - 1)) == 0, "block_sum() halves it");
 

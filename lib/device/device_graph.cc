@@ -4,6 +4,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <exception>
+
 #include "lib/device/cuda.h"
 
 namespace at::cuda {
@@ -27,12 +29,15 @@ class CudaGraph : public DeviceGraph {
     try {
       work();
     } catch (...) {
-      function<void(CUDAGraph*)>("bvtrain_cuda_graph_abandon")(graph_);
+      try {
+        end();
+      } catch (const std::exception&) {  // the first error says more
+      }
       destroy();
       throw;
     }
     try {
-      function<void(CUDAGraph*)>("bvtrain_cuda_graph_end")(graph_);
+      end();
     } catch (...) {
       destroy();
       throw;
@@ -47,6 +52,7 @@ class CudaGraph : public DeviceGraph {
   }
 
  private:
+  void end() { function<void(CUDAGraph*)>("bvtrain_cuda_graph_end")(graph_); }
   void destroy() { function<void(CUDAGraph*)>("bvtrain_cuda_graph_delete")(graph_); }
 
   CUDAGraph* graph_;

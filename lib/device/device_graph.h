@@ -21,8 +21,8 @@ class DeviceGraph {
 class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
-  // Runs `work` in the place where record() records it. CUDA's libraries allocate memory in their
-  // first calls, which cannot be recorded, so `work` should be run once before.
+  // Runs `work` on the stream on which record() records it. Call this before record(): CUDA's
+  // libraries allocate memory in their first calls, and such calls cannot be recorded.
   virtual void run(const std::function<void()>& work) = 0;
   // Records what `work` starts, without computing it. Throws what `work` throws, or an
   // std::exception with the driver's reason. The work can then be run as before.

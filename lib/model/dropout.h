@@ -15,9 +15,9 @@ namespace bv {
 // (pass.seed, pass.step, k, i), so results do not depend on the number of ranks or threads.
 at::Tensor dropout(const at::Tensor& x, double rate, Pass& pass);
 
-// Returns a mask with the device and the type of `options`: 0 with probability `rate` in [0, 1],
-// otherwise `kept`. Its first dimension counts examples. It takes the next number k and draws as
-// dropout() does.
+// Returns a random mask of the given shape, whose first dimension counts examples. Each element is
+// 0 with probability `rate` in [0, 1], and `kept` otherwise. The mask has the device and the type
+// of `options`. It depends on the same numbers as that of dropout().
 at::Tensor random_mask(at::IntArrayRef shape, double rate, double kept,
                        const at::TensorOptions& options, Pass& pass);
 

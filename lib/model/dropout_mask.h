@@ -34,8 +34,9 @@ struct DropoutMask {
   }
 };
 
-// The plug-in's function: fills out (end - offset elements) on a CUDA stream. If `step` is not
-// null, it points to the number of the step in the device's memory, which replaces mask.step.
+// The plug-in's function. It fills `out`, which has end - offset elements, on a CUDA stream. `step`
+// may point to the number of the step in the device's memory; the kernel then reads it from there
+// and ignores mask.step.
 using FillDropoutMask = void(const DropoutMask& mask, const int64_t* step, float* out,
                              void* stream);
 

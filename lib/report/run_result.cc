@@ -96,6 +96,7 @@ std::string result_json(const RunResult& result) {
                                         {"checkpoint", best.checkpoint}});
   }
   root["failed_saves"] = result.failed_saves;
+  root["left_out_saves"] = result.left_out_saves;
   // A path or an error may hold bytes that are not UTF-8: they become U+FFFD.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -122,6 +123,11 @@ std::vector<std::string> closing_lines(const RunResult& result) {
   if (result.failed_saves > 0) {
     lines.push_back(fmt::format(
         "Checkpoints that could not be written: {} (see the warnings above)", result.failed_saves));
+  }
+  if (result.left_out_saves > 0) {
+    lines.push_back(
+        fmt::format("Checkpoints that were left out, because they were due too often: {}",
+                    human_count(result.left_out_saves)));
   }
   if (!result.report.empty()) lines.push_back("Report: " + result.report);
   return lines;

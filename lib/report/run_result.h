@@ -41,7 +41,8 @@ struct RunResult {
     std::string checkpoint;  // absolute path
   };
   std::vector<Best> best_checkpoints;
-  int64_t failed_saves = 0;  // checkpoints of this start that could not be written
+  int64_t failed_saves = 0;    // checkpoints of this start that could not be written
+  int64_t left_out_saves = 0;  // those that were left out, because they were due too often
 };
 
 // Returns the text of result.json; docs/command-line.md describes it.

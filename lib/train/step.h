@@ -51,8 +51,8 @@ class TrainStep {
   std::string use_graph(std::unique_ptr<GraphRecorder> recorder);
   // Returns whether a later step will be recorded.
   bool graph_is_due() const { return graph_ && graph_->is_due(); }
-  // Returns why a step could not be recorded, otherwise "".
-  std::string graph_failure() const { return graph_ ? graph_->failure() : ""; }
+  // Returns whether a step was recorded and is repeated now.
+  bool repeats_graph() const { return graph_ && graph_->is_recorded(); }
   // Runs step `step`, which must be count() + 1. `batch` holds this rank's examples on the CPU. Its
   // memory may be overwritten, and is free again when this returns. Returns the sum of all ranks'
   // `word`. With `measure`, measurements() holds this step's values afterwards.

@@ -19,7 +19,7 @@ bool StepGraph::fits(const Batch& batch) const {
 }
 
 at::Tensor StepGraph::run(int64_t step, const Batch& batch) {
-  if (!failure_.empty()) return work_(batch, {});
+  if (failed_) return work_(batch, {});
   if (!fits(batch)) {
     graph_.reset();
     loss_.reset();
@@ -43,9 +43,9 @@ at::Tensor StepGraph::run(int64_t step, const Batch& batch) {
       log::info("step {} was recorded as a CUDA graph", step);
     } catch (const std::exception& error) {
       const std::string why = error.what();  // a backtrace may follow
-      failure_ = why.substr(0, why.find('\n'));
+      failed_ = true;
       log::warn("steps run without a CUDA graph, because step {} could not be recorded: {}", step,
-                failure_);
+                why.substr(0, why.find('\n')));
       inputs_.clear();
       loss_.reset();
       return work_(batch, {});

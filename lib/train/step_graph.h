@@ -1,12 +1,11 @@
 // The forward and backward passes of a step as one graph of a device. A small model's kernels take
 // less time than the host needs to start them; a graph starts them all with one call.
 //
-// The first steps run as they would without a graph; then one is recorded. What is recorded must be
-// the same in each step: the same kernels with the same numbers at the same addresses. The batch is
-// therefore copied to a fixed place, and the number of the step, from which dropout draws, is in
-// the device's memory. What has other numbers in each step stays outside: mixup before it, and the
-// optimizer after it, a few kernels each. Of models that are built of other operators in each step
-// Model::varies() says so.
+// The first steps run as they would without a graph. Then one step is recorded, and all later steps
+// repeat it: the same kernels with the same numbers at the same addresses. Therefore the batch is
+// copied to a fixed place, and dropout reads the number of the step from the device's memory. Mixup
+// and the optimizer get other numbers in each step, so they stay outside of the graph. They are a
+// few kernels each. Model::varies() names models that cannot be repeated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "lib/device/device_graph.h"
@@ -37,10 +35,8 @@ class StepGraph {
   at::Tensor run(int64_t step, const Batch& batch);
 
   // Returns whether a later call will record the work.
-  bool is_due() const { return graph_ == nullptr && failure_.empty(); }
-  // Returns why the work could not be recorded; "" unless that was tried. It then runs without a
-  // graph.
-  const std::string& failure() const { return failure_; }
+  bool is_due() const { return graph_ == nullptr && !failed_; }
+  bool is_recorded() const { return graph_ != nullptr; }
 
  private:
   bool fits(const Batch& batch) const;
@@ -52,7 +48,7 @@ class StepGraph {
   at::Tensor loss_;  // the result of the recorded work
   int runs_ = 0;     // with inputs_, without the graph
   std::unique_ptr<DeviceGraph> graph_;
-  std::string failure_;
+  bool failed_ = false;  // to record the work, which then runs without a graph
 };
 
 }  // namespace bv

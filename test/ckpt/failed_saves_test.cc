@@ -111,22 +111,28 @@ TEST_CASE("saves: training that saves all the time leaves most of them out") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   std::atomic<int64_t> saved = 0;
-  int64_t step = 0;
+  int64_t step = 0, left_out = 0, taken = 0;
   {
     Checkpointer checkpointer(workdir);
     const Snapshot state = state_of(0, 1 << 20);
-    // Until the budget is used up, training waits, so that none is left out.
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
          std::chrono::steady_clock::now() < end;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (checkpointer.leaves_out(++step)) continue;
       Snapshot next = state;
-      next.step = ++step;
+      next.step = step;
       next.before_commit = [&] { ++saved; };
       checkpointer.save(std::move(next), false);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++taken;
     }
+    checkpointer.save(state_of(++step), true);
+    checkpointer.wait();
+    left_out = checkpointer.left_out_saves();
   }
   CHECK(steps(workdir).back() == step);
-  CHECK(saved < step / 2);
+  CHECK(saved > 1);
+  CHECK(taken < step / 2);
+  CHECK(left_out == step - 1 - saved);
 }
 
 TEST_CASE("saves: a write that fails is tried again") {

@@ -1,5 +1,6 @@
 #include "lib/ckpt/save_queue.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <latch>
 
@@ -24,6 +25,29 @@ TEST_CASE("a save that begins while training waits for it is not left out") {
   CHECK(queue.free_buffer() == one);
   releases.join();
   queue.await_all();
+}
+
+TEST_CASE("saves are left out until the budget has time for one again") {
+  using std::chrono::steady_clock;
+  SaveQueue queue;
+  CHECK_FALSE(queue.leaves_out(1));
+  const int buffer = queue.free_buffer();
+  // The time of the snapshot counts. This one takes the whole budget, what is added in that time,
+  // and a bit more.
+  const std::chrono::duration<double> debt(0.02);
+  std::this_thread::sleep_for((std::chrono::duration<double>(SaveQueue::kBurst) + debt) /
+                              (1 - SaveQueue::kShare));
+  const auto begin = steady_clock::now();
+  std::atomic<bool> done = false;
+  queue.add({.work = [&] { done = true; }, .buffer = buffer, .step = 1, .may_be_left_out = true});
+  CHECK(queue.leaves_out(2));
+  CHECK(queue.left_out() == 1);
+  queue.await_all();
+  CHECK(done);  // it was begun although the budget is spent
+  int64_t step = 2;
+  while (queue.leaves_out(++step)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(steady_clock::now() - begin >= debt / SaveQueue::kShare);
+  CHECK(queue.left_out() == step - 2);
 }
 
 }  // namespace bv

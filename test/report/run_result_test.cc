@@ -88,11 +88,14 @@ TEST_CASE("the closing lines") {
   result.report.clear();
   result.precision_config = "float32";
   result.failed_saves = 2;
+  result.left_out_saves = 4000;
   CHECK(nlohmann::json::parse(result_json(result)).at("failed_saves") == 2);
+  CHECK(nlohmann::json::parse(result_json(result)).at("left_out_saves") == 4000);
   CHECK(closing_lines(result) ==
         std::vector<std::string>{
             "5,000 of 5,000 steps in 1m12s since the restart at step 4,000, precision float32",
-            "Checkpoints that could not be written: 2 (see the warnings above)"});
+            "Checkpoints that could not be written: 2 (see the warnings above)",
+            "Checkpoints that were left out, because they were due too often: 4,000"});
 }
 
 TEST_CASE("the hash of a config does not depend on the order of its keys") {

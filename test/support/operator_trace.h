@@ -1,4 +1,5 @@
-// Lists the operators that are called, with all about their inputs but the values of tensors.
+// Lists calls of operators: their names, and the shapes, types and numbers that they get. The
+// values of tensors are left out.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kClasses = 7, kSize = 32;
 
-// Forward and backward of a model. On the meta device, which plays the GPU, forward alone: LibTorch
-// has no backward of layer_norm for it.
+// Runs forward and backward of a model. The meta device stands for a GPU. There it runs forward
+// only, because LibTorch has no backward of layer_norm for that device.
 class ModelStep {
  public:
   ModelStep(c10::Device device, const std::string& name, const std::string& keys,
@@ -170,6 +170,7 @@ TEST_CASE("steps that are repeated as a graph train as steps without one") {
   CallingRecorder::Counts counts;
   CHECK(graph.step->use_graph(std::make_unique<CallingRecorder>(counts)).empty());
   CHECK_FALSE(plain.step->graph_is_due());
+  CHECK_FALSE(plain.step->repeats_graph());
   for (int64_t i = 1; i <= 8; ++i) {
     CHECK(graph.step->graph_is_due() == (i <= 3));
     plain.run(i, i);
@@ -180,6 +181,7 @@ TEST_CASE("steps that are repeated as a graph train as steps without one") {
   CHECK(counts.runs == 2);
   CHECK(counts.records == 1);
   CHECK(counts.replays == 6);
+  CHECK(graph.step->repeats_graph());
   CHECK(graph.step->example_flops() == plain.step->example_flops());
   // Another size of the batch needs another graph.
   for (int64_t i = 9; i <= 12; ++i)
@@ -206,6 +208,7 @@ TEST_CASE("steps that cannot be recorded go on without a graph") {
   check_equal_states(*graph.step, *plain.step);
   CHECK(counts.records == 1);
   CHECK_FALSE(graph.step->graph_is_due());
+  CHECK_FALSE(graph.step->repeats_graph());
 }
 
 }  // namespace bv::test

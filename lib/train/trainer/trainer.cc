@@ -199,7 +199,7 @@ Exit Trainer::loop() {
     update(step, plan);
     measure(step, plan);
     due_evals_ = plan.evals;
-    if (plan.save) save(step, plan.keep);
+    if (plan.save) save(step, *plan.save);
     run_due_evals(step);
     const bool ends = !plan.evals.empty() && select(step, plan.evals);
     if (ends) finish_early(step, plan.evals);
@@ -245,10 +245,12 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
   // warms up its Chrono without adding rows.
   const bool grown = is_growth_step(step, recipe_.growth_ratios);
   plan.log = (*log_due_)(step, now) || step <= 2 || grown;
-  plan.keep = (*keep_due_)(step, now);
+  const bool keeps = (*keep_due_)(step, now);
   plan.images = images_due_ && (*images_due_)(step, now);
   const bool saves = ckpt_due_ && ((*ckpt_due_)(step, now) || grown);
-  plan.save = (saves || plan.keep) && workdir_;
+  if (workdir_ && keeps) plan.save = Save::keep;
+  if (workdir_ && saves && !keeps)
+    plan.save = step == total_steps_ ? Save::always : Save::may_be_left_out;
   for (EvalJob& job : recipe_.evals) {
     if (job.due && (*job.due)(step, now)) plan.evals.insert(job.name);
   }
@@ -291,8 +293,15 @@ void Trainer::measure(int64_t step, const Plan& plan) {
   }
   const bool in_row = plan.log || !plan.evals.empty();
   if (in_row) measure_skipped();
-  if (!in_row && !plan.save && !chrono_.warming_up()) return;
-  chrono_muted_ = !in_row;
+  if (in_row)
+    chrono_.tick(step);
+  else if (chrono_.warming_up())
+    tick_silently(step);
+}
+
+// Brings the accumulated times up to date without adding anything to the row.
+void Trainer::tick_silently(int64_t step) {
+  chrono_muted_ = true;
   chrono_.tick(step);
   chrono_muted_ = false;
 }

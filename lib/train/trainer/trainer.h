@@ -82,9 +82,16 @@ class Trainer {
   void record_failure(Exit code, const std::string& line) noexcept;
 
  private:
+  enum class Save {
+    may_be_left_out,  // if saves are due too often
+    always,
+    keep  // and never delete it
+  };
+
   // What is due at a step besides the update.
   struct Plan {
-    bool log = false, save = false, keep = false, images = false;
+    bool log = false, images = false;
+    std::optional<Save> save;
     std::set<std::string> evals;  // by name
   };
 
@@ -129,9 +136,10 @@ class Trainer {
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
+  void tick_silently(int64_t step);
   void check_finite(int64_t step) const;
   void require_room();
-  void save(int64_t step, bool keep);
+  void save(int64_t step, Save kind);
   void run_due_evals(int64_t step);
   void evaluate(EvalJob& job, int64_t step);
   Pace::Reading reading(int64_t step) const;

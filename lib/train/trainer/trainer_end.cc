@@ -109,7 +109,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
   if (saves) {
     if (saved_step_ != step) {
       chrono_.settle(step);
-      save(step, false);
+      save(step, Save::always);
     }
     if (checkpointer_) checkpointer_->wait();
     done_step_ = step;
@@ -201,7 +201,10 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.device = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   result.processes = group_.size();
   result.version = options_.tool_version;
-  if (checkpointer_) result.failed_saves = checkpointer_->failed_saves();
+  if (checkpointer_) {
+    result.failed_saves = checkpointer_->failed_saves();
+    result.left_out_saves = checkpointer_->left_out_saves();
+  }
   if (!workdir_) return result;
   result.workdir = absolute(workdir_->dir());
   const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed

@@ -46,11 +46,13 @@ void Trainer::check_finite(int64_t step) const {
                   std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
 }
 
-void Trainer::save(int64_t step, bool keep) {
+void Trainer::save(int64_t step, Save kind) {
   check_finite(step);  // a state with NaN or infinity is never committed
+  if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
   saved_step_ = step;
   if (!writes_checkpoints()) return;
   skipped_.sync();
+  tick_silently(step);
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
   const trace::Span span("checkpoint snapshot");
@@ -93,7 +95,7 @@ void Trainer::save(int64_t step, bool keep) {
         {"accum_device_time", chrono.accum_device_time},
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
-  checkpointer_->save(std::move(snapshot), keep);
+  checkpointer_->save(std::move(snapshot), kind == Save::keep);
 }
 
 }  // namespace bv

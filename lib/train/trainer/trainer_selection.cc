@@ -142,7 +142,7 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
   const std::vector<int64_t> better = agreed.at("better");
   const std::string fault = agreed.at("fault");
   if (workdir_ && (!better.empty() || !fault.empty()) && saved_step_ != step)
-    save(step, /*keep=*/false);
+    save(step, Save::always);
   if (!fault.empty()) {
     if (checkpointer_) checkpointer_->drain();  // no step is lost
     const auto i = agreed.at("place").get<size_t>();
@@ -167,7 +167,7 @@ void Trainer::finish_early(int64_t step, const std::set<std::string>& ran) {
     if (job.due && !ran.contains(job.name)) due_evals_.insert(job.name);
   }
   const std::set<std::string> rest = due_evals_;
-  if (saved_step_ != step && workdir_) save(step, /*keep=*/true);
+  if (saved_step_ != step && workdir_) save(step, Save::keep);
   run_due_evals(step);
   select(step, rest);
 }
