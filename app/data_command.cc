@@ -18,6 +18,7 @@
 #include "lib/report/log.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/util/file.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -4,8 +4,9 @@
 # ../shared). Without the data, or without the Python environment below, they print a line and pass.
 # With BVTRAIN_REQUIRE_DATA=1 they fail instead; that is the default in CI (CI=true) if the folder
 # exists.
-# A test opens reports in headless Chromium. In CI that is installed, and then the test needs it
-# (BVTRAIN_REQUIRE_BROWSER=1); elsewhere the test prints a line and passes where there is none.
+# A test opens reports in headless Chromium, and one counts instructions with valgrind. In CI both are
+# installed, and then the tests need them (BVTRAIN_REQUIRE_BROWSER=1, BVTRAIN_REQUIRE_VALGRIND=1);
+# elsewhere such a test prints a line and passes where its program is missing.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/setup.sh"
@@ -23,8 +24,12 @@ if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy, jsonschema, 
     { echo "note: Python packages can't be installed; the tests that need them will be skipped" >&2 && python=; }
 fi
 
-# Chromium is installed beside the build.
+# Chromium is installed beside the build, but valgrind before it, because a test includes its header.
 if [[ ${CI:-} == true ]]; then
+  (bv_packages=(valgrind) && bv_install_packages) || echo "note: valgrind can't be installed" >&2
+  if command -v valgrind >/dev/null; then
+    export BVTRAIN_REQUIRE_VALGRIND=${BVTRAIN_REQUIRE_VALGRIND:-1}
+  fi
   (bv_packages=(chromium fonts-dejavu-core) && bv_install_packages) &
   browser=$!
 fi

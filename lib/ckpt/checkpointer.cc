@@ -377,7 +377,7 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
     try {
       return read_checkpoint(path, options);
     } catch (const Error& fault) {
-      throw Error(Exit::usage, path, fault.what());
+      throw Error(fault.code() == Exit::storage ? Exit::storage : Exit::usage, path, fault.what());
     }
   }
   if (auto restored = latest_in(CkptFolder::at(path), options)) return std::move(*restored);

@@ -89,7 +89,8 @@ class Checkpointer {
   // there are checkpoints but none can be used.
   static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
   // Reads the checkpoint at `path`: a checkpoint folder, the newest of a ckpt/ folder or workdir,
-  // or its best one (see checkpoint_path()). Verifies all checksums. Throws Error(Exit::usage).
+  // or its best one (see checkpoint_path()). Verifies all checksums. Throws Error(Exit::usage), or
+  // Error(Exit::storage) if the disk cannot be read.
   static Restored load(const std::string& path, const ReadOptions& options = {});
   // Returns step, folder and metadata of the checkpoint that latest() or load() would take if all
   // files verify, without its tensors. nullopt if no manifest can be used. `path` is as for load().

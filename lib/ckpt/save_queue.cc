@@ -7,24 +7,20 @@
 #include <ctime>
 #include <utility>
 
+#include "lib/device/compute_threads.h"
 #include "lib/report/log.h"
 
 namespace bv {
 namespace {
 
-constexpr int kNice =
-    10;  // of the thread that saves; 0 is that of the others, 19 the lowest priority
+// Of the thread that saves. The others have 0; 19 is the lowest priority.
+constexpr int kNice = 5;
 
 // Returns how long this thread has computed.
 std::chrono::duration<double> computed() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
-double cores() {
-  static const double cores = std::max(1U, std::thread::hardware_concurrency());
-  return cores;
 }
 
 }  // namespace
@@ -75,6 +71,7 @@ int SaveQueue::give_out(int buffer) {
 }
 
 void SaveQueue::count_left_out(int64_t step) {
+  left_out_step_ = step;
   if (left_out_++ > 0) return;
   log::info(
       "[{}] checkpoints are due so often that saving them all would slow the training down: some "
@@ -85,8 +82,12 @@ void SaveQueue::count_left_out(int64_t step) {
 void SaveQueue::add(Job job) {
   const std::lock_guard lock(mutex_);
   if (job.buffer >= 0) spend(Clock::now() - given_out_);
-  jobs_.push_back(std::move(job));
+  if (job.step >= 0 && job.step == left_out_step_) {  // it is saved after all
+    --left_out_;
+    left_out_step_ = -1;
+  }
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  jobs_.push_back(std::move(job));
   changed_.notify_all();
 }
 
@@ -122,6 +123,7 @@ std::deque<SaveQueue::Job>::iterator SaveQueue::waiting() {
 }
 
 void SaveQueue::run() {
+  stay_single_threaded();
   // The threads of the training go first. A failure does no harm.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   std::unique_lock lock(mutex_);
@@ -135,7 +137,7 @@ void SaveQueue::run() {
     work();
     work = nullptr;  // releases the snapshot
     lock.lock();
-    spend((computed() - before) / cores());
+    spend((computed() - before) / cores_);
     jobs_.pop_front();
     changed_.notify_all();
   }

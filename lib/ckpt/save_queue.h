@@ -8,8 +8,9 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <stop_token>
 #include <thread>
+
+#include "lib/util/host.h"
 
 namespace bv {
 
@@ -18,10 +19,10 @@ namespace bv {
 //
 // Saves have a time budget, so that a run that saves very often still trains. The budget grows by
 // kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by the number
-// of cores, the time of its snapshot, and the time that training waits for a buffer. While the
-// budget is spent, for at most kBurst / kShare seconds, leaves_out() returns true, and no snapshot
-// is made. If the budget ends while training waits for a buffer, the new save replaces the one that
-// has not begun.
+// of cores, the time of its snapshot, and the time that training waits for a buffer. If nothing is
+// left of the budget, leaves_out() returns true, and the caller makes no snapshot. This lasts at
+// most kBurst / kShare seconds. Training may also wait for a buffer. If the budget runs out during
+// this wait, the new save replaces the one that has not begun.
 //
 // The members are called from one thread, that of the training.
 class SaveQueue {
@@ -33,15 +34,15 @@ class SaveQueue {
     std::function<void()> work;  // throws nothing
     int buffer = -1;             // of the snapshot that it reads; -1: it reads none
     int64_t step = -1;
-    bool may_be_left_out = false;  // for a newer one
+    bool may_be_left_out = false;  // a newer one may replace it
   };
 
   ~SaveQueue();  // all jobs must be done: see await_all()
 
   // Returns whether a save that is due at `step` should be left out, because the budget is spent.
   bool leaves_out(int64_t step);
-  // Returns the buffer that the next snapshot may overwrite, 0 or 1. Waits for a save, or leaves
-  // one out, if there is none.
+  // Returns the buffer that the next snapshot may overwrite, 0 or 1. If no buffer is free, waits
+  // for a save to end, or drops one that has not begun.
   int free_buffer();
   void add(Job job);
   void do_in_any_case(int64_t step);  // the save of this step is not left out, if there is one
@@ -62,7 +63,9 @@ class SaveQueue {
 
   int buffer_ = 1;  // the one that was given out last
   Clock::time_point given_out_;
-  int64_t left_out_ = 0;  // how many saves
+  int64_t left_out_ = 0;        // how many saves
+  int64_t left_out_step_ = -1;  // of the last one
+  const double cores_ = usable_cores();
 
   std::mutex mutex_;                 // guards what follows up to refilled_
   std::condition_variable changed_;  // a job was added or is done, or nothing will be added

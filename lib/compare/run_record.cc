@@ -52,7 +52,7 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
     warn_of_damage(workdir.metrics(), run.metrics, warnings);
     return run;
   } catch (const Error& error) {
-    if (error.code() != Exit::usage) throw;
+    if (error.code() != Exit::usage && error.code() != Exit::storage) throw;
     // Of several problems the first one will do.
     warnings.push_back(fmt::format("{}: warning: left out: {}", dir, split(error.what(), '\n')[0]));
     return std::nullopt;

@@ -1,6 +1,8 @@
 #include "lib/device/compute_threads.h"
 
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <omp.h>
 
 #include <latch>
 #include <system_error>
@@ -40,6 +42,18 @@ void start_compute_threads(int threads) {
   at::set_num_threads(threads);
   at::parallel_for(0, threads, 1, [](int64_t, int64_t) {});  // now, before others take them
   started = threads;
+}
+
+void stay_single_threaded() {
+  // at::set_num_threads() would change all threads of the process, so this uses the settings of
+  // OpenMP and MKL for one thread. LibTorch overwrites these when a thread first asks for its
+  // number of threads, so we ask first. MKL is looked up at run time because only some builds of
+  // LibTorch contain it.
+  at::get_num_threads();
+  omp_set_num_threads(1);
+  if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
+    reinterpret_cast<int (*)(int)>(set)(1);
+  }
 }
 
 }  // namespace bv

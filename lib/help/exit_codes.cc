@@ -17,8 +17,9 @@ const std::vector<ExitText>& exit_codes() {
       {Exit::diverged, "diverged",
        "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
        "set grad_clip_norm or a warm-up."},
-      {Exit::storage, "write failed",
-       "A file could not be written. Free some space or mend the disk, then run the command again: "
+      {Exit::storage, "storage failed",
+       "A file could not be written, or a disk could not be read. Free some space or mend the "
+       "disk, then run the command again: "
        "it continues from the last checkpoint. Of ckpt verify: a checkpoint is damaged."},
       {Exit::memory, "out of memory",
        "The memory of the host or device was not enough. Lower input.batch_size or raise "

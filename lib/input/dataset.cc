@@ -105,6 +105,13 @@ Example Dataset::read(int64_t index) const {
   return example;
 }
 
+Example Dataset::read_values(int64_t index) const {
+  const auto [split, at] = locate(index);
+  Example example = source_->read_values(split, at);
+  renumber(example);
+  return example;
+}
+
 Example Dataset::read_batch(std::span<const int64_t> indices) const {
   // Almost always one split. A batch across several splits is joined from runs of indices in the
   // same split.

@@ -46,6 +46,7 @@ class Dataset {
   int64_t size() const { return size_; }
   // The members below are those of Source for example `index` of the data set, 0 <= index < size().
   Example read(int64_t index) const;
+  Example read_values(int64_t index) const;
   bool is_array() const { return source_->is_array(); }
   Example read_batch(std::span<const int64_t> indices) const;
   std::string describe(int64_t index) const;

@@ -20,8 +20,9 @@ const KeyTable keys("input.sample",
                      "weights: importance"},
                     {{"weights", "string", "required",
                       "Name of the feature with the weight of each example, a number of at least "
-                      "0, such as a column of a CSV file. All examples are read once at the start "
-                      "to collect their weights. An example of weight 0 never comes.",
+                      "0, such as a column of a CSV file. All examples are read once at each "
+                      "start to collect their weights; of csv and jsonl only the rows. An example "
+                      "of weight 0 never comes.",
                       "importance"}});
 
 // The weight of one example, or why it has none.
@@ -58,7 +59,7 @@ ReadWeight weight_of(const Example& example, const std::string& feature) {
 ReadWeight read_weight(const Dataset& data, int64_t index, const std::string& feature) {
   Example example;
   try {
-    example = data.read(index);
+    example = data.read_values(index);
   } catch (...) {
     ExampleFailure failure = current_failure(data, index);
     if (failure.of_config || failure.code != Exit::data) throw;

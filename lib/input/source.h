@@ -68,6 +68,9 @@ class Source {
   virtual std::vector<int64_t> shard_lengths(size_t split) const { return {}; }
   // Returns the raw example, typically {"image", "label"}. 0 <= index < size(split).
   virtual Example read(size_t split, int64_t index) const = 0;
+  // Like read(), but may leave out features that are files of their own, such as an image, and not
+  // read these files. For callers that need only the numbers.
+  virtual Example read_values(size_t split, int64_t index) const { return read(split, index); }
 
   // Returns whether all examples are in memory and have equal shapes, so that read_batch() is fast.
   virtual bool is_array() const { return false; }

@@ -16,6 +16,7 @@
 #include "lib/train/recipe_reading.h"
 #include "lib/train/shape_check.h"
 #include "lib/train/training_labels.h"
+#include "lib/util/host.h"
 
 namespace bv {
 namespace {

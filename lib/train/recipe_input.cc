@@ -1,9 +1,7 @@
 // The part of Recipe that reads `input` and num_classes, and opens the training data.
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,6 +14,7 @@
 #include "lib/input/loader/compute_example.h"
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -99,15 +98,6 @@ void refuse_common_keys(const Config& input, const std::string& first) {
 }
 
 }  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
-  const char* share = std::getenv("OMP_NUM_THREADS");
-  const long asked = share ? std::strtol(share, nullptr, 10) : 0;
-  return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
-}
 
 int positive_count(const Config& config, const char* key, int fallback,
                    std::source_location where) {

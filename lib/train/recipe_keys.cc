@@ -73,9 +73,8 @@ const KeyTable run_keys(
       "Interval between two checkpoints, from which a run continues after an interruption. A stop "
       "by a signal saves one as well, but a crash of a run without checkpoints loses everything. "
       "Each new one replaces the one before, unless `keep_ckpt_*` keeps that. If "
-      "all of them would slow the training down, because the interval is shorter than a few "
-      "seconds "
-      "or the disk is slow, some are left out, and the log says how many. Give it in one unit "
+      "the interval is shorter than a few seconds, or the disk is slow, some checkpoints are left "
+      "out, so that training is not slowed down. The log says how many. Give it in one unit "
       "(`percent` is a fraction of the run, 0 to 1); without it, or with 0 or less, only "
       "checkpoints that are kept for good are written.",
       "1000"},

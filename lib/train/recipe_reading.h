@@ -15,9 +15,6 @@ namespace bv {
 // for any other number.
 int positive_count(const Config& config, const char* key, int fallback,
                    std::source_location where = std::source_location::current());
-// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
-// divide the cores of a host by that variable.
-int usable_cores();
 // Returns the names of the features, separated by commas.
 std::string keys_of(const Example& example);
 // Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.

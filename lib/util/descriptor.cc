@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -38,6 +39,7 @@ std::string file_error_text(int error) {
 }
 
 void throw_file_error(Exit code, const std::string& path, std::string_view what, int error) {
+  if (code == Exit::usage && error == EIO) code = Exit::storage;
   throw Error(code, path, fmt::format("{}{}", what, file_error_text(error)));
 }
 

@@ -28,7 +28,7 @@ enum class Exit : int {
   usage = 2,     // bad usage, config, data set, weights or launch environment
   data = 3,      // data errors above the budget during the run
   diverged = 4,  // a NaN or infinite value
-  storage = 5,   // a write failed
+  storage = 5,   // a write failed, or a disk could not be read
   memory = 6,    // out of memory
   peer = 7,      // another rank failed or a collective timed out
   stopped = 75,  // stopped early with a committed checkpoint: run the same command again

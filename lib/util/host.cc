@@ -1,8 +1,10 @@
 #include "lib/util/host.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -21,6 +23,15 @@ std::string proc_value(const char* file, const std::string& key) {
 }
 
 }  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  const char* share = std::getenv("OMP_NUM_THREADS");
+  const long asked = share ? std::strtol(share, nullptr, 10) : 0;
+  return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
+}
 
 std::string host_name() {
   char name[256] = {};  // POSIX allows 255 bytes; a longer name may lack the final zero

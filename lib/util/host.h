@@ -18,6 +18,10 @@ std::string boot_id();
 // Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if the system does not tell.
 std::string cpu_name();
 
+// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
+// divide the cores of a host by that variable.
+int usable_cores();
+
 // Returns the most bytes that this process had resident so far, nullopt if the system does not
 // tell.
 std::optional<double> peak_resident_bytes();

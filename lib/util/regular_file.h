@@ -23,7 +23,8 @@ class RegularFile {
   // In bytes. 0 for some files below /proc, which have content nevertheless.
   size_t size() const { return size_; }
   // Reads from `offset` until `bytes` bytes are read or the file ends, and returns how many were
-  // read. Throws Error(Exit::usage) "<file>: error: cannot read: ...".
+  // read. Throws Error "<file>: error: cannot read: ...": Exit::storage if the disk fails,
+  // otherwise Exit::usage.
   size_t read(void* out, size_t bytes, size_t offset) const;
 
  private:

@@ -14,6 +14,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -42,6 +43,10 @@ def step_time(binary, folder, config, settings):
     for setting in settings:
         args += ["--set", setting]
     subprocess.run(args, check=True, capture_output=True)
+    with open(os.path.join(workdir, "result.json")) as file:
+        left_out = json.load(file)["left_out_saves"]
+    if left_out and "ckpt_steps=1" not in settings:
+        sys.exit(f"{left_out} saves were left out: give --seconds a larger number")
     with open(os.path.join(workdir, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
     rows = [row for row in rows if "training_loss" in row][1:]  # the first step has the start in it

@@ -92,6 +92,8 @@ def check(runs, at, error):
     first = runs.output()
     if code == "hangs" or code < 0 or (128 <= code and code not in (130, 141, 143)):
         return code, f"ended with {code}: {first[-300:]}"
+    if code == 2 and error == errno.EIO:
+        return code, f"ended with {code}, as if the user had made a mistake: {first[-300:]}"
     harmless = error in ("short", errno.EINTR)
     if harmless and code != 0:
         return code, f"ended with {code} although the call can be repeated: {first[-300:]}"

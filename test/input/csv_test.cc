@@ -57,6 +57,10 @@ TEST_CASE("csv: whole numbers are class numbers", "[csv]") {
   CHECK(row.at("weight").item<float>() == 2);
   CHECK(text_at(row, "note") == "a, b");
   CHECK(folder.local(data->describe(1)) == "t.csv:3");
+  // The numbers of a row need no image.
+  const Example values = data->read_values(1);
+  CHECK(values.at("weight").item<float>() == 2);
+  CHECK_FALSE(values.contains("image"));
   CHECK(data->source().splits() == Names{"all", "train"});
 }
 

@@ -74,6 +74,8 @@ TEST_CASE("jsonl: files, labels and rows", "[jsonl]") {
     CHECK(text_of(data->read(1).at("image")) == flat_jpeg(100));
     CHECK(data->source().labels(0).equal(at::tensor({4, 2, 7}, at::kLong)));
     CHECK(text_at(data->read(1), "id") == "y");
+    CHECK_FALSE(data->read_values(1).contains("image"));
+    CHECK(text_at(data->read_values(1), "id") == "y");
   }
   CHECK(text_at(folder.data(text)->read(0), "image") == "images/a.jpg");
   const auto part = folder.data(text, "start: 1\nstop: 2\n");

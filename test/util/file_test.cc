@@ -73,6 +73,9 @@ TEST_CASE("reading fails in one line") {
         Failure{Exit::usage, "/proc/self/status: error: larger than 100 bytes"});
   CHECK(failure([&] { read_file(file + "/x"); }) ==
         Failure{Exit::usage, file + "/x: error: Not a directory"});
+  // Nothing is mapped at address 0, which the kernel reports like a bad sector of a disk.
+  CHECK(failure([&] { read_file("/proc/self/mem"); }) ==
+        Failure{Exit::storage, "/proc/self/mem: error: cannot read: Input/output error"});
 }
 
 TEST_CASE("only regular files are read") {

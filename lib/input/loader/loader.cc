@@ -8,11 +8,8 @@
 // it reaches that batch, so the batch at which a run fails does not depend on the threads.
 #include "lib/input/loader/loader.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <dlfcn.h>
-#include <omp.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -26,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/device/compute_threads.h"
 #include "lib/device/out_of_memory.h"
 #include "lib/input/loader/batch_ring.h"
 #include "lib/input/loader/example_failure.h"
@@ -38,18 +36,6 @@ namespace {
 
 constexpr int kMaxReplacements = 20;
 constexpr int64_t kMaxWarnings = 10;
-
-// Keeps LibTorch's ops in the calling thread from now on. at::set_num_threads() would change all
-// threads of the process, so this uses the per-thread settings of OpenMP and MKL. LibTorch
-// overwrites these when a thread first asks for its number of threads, so we ask first. MKL is
-// looked up at run time because only some builds of LibTorch contain it.
-void stay_single_threaded() {
-  at::get_num_threads();
-  omp_set_num_threads(1);
-  if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
-    reinterpret_cast<int (*)(int)>(set)(1);
-  }
-}
 
 // Returns the example from which the ring takes its shapes: the first of the (first) data set that
 // can be computed, so that the shapes do not depend on where a run begins. Failures before it are

@@ -110,7 +110,7 @@ class CsvReader : public RowReader {
     return {row_file(cells[path_].text, folder_, cells[path_].at)};
   }
 
-  Example read(std::string_view row, int64_t) const override {
+  Example read(std::string_view row, int64_t, bool with_files) const override {
     const std::vector<CsvCell> cells = cells_of(row);
     Example example;
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -120,7 +120,8 @@ class CsvReader : public RowReader {
       if (column.role == CsvRole::several) example["labels"] = several(cells[i]);
     }
     if (!layout_.targets.empty()) example["labels"] = targets(cells);
-    example["image"] = image_bytes(row_file(cells[path_].text, folder_, cells[path_].at));
+    if (with_files)
+      example["image"] = image_bytes(row_file(cells[path_].text, folder_, cells[path_].at));
     return example;
   }
 

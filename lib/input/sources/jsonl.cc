@@ -121,14 +121,16 @@ class JsonlReader : public RowReader {
     return all;
   }
 
-  Example read(std::string_view row, int64_t number) const override {
+  Example read(std::string_view row, int64_t number, bool with_files) const override {
     Example example;
     const std::vector<JsonField> fields = fields_of(row);
     for (size_t i = 0; i < fields.size(); ++i) {
       if (fields[i].key == split_) continue;
       const auto file = files_.find(fields[i].key);
-      example[fields[i].key] =
-          file == files_.end() ? field_tensor(fields[i], keys_[i].type) : bytes(fields[i], *file);
+      if (file == files_.end())
+        example[fields[i].key] = field_tensor(fields[i], keys_[i].type);
+      else if (with_files)
+        example[fields[i].key] = bytes(fields[i], *file);
     }
     if (!example.contains("id")) example["id"] = text_tensor(fmt::format("{}", number));
     return example;

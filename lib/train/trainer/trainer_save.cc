@@ -47,8 +47,10 @@ void Trainer::check_finite(int64_t step) const {
 }
 
 void Trainer::save(int64_t step, Save kind) {
-  check_finite(step);  // a state with NaN or infinity is never committed
+  // All ranks must look for bad values at the same steps, also those that save nothing.
+  if (group_.size() > 1) check_finite(step);
   if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
+  if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
   if (!writes_checkpoints()) return;
   skipped_.sync();

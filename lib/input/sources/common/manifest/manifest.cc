@@ -110,11 +110,19 @@ std::string ManifestSource::row_bytes(const ManifestIndex& index, size_t row) co
 }
 
 Example ManifestSource::read(size_t split, int64_t index) const {
+  return read_row(split, index, /*with_files=*/true);
+}
+
+Example ManifestSource::read_values(size_t split, int64_t index) const {
+  return read_row(split, index, /*with_files=*/false);
+}
+
+Example ManifestSource::read_row(size_t split, int64_t index, bool with_files) const {
   const Opened& all = opened();
   const size_t row = row_of(all, split, index);
   const std::string text = row_bytes(all.index, row);
   try {
-    return all.reader->read(text, static_cast<int64_t>(row));
+    return all.reader->read(text, static_cast<int64_t>(row), with_files);
   } catch (const RowFault& fault) {
     const RowText place{text, all.index.lines[row]};
     throw Error(Exit::data, describe(split, index),

@@ -48,8 +48,9 @@ class RowReader {
   // Returns the files that a row names. Throws RowFault.
   virtual std::vector<RowFile> files(std::string_view row) const = 0;
   // Returns the example of row number `number`, from 0. Throws RowFault, and
-  // Error::bare(Exit::data) if a file cannot be read.
-  virtual Example read(std::string_view row, int64_t number) const = 0;
+  // Error::bare(Exit::data) if a file cannot be read. Without `with_files` no file is read, and the
+  // features that hold files are left out.
+  virtual Example read(std::string_view row, int64_t number, bool with_files) const = 0;
 };
 
 class ManifestSource : public Source {
@@ -58,6 +59,7 @@ class ManifestSource : public Source {
   std::vector<std::string> splits() const override;
   int64_t size(size_t split) const override;
   Example read(size_t split, int64_t index) const override;
+  Example read_values(size_t split, int64_t index) const override;
   std::vector<std::string> class_names() const override;
   at::Tensor labels(size_t split) const override;
   std::string labels_file(size_t) const override { return fname_; }
@@ -98,6 +100,7 @@ class ManifestSource : public Source {
   // Throws BrokenFiles if a file that the first or the last row names does not exist.
   void check_files(const Opened& opened) const;
   std::string row_bytes(const ManifestIndex& index, size_t row) const;
+  Example read_row(size_t split, int64_t index, bool with_files) const;
   static size_t row_of(const Opened& opened, size_t split, int64_t index);
 
   std::string fname_;
