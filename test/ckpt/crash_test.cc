@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "test/ckpt/support.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 
@@ -78,6 +79,7 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
 }
 
 TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
+  if (kThreadSanitized) return;
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   std::mt19937 random(20261121);

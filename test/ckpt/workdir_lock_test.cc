@@ -17,6 +17,7 @@
 #include "lib/util/host.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
+#include "test/support/limits.h"
 #include "test/support/text.h"
 #include "test/support/variable.h"
 
@@ -40,6 +41,7 @@ std::string logged(Call&& call) {
 }  // namespace
 
 TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
+  if (kThreadSanitized) return;
   const MemoryFolder folder;
   const std::string dir = folder / "run/1";
   int ready[2];
@@ -171,6 +173,7 @@ TEST_CASE("workdir: where locks hold per host, the line of another machine is wa
 }
 
 TEST_CASE("workdir: a holder that finds the line of another process ends with code 2") {
+  if (kThreadSanitized) return;
   const Variable beat("BVTRAIN_LOCK_BEAT", "0.05");
   const MemoryFolder folder;
   const std::string lock = folder / ".lock";

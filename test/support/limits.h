@@ -20,6 +20,14 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+// The thread sanitizer does not know the threads that a forked child of a process with threads
+// starts. Tests with such a child cannot run under it.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitized = true;
+#else
+inline constexpr bool kThreadSanitized = false;
+#endif
+
 // While it lives, a limit of this process is lower.
 class Limit {
  public:
