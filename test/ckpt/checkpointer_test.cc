@@ -18,6 +18,7 @@
 #include "test/ckpt/states.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 
@@ -354,6 +355,7 @@ TEST_CASE(
 }
 
 TEST_CASE("checkpointer: a failed write is reported, and older checkpoints stay") {
+  if (kThreadSanitized) return;
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   // In a child, because the limit on file sizes applies to the whole process.

@@ -72,7 +72,7 @@ std::string Process::output() const { return read_text(out_file_); }
 std::string Process::first_line() const {
   std::string text;
   const auto has_line = [&] { return (text = output()).find('\n') != std::string::npos; };
-  if (!wait_until(has_line, 20))
+  if (!wait_until(has_line))
     throw std::runtime_error("a child printed no line: " + read_text(err_file_));
   return text.substr(0, text.find('\n'));
 }
