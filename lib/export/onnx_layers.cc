@@ -164,10 +164,7 @@ OnnxLayers::Plane OnnxLayers::pool(const char* op, const Plane& x, int64_t size,
 OnnxLayers::Plane OnnxLayers::batch_norm(const Plane& x, const std::string& name, float eps) {
   std::vector<Value> inputs = {x.value, parameter(name + "/scale"), parameter(name + "/bias")};
   for (const char* statistic : {"/mean", "/var"}) {
-    const auto found = trained_.buffers.find(name + statistic);
-    if (found == trained_.buffers.end())
-      throw Error(Exit::usage, trained_.origin, "the model has no buffer " + name + statistic);
-    inputs.push_back(graph_.constant(name + statistic, found->second));
+    inputs.push_back(graph_.constant(name + statistic, trained_buffer(trained_, name + statistic)));
   }
   return {graph_.node("BatchNormalization", inputs, {OnnxGraph::attribute("epsilon", eps)}),
           x.channels, x.height, x.width};

@@ -11,6 +11,13 @@ const at::Tensor& trained_parameter(const TrainedModel& trained, const std::stri
   return found->second;
 }
 
+const at::Tensor& trained_buffer(const TrainedModel& trained, const std::string& name) {
+  const auto found = trained.buffers.find(name);
+  if (found == trained.buffers.end())
+    throw Error(Exit::usage, trained.origin, "the model has no buffer " + name);
+  return found->second;
+}
+
 ImageSize known_image(const TrainedModel& trained, const at::Tensor& kernel) {
   expect_dimensions("the first kernel", kernel, 4, trained.origin);
   if (trained.image.height < 1 || trained.image.width < 1) {

@@ -28,6 +28,8 @@ class WeightsWriter {
 
 // Returns the parameter `name`. Throws Error(Exit::usage) if the model has no such parameter.
 const at::Tensor& trained_parameter(const TrainedModel& trained, const std::string& name);
+// The same for a buffer.
+const at::Tensor& trained_buffer(const TrainedModel& trained, const std::string& name);
 // Returns the size of the model's images, with the channels of its first kernel (rows, columns,
 // channels, out). Throws Error(Exit::usage) if the size is unknown.
 ImageSize known_image(const TrainedModel& trained, const at::Tensor& kernel);

@@ -141,7 +141,7 @@ void choose_cnn(const DataFindings& found, const CommonOps& ops, StarterRecipe& 
   recipe.ema = 0.99;
 }
 
-// Small colour images, such as CIFAR's: the network of configs/cifar10_resnet.yaml.
+// Small colour images, such as CIFAR's: a ResNet of nine layers.
 void choose_small_resnet(const DataFindings& found, const CommonOps& ops, StarterRecipe& recipe) {
   const int64_t n = found.train_examples;
   recipe.about = "a small residual network on colour images";

@@ -53,10 +53,10 @@ int64_t TrainingData::bound(size_t part, int64_t block) const {
 
 TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuffled) const {
   const auto of_stream = [&](size_t part, uint64_t order, int64_t i, bool in_random_order) {
-    if (parts_[part].sampler) return Pick{part, parts_[part].sampler->pick(order, i)};
     const int64_t size = parts_[part].data->size();
-    const int64_t within = i % size;
-    return Pick{part, in_random_order ? shuffle(order, i / size, within, size) : within};
+    const int64_t pass = i / size, within = i % size;
+    if (parts_[part].sampler) return Pick{part, parts_[part].sampler->pick(order, i), pass};
+    return Pick{part, in_random_order ? shuffle(order, pass, within, size) : within, pass};
   };
   if (!is_mixture()) return of_stream(0, seed, position, shuffled);
   const int64_t block = position / block_;
@@ -77,9 +77,9 @@ Example TrainingData::compute(const Pick& pick, uint64_t seed, int64_t position)
 // The same as compute(), with all features.
 Example TrainingData::compute_part(const Pick& pick, uint64_t seed, int64_t position) const {
   const Part& part = parts_[pick.part];
-  if (!cache_) return compute_example(*part.data, *part.pp, seed, position, pick.index);
+  if (!cache_) return compute_example(*part.data, *part.pp, seed, position, pick.index, pick.pass);
   Example example = part.data->read(pick.index);
-  Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position));
+  Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position), {pick.index, pick.pass});
   const at::Tensor image = cache_->image(pick.part, example);
   if (image.defined())
     part.pp->apply_decoded(example, image, rng);

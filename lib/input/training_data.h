@@ -39,6 +39,9 @@ class TrainingData {
   struct Pick {
     size_t part = 0;
     int64_t index = 0;
+    // How often the data set was passed over before. With a sampler: how many times as many
+    // examples as it has came before.
+    int64_t pass = 0;
   };
   // The smallest share of a data set in a mixture.
   static constexpr double kLeastShare = 1e-6;
@@ -68,7 +71,7 @@ class TrainingData {
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
   // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,
-  // position).
+  // position, {pick.index, pick.pass}).
   Example compute(const Pick& pick, uint64_t seed, int64_t position) const;
   std::string describe(const Pick& pick) const;
 

@@ -105,6 +105,16 @@ Init xavier_uniform(int64_t fan_in, int64_t fan_out) {
   return uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
 }
 
+Init identity(Init rest) {
+  return [rest = std::move(rest)](at::Tensor& parameter, uint64_t key) {
+    rest(parameter, key);
+    const int64_t channels = std::min(parameter.size(2), parameter.size(3));
+    parameter.narrow(3, 0, channels).zero_();
+    const int64_t centre = parameter.size(0) / 2;
+    parameter.select(0, centre).select(0, centre).diagonal().fill_(1);  // (min(in, out))
+  };
+}
+
 Init stacked(Init init) {
   return [init = std::move(init)](at::Tensor& parameter, uint64_t key) {
     for (int64_t i = 0; i < parameter.size(0); ++i) {

@@ -24,6 +24,9 @@ Init lecun_normal(int64_t fan_in);
 Init he_normal(int64_t fan_in);
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (flax's xavier_uniform).
 Init xavier_uniform(int64_t fan_in, int64_t fan_out);
+// For the kernel (k, k, in, out) of a convolution with odd k: output channel i < in starts as input
+// channel i, and the others by `rest`.
+Init identity(Init rest);
 // Applies `init` to each slice of the leading axis, each with its own key.
 Init stacked(Init init);
 

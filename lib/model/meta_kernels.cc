@@ -17,6 +17,8 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 Tensor relu(const Tensor& x) { return at::empty_like(x); }
 
+Tensor flip(const Tensor& x, at::IntArrayRef axes) { return at::empty_like(x); }
+
 Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) {
   out.resize_(at::infer_size(at::infer_size(condition.sizes(), a.sizes()), b.sizes()));
   return out;
@@ -61,6 +63,7 @@ Three group_norm(const Tensor& x, const std::optional<Tensor>& weight,
 
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("relu", relu);
+  library.impl("flip", flip);
   library.impl("where.self_out", where_out);
   library.impl("convolution_overrideable", convolution);
   library.impl("native_layer_norm", layer_norm);

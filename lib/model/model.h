@@ -31,6 +31,14 @@ class Model : public Module {
   // Takes images (n, height, width, channels) float32 and returns logits (n, num_classes) float32.
   virtual at::Tensor forward(const at::Tensor& image, Pass& pass) = 0;
 
+  // How many training images fit() is to get; 0 for a model without fit().
+  virtual int64_t fit_images() const { return 0; }
+  // Sets buffers of the model from training images after input.pp. `next` returns one image at a
+  // time, (height, width, channels) float32, and an undefined tensor after the last one. Called
+  // once before a training, on the CPU and on every rank with the same images; a checkpoint
+  // replaces the values. Throws Error(Exit::usage).
+  virtual void fit(const std::function<at::Tensor()>& next) {}
+
   // Returns the units of the model: parts that forward() runs one after the other, each between
   // pass.enter(i, ...) and pass.leave(i, ...). A unit is named by the prefix of its parameters'
   // names ("MixerBlock_0/"). Units share no parameters with each other or with the rest of the

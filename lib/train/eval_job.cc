@@ -50,7 +50,11 @@ const KeyTable keys(
      {"ema", "bool", "false",
       "Whether to evaluate the averaged weights, which are often better, in place of those of the "
       "step. The run must keep them: add `ema: {decay: 0.999}` at the top level.",
-      "", "-"}});
+      "", "-"},
+     {"tta", "map", "none",
+      "Test-time augmentation: the model sees each image in several forms, and the mean of its "
+      "outputs counts.",
+      "{mirror: true}", "-"}});
 const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be empty."}, {});
 
 // Throws if `name` must not be part of a file name. The evaluator `save`, for example, writes
@@ -104,6 +108,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   config.section("pred_kw").done();  // no prediction function takes arguments
   job.prefix = read_prefix(name, config);
   job.skip_first = config.get<bool>("skip_first", false);
+  if (config.has("tta")) job.tta = read_tta(config.section("tta"));
   job.ema = config.get<bool>("ema", false);
   if (job.ema && !defaults.has_ema) {
     config.problem("ema",

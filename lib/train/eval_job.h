@@ -19,7 +19,8 @@ struct EvalJob {
   std::string prefix;       // of the metrics' names
   bool skip_first = false;  // does not run before the first step
   bool ema = false;         // evaluates the averaged weights
-  std::optional<Due> due;   // log_steps, log_seconds, ...; absent: runs only before the first step
+  Tta tta;
+  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: runs only before the first step
   std::unique_ptr<Evaluator> evaluator;
   bool sound = true;  // no problem was found while it was read
 };

@@ -29,6 +29,14 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
   };
   if (std::any_of(ratios.begin(), ratios.end(), [](double ratio) { return !(ratio >= 1); }))
     config.problem(key, "must be numbers of at least 1");
+  for (const double ratio : ratios) {
+    double below = ratio;  // its first digits
+    while (below >= 10) below /= 10;
+    if (ratio < 10 || std::find(ratios.begin(), ratios.end(), below) != ratios.end()) continue;
+    config.warn(key, fmt::format("{0} has no effect, because factors are below 10, as in JAXline; "
+                                 "write {1} for the steps {1}, {2}, {3} and so on",
+                                 ratio, below, 10 * below, 100 * below));
+  }
   if (!ratios.empty() && (in_seconds(recipe.log_training) || in_seconds(recipe.ckpt)))
     config.problem(key, "needs intervals in steps: give log_training and ckpt not in seconds");
   return ratios;
@@ -277,22 +285,22 @@ void Recipe::read_evaluators() {
   selection = read_selection(config, evals, length);
 }
 
-// Records a problem if an evaluator asks for an activation that the model does not have, which
-// would otherwise be found at the first evaluation only.
-void Recipe::check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
-                               const ShapeCheck& shapes) const {
+// Records a problem if an evaluator asks for an activation that the model does not have, or if its
+// test-time augmentation does not work, which would otherwise be found at the first evaluation
+// only.
+void Recipe::check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
+                           const ShapeCheck& shapes) const {
   const std::vector<std::string> activations = job.evaluator->activations();
-  if (activations.empty()) return;
+  if (activations.empty() && !job.tta.any()) return;
   try {
-    bind_prediction(*task, job.pred, shapes.model(), precision)(shapes.on_meta(batch), activations);
+    bind_prediction(*task, job.pred, shapes.model(), precision, job.tta)(shapes.on_meta(batch),
+                                                                         activations);
   } catch (const Error& error) {
     if (error.code() != Exit::usage || !error.needs_place() || !error.component().empty()) throw;
     keys.fail("", error.message());
   }
 }
 
-// Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
-// examples and passes one through the model on the meta device.
 // Lets the task see the labels of the training data.
 void Recipe::fit_task(const Config& input) {
   if (step_config_.mixup.p > 0 && !first_.contains("labels")) {
@@ -305,6 +313,17 @@ void Recipe::fit_task(const Config& input) {
   });
 }
 
+// Lets the model see some training images.
+void Recipe::fit_model(const Config& input) {
+  if (model->fit_images() == 0) return;
+  const LabelledExamples examples = labelled_examples(*data, seed, loader.error_budget);
+  read_example(input, "data", [&] {
+    model->fit(spread_images(examples, model->fit_images(), image_normalization));
+  });
+}
+
+// Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
+// examples and passes one through the model on the meta device.
 void Recipe::probe_shapes() {
   const Config input = config.section("input"), section = config.section("evals");
   std::optional<ShapeCheck> shapes;  // absent if the sizes of the model are not known
@@ -313,6 +332,7 @@ void Recipe::probe_shapes() {
     task->add_buffers(shapes->model(), env_.num_classes);
     const bool fits = attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
     if (fits) attempt(config, [&] { fit_task(input); });
+    if (fits) attempt(config, [&] { fit_model(input); });
   }
   for (EvalJob& job : evals) {
     if (!job.sound) continue;
@@ -325,7 +345,7 @@ void Recipe::probe_shapes() {
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
       if (!shapes) return;
       shapes->prediction(*task, job.pred, batch, keys.place("pp_fn"));
-      check_activations(keys, job, batch, *shapes);
+      check_outputs(keys, job, batch, *shapes);
     });
   }
 }

@@ -125,8 +125,9 @@ struct Recipe {
   void read_evaluators();
   void probe_shapes();
   void fit_task(const Config& input);
-  void check_activations(const Config& keys, const EvalJob& job, const Batch& batch,
-                         const ShapeCheck& shapes) const;
+  void fit_model(const Config& input);
+  void check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
+                     const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   ClassNames classes_;  // what the labels of all data sets are numbered by
   DataEnv data_env_;

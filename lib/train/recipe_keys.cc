@@ -90,11 +90,11 @@ const KeyTable run_keys(
       "1000", "-"},
      {"periodic_action_growth_ratios", "list of float", "none",
       "Rows are also written at the steps r, 10 r, 100 r and so on for each factor r of the list, "
-      "and checkpoints saved if `ckpt_steps` is given. So a long run shows its first steps "
-      "closely. "
+      "which is below 10, and checkpoints saved if `ckpt_steps` is given. So a long run shows its "
+      "first steps closely. "
       "`log_training` and `ckpt` must be given in steps, examples, epochs or percent, not in "
       "seconds. The name is that of JAXline.",
-      "[1, 2, 5, 10]", "-"},
+      "[1, 2, 5]", "-"},
      {"max_checkpoints_to_keep", "int 1..4096", "2",
       "How many of the newest checkpoints are kept, besides those of `keep_ckpt_*` and `best`. "
       "With "

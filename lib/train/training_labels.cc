@@ -1,5 +1,9 @@
 #include "lib/train/training_labels.h"
 
+#include <algorithm>
+
+#include "lib/util/text.h"
+
 namespace bv {
 namespace {
 
@@ -35,6 +39,36 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int6
   };
   examples.describe = [&data](int64_t index) { return data.describe(place_of(data, index)); };
   return examples;
+}
+
+std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t count,
+                                          const std::optional<Normalization>& normalization) {
+  count = std::min(count, examples.size);
+  return [=, shape = std::vector<int64_t>(), next = int64_t{0}, failed = int64_t{0}]() mutable {
+    while (next < count) {
+      // In two parts: count * examples.size may not fit.
+      const int64_t index = examples.size / count * next + examples.size % count * next / count;
+      ++next;
+      Example example;
+      try {
+        example = examples.computed(index);
+      } catch (const Error& error) {
+        if (error.code() != Exit::data || ++failed > examples.error_budget) throw;
+        continue;
+      }
+      const at::Tensor& image = example.at("image");
+      if (shape.empty()) shape = image.sizes().vec();
+      if (image.sizes() != at::IntArrayRef(shape)) {
+        throw Error(Exit::usage, examples.describe(index),
+                    fmt::format("'image' is {}, unlike other examples' {}",
+                                shape_text(image.sizes()), shape_text(shape)));
+      }
+      if (image.scalar_type() == at::kByte && normalization)
+        return normalize(image, *normalization);
+      return image;
+    }
+    return at::Tensor();
+  };
 }
 
 }  // namespace bv

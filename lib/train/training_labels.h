@@ -1,8 +1,11 @@
-// What a task may know of the labels of the training data before the first step.
+// What a task and a model may know of the training data before the first step.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
+#include "lib/input/image/normalize.h"
 #include "lib/input/training_data.h"
 #include "lib/tasks/task.h"
 
@@ -15,5 +18,14 @@ LabelCounts count_labels(const TrainingData& data);
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the
 // result.
 LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int64_t error_budget);
+
+// Returns a function that returns one image after the other, (height, width, channels) float32, and
+// an undefined tensor after the last one. The images are those of `count` examples after input.pp,
+// at equal distances in the data, or of all examples if there are fewer. `normalization` is what
+// pp leaves to the training step (TrainingData::leave_normalization()). The function leaves out
+// examples that fail, and throws if there are more of them than examples.error_budget, or if one
+// has no such image.
+std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t count,
+                                          const std::optional<Normalization>& normalization);
 
 }  // namespace bv

@@ -10,10 +10,11 @@ namespace bv {
 
 uint64_t hash64(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
-Rng::Rng(uint64_t seed, Purpose purpose, uint64_t index)
+Rng::Rng(uint64_t seed, Purpose purpose, uint64_t index, Visit visit)
     : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
       counter_{0, static_cast<uint32_t>(purpose), static_cast<uint32_t>(index),
-               static_cast<uint32_t>(index >> 32)} {}
+               static_cast<uint32_t>(index >> 32)},
+      visit_(visit) {}
 
 uint32_t Rng::bits() {
   if (used_ == 4) {
@@ -69,6 +70,12 @@ double Rng::gamma(double shape) {
     if (v <= 0) continue;
     if (std::log1p(-uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
   }
+}
+
+bool Rng::alternate() const {
+  const uint64_t seed = uint64_t{key_[1]} << 32 | key_[0];
+  Rng first(seed, Purpose::alternate, static_cast<uint64_t>(visit_.example));
+  return (first.bits() ^ static_cast<uint32_t>(visit_.pass)) & 1;
 }
 
 double Rng::beta(double a, double b) {

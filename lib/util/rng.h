@@ -22,15 +22,22 @@ enum class Purpose : uint32_t {
   dropout = 4,
   init = 5,
   synthetic = 6,
-  split = 7
+  split = 7,
+  alternate = 8
 };
 
 // Returns the XXH3 hash of `text`, for example as the stream index of a named parameter.
 uint64_t hash64(std::string_view text);
 
+// Which pass over the data the random numbers of an example are for.
+struct Visit {
+  int64_t example = 0;  // in its data set
+  int64_t pass = 0;     // from 0
+};
+
 class Rng {
  public:
-  Rng(uint64_t seed, Purpose purpose, uint64_t index);
+  Rng(uint64_t seed, Purpose purpose, uint64_t index, Visit visit = {});
 
   uint32_t bits();  // 32 uniform bits
   uint64_t bits64();
@@ -40,6 +47,9 @@ class Rng {
   double normal();                  // standard normal, by Box-Muller
   double gamma(double shape);       // Gamma(shape, 1), by Marsaglia and Tsang 2000; shape > 0
   double beta(double a, double b);  // Beta(a, b)
+  // Returns true and false by turns in the passes over the data. In the first pass it is a fair
+  // coin that depends on the seed and on visit.example. Draws nothing from the stream.
+  bool alternate() const;
 
  private:
   std::array<uint32_t, 2> key_;
@@ -48,6 +58,7 @@ class Rng {
   int used_ = 4;
   double spare_ = 0;
   bool has_spare_ = false;
+  Visit visit_;
 };
 
 }  // namespace bv

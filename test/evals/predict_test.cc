@@ -48,5 +48,43 @@ TEST_CASE("an activation that the model does not have is refused with a list of 
                     "logits, pre_logits");
 }
 
+// Its output is the image itself.
+class Pixels : public Model {
+ public:
+  at::Tensor forward(const at::Tensor& image, Pass& pass) override {
+    pass.keep("pre_logits", image.flatten(1));
+    return image.flatten(1);
+  }
+};
+
+TEST_CASE("tta: outputs are the mean over the forms of the images") {
+  Pixels model;
+  const auto task = classify();
+  const at::Tensor image = noise({2, 4, 5, 1}, 1);
+  const auto mean = [&](const Tta& tta) {
+    const Predict predict = bind_prediction(*task, "predict", model, Precision::float32, tta);
+    return predict({{"image", image}}, {}).at("logits").view(image.sizes());
+  };
+  CHECK(mean({}).equal(image));
+  CHECK(at::allclose(mean({.mirror = true}), (image + image.flip({2})) / 2));
+  // Row y of the image that moved up is row y + 1; below the last row comes the one before it.
+  const at::Tensor up =
+      image.index({at::indexing::Slice(), at::tensor({1, 2, 3, 2})})
+          .index({at::indexing::Slice(), at::indexing::Slice(), at::tensor({1, 2, 3, 4, 3})});
+  const at::Tensor down =
+      image.index({at::indexing::Slice(), at::tensor({1, 0, 1, 2})})
+          .index({at::indexing::Slice(), at::indexing::Slice(), at::tensor({1, 0, 1, 2, 3})});
+  const at::Tensor moved = image / 2 + (up + down) / 4;
+  CHECK(at::allclose(mean({.shift = 1}), moved));
+  CHECK(at::allclose(mean({.mirror = true, .shift = 1}), (moved + moved.flip({2})) / 2));
+  CHECK_THROWS_WITH(mean({.shift = 4}),
+                    "error: tta.shift of 4 pixels is too much for images of 4x5");
+  const Predict predict =
+      bind_prediction(*task, "predict", model, Precision::float32, {.mirror = true});
+  CHECK_THROWS_WITH(predict({{"image", image}}, {"pre_logits"}),
+                    "error: tta takes means of the model's outputs, but this evaluator uses the "
+                    "activation 'pre_logits'; remove tta");
+}
+
 }  // namespace
 }  // namespace bv::test

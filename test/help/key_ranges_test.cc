@@ -117,8 +117,12 @@ Overrides with_value(const HelpTable& table, const std::string& name, const std:
   const auto set = [](const std::string& key, std::string_view to) {
     return Override{key, std::string(to), "--set"};
   };
-  const std::string mapping = table.mapping == "evals.*" ? "evals.a" : table.mapping;
+  std::string mapping = table.mapping;
+  const bool evaluator = mapping == "evals.*", within_one = mapping.starts_with("evals.*.");
+  if (evaluator || within_one) mapping.replace(0, std::string("evals.*").size(), "evals.a");
   Overrides all;
+  if (within_one)
+    all.push_back(set("evals.a", find_help_table("evals.*: classification")->text.example));
   const bool flexible = mapping == "model.flexi.seqhw";
   if (flexible) all.push_back(set("model_name", "flexi_vit"));
   if (!mapping.empty() && mapping != "input" && !flexible && !table.text.example.empty())

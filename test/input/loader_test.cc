@@ -3,10 +3,12 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -139,6 +141,35 @@ TEST_CASE("without shuffling the rows come in order and wrap") {
   Loader loader(dataset(std::make_shared<FakeSource>(3)), pipeline(""), given);
   CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 2, 0});
   CHECK(next_labels(loader) == std::vector<int64_t>{1, 2, 0, 1});
+}
+
+TEST_CASE("flip_lr(alternate=True): each example comes mirrored in every second pass") {
+  constexpr int64_t kSize = 400;
+  const auto pp = pipeline("flip_lr(alternate=True)");
+  for (const bool array : {false, true}) {
+    for (const bool shuffled : {true, false}) {
+      INFO("array " << array << ", shuffled " << shuffled);
+      const auto data = dataset(std::make_shared<FakeSource>(kSize, array));
+      LoaderOptions given = options(50);
+      given.shuffle = shuffled;
+      Loader loader(data, pp, given);
+      std::vector<int> first(kSize, -1);  // whether it was mirrored in the first pass
+      for (int64_t position = 0; position < 4 * kSize; position += 50) {
+        const Batch& batch = loader.next();
+        for (int64_t i = 0; i < 50; ++i) {
+          const int64_t index = labels(batch)[i];
+          const at::Tensor plain = data->read(index).at("image"), got = batch.at("image")[i];
+          const bool mirrored = !got.equal(plain);
+          if (mirrored) REQUIRE(got.equal(plain.flip({1})));
+          const bool odd = (position + i) / kSize % 2 == 1;
+          if (first[index] < 0) first[index] = mirrored;
+          REQUIRE(mirrored == (first[index] != odd));
+        }
+      }
+      const auto mirrored = std::count(first.begin(), first.end(), 1);
+      CHECK(std::abs(mirrored - kSize / 2) < 50);  // 5 standard deviations
+    }
+  }
 }
 
 TEST_CASE("seek(b) equals running to b") {

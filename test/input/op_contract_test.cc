@@ -86,6 +86,7 @@ std::vector<Case> cases() {
   add({.call = "drop('other')", .forms = any_dtype({4, 3})});
   add({.call = "flatten(['captions'])", .forms = any_dtype({4, 3})});
   add({.call = "flip_lr", .forms = images()});
+  add({.call = "flip_lr(alternate=True)", .forms = images()});
   add({.call = "flip_lr(inkey='image', outkey='mirror')",
        .out = "mirror",
        .forms = any_dtype({7, 33, 5})});

@@ -142,9 +142,9 @@ TEST_CASE("unknown names and superfluous arguments") {
       {"resize(8, 'area', False, 'image')", "'image'",
        "resize: too many positional arguments: 4 given, 3 can be used; the op is resize(size, "
        "method='bilinear', antialias=False, inkey=None, key=None, outkey=None)"});
-  check_made({"flip_lr(0.5)", "0.5",
-              "flip_lr: too many positional arguments: 1 given, 0 can be used; the "
-              "op is flip_lr(inkey=None, key=None, outkey=None)"});
+  check_made({"flip_lr(True, 0.5)", "0.5",
+              "flip_lr: too many positional arguments: 2 given, 1 can be used; the "
+              "op is flip_lr(alternate=False, inkey=None, key=None, outkey=None)"});
   check_made({"keep('image', 'label', name='x')", "name",
               "keep: unknown argument 'name'; the op is keep(*keys)"});
   check_made({"onehot(10, ky='label')", "ky",
@@ -168,15 +168,15 @@ TEST_CASE("unknown names and superfluous arguments") {
 
 TEST_CASE("all problems of a pp string come together, with those of its config") {
   const Config config =
-      parse_config("pp: resize(0)|flip_lr(3)|random_crop(-1)\nbatch: x\n", "c.yaml");
+      parse_config("pp: resize(0)|flip_lr(True, 3)|random_crop(-1)\nbatch: x\n", "c.yaml");
   const Pipeline pp(config, "pp");
   config.get<int64_t>("batch", 1);
   CHECK(
       error_of([&] { throw_problems(config); }) ==
       "c.yaml:1:12: error: resize: size must be positive, got 0\n"
-      "c.yaml:1:23: error: flip_lr: too many positional arguments: 1 given, 0 can be used; the op "
-      "is flip_lr(inkey=None, key=None, outkey=None)\n"
-      "c.yaml:1:38: error: random_crop: crop_size must be positive, got -1\n"
+      "c.yaml:1:29: error: flip_lr: too many positional arguments: 2 given, 1 can be used; the op "
+      "is flip_lr(alternate=False, inkey=None, key=None, outkey=None)\n"
+      "c.yaml:1:44: error: random_crop: crop_size must be positive, got -1\n"
       "c.yaml:2:8: error: batch: expected an integer, got 'x'");
 }
 

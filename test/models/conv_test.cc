@@ -97,6 +97,52 @@ TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics
   CHECK(error("resnet_cifar", "width: 0") == "m.yaml:1:8: error: width: must be positive, got 0");
 }
 
+TEST_CASE("resnet_cifar: widths, a second convolution and a whitening layer") {
+  const std::string yaml =
+      "{whitening: 3, widths: [16, 32, 32], stage_convs: 2, blocks: [0, 0, 1], identity_init: "
+      "true}";
+  const auto model = make_model("resnet_cifar", yaml, {10, 32, 32, 3});
+  init_parameters(*model, 1, std::nullopt);
+  auto p = tensors(*model);
+  CHECK(p.at("prep/bias").sizes() == at::IntArrayRef({24}));
+  CHECK_FALSE(p.contains("prep/conv/kernel"));
+  CHECK(p.at("stage1/conv/kernel").sizes() == at::IntArrayRef({3, 3, 24, 16}));
+  CHECK(p.at("stage2/conv2/kernel").sizes() == at::IntArrayRef({3, 3, 32, 32}));
+  CHECK(p.at("stage3/block1/conv1/kernel").sizes() == at::IntArrayRef({3, 3, 32, 32}));
+  CHECK(p.at("stage1/conv/kernel").select(0, 1).select(0, 1).narrow(0, 0, 16).equal(at::eye(16)));
+
+  // Before fit() the first layer gives the pixels of each patch and their negatives.
+  const at::Tensor image = at::randn({2, 32, 32, 3}, at::detail::createCPUGenerator(1), at::kFloat);
+  Features features;
+  Pass pass;
+  pass.features = &features;
+  const c10::InferenceMode inference;
+  model->forward(image, pass);
+  const at::Tensor pixels = image.permute({0, 3, 1, 2});
+  CHECK(features.at("prep").sizes() == at::IntArrayRef({2, 24, 32, 32}));
+  CHECK(features.at("prep").narrow(1, 0, 3).equal(at::relu(pixels)));
+  CHECK(features.at("prep").narrow(1, 12, 3).equal(at::relu(-pixels)));
+  CHECK(features.at("stage3").sizes() == at::IntArrayRef({2, 32, 4, 4}));
+
+  CHECK(model->fit_images() == 3);
+  int given = 0;
+  model->fit([&] { return given < 2 ? image[given++] : at::Tensor(); });
+  model->forward(image, pass);
+  const at::Tensor y = features.at("prep").narrow(1, 0, 12) - features.at("prep").narrow(1, 12, 12);
+  // The patches of the last row and column are not complete.
+  const at::Tensor whole = y.narrow(2, 0, 31).narrow(3, 0, 31).transpose(0, 1).flatten(1);
+  CHECK(at::allclose(whole.matmul(whole.t()) / whole.size(1), at::eye(12), 0, 2e-3));
+
+  CHECK(error("resnet_cifar", "widths: [16, 32]") ==
+        "m.yaml:1:9: error: widths: has 2 numbers, but `blocks` has 3: one for each stage");
+  CHECK(error("resnet_cifar", "{norm: group, widths: [16, 20, 32]}") ==
+        "m.yaml:1:23: error: widths: norm: group needs a multiple of 16, got 20");
+  CHECK(error("resnet_cifar", "stage_convs: 3") ==
+        "m.yaml:1:14: error: stage_convs: must be 1 or 2, got 3");
+  CHECK(error("resnet_cifar", "whitening: -1") ==
+        "m.yaml:1:12: error: whitening: must not be negative, got -1");
+}
+
 TEST_CASE("resnet_cifar: training moves the running statistics, evaluation uses them") {
   const auto model = make_model("resnet_cifar", "width: 16", {10, 16, 16, 3});
   init_parameters(*model, 1, std::nullopt);

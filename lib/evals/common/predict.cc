@@ -23,12 +23,34 @@ Batch to_device_of(const Model& model, const Batch& batch) {
   return moved;
 }
 
+[[noreturn]] void refuse_tta(const std::string& activation) {
+  throw Error(Exit::usage, "",
+              fmt::format("tta takes means of the model's outputs, but this evaluator uses the "
+                          "activation '{}'; remove tta",
+                          activation));
+}
+
+// Returns the mean of the outputs over all forms of the images.
+Outputs mean_over_forms(const Task& task, const std::string& pred, Model& model, Batch input,
+                        Pass& pass, const Tta& tta) {
+  const auto forms = tta_forms(input.at("image"), tta);
+  Outputs mean;
+  for (const auto& [images, weight] : forms) {
+    input["image"] = images;
+    for (auto& [name, value] : task.predict(pred, model, input, pass)) {
+      const at::Tensor share = value * weight;
+      mean[name] = mean.contains(name) ? mean[name] + share : share;
+    }
+  }
+  return mean;
+}
+
 }  // namespace
 
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
-                        Precision precision) {
-  return [&task, pred, &model, precision](const Batch& batch,
-                                          const std::vector<std::string>& activations) {
+                        Precision precision, const Tta& tta) {
+  return [&task, pred, &model, precision, tta](const Batch& batch,
+                                               const std::vector<std::string>& activations) {
     const c10::NoGradGuard no_grad;
     Features features;
     Pass pass;
@@ -39,9 +61,11 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
     }
     const UnitScope scope(model, pass);
     const Batch input = to_device_of(model, batch);
-    Outputs outputs = task.predict(pred, model, input, pass);
+    Outputs outputs = tta.any() ? mean_over_forms(task, pred, model, input, pass, tta)
+                                : task.predict(pred, model, input, pass);
     for (const std::string& name : activations) {
       if (outputs.contains(name)) continue;
+      if (tta.any()) refuse_tta(name);
       if (!features.contains(name)) {
         pass.wanted = nullptr;  // predict again to list what the model has
         task.predict(pred, model, input, pass);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/evals/common/tta.h"
 #include "lib/model/model.h"
 #include "lib/tasks/task.h"
 
@@ -17,8 +18,9 @@ using Predict =
     std::function<Outputs(const Batch& batch, const std::vector<std::string>& activations)>;
 
 // Returns the prediction function `pred` of `task` (the key `evals.*.pred`). `task` and `model`
-// must outlive it.
+// must outlive it. With test-time augmentation each output is the mean over all forms of the
+// images, and activations are refused: Error(Exit::usage).
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
-                        Precision precision);
+                        Precision precision, const Tta& tta = {});
 
 }  // namespace bv

@@ -22,19 +22,25 @@ class OnnxResnetCifar : public WeightsWriter {
  public:
   OnnxResnetCifar(const Config& model, const TrainedModel& trained)
       : batch_norm_(model.word("norm", "batch", {"batch", "group"}) == "batch"),
+        whitening_(model.get<int64_t>("whitening", 0) > 0),
         logit_scale_(static_cast<float>(model.get<double>("logit_scale", 0.125))),
         trained_(trained) {}
 
   void write(const std::string& output) const override {
-    OnnxLayers net(trained_,
-                   known_image(trained_, trained_parameter(trained_, "prep/conv/kernel")));
+    const at::Tensor first = whitening_ ? trained_buffer(trained_, "prep/kernel")
+                                        : trained_parameter(trained_, "prep/conv/kernel");
+    OnnxLayers net(trained_, known_image(trained_, first));
     const auto layer = [&](const Plane& x, const std::string& path, const char* number) {
       return conv_norm(net, x, path + "conv" + number, path + "norm" + number, batch_norm_);
     };
-    Plane x = layer(net.image(), "prep/", "");
+    Plane x =
+        whitening_
+            ? net.relu(net.conv(net.image(), "prep", first, {1, 1}, kSame, OnnxLayers::Bias::added))
+            : layer(net.image(), "prep/", "");
     for (int i = 1; net.has(fmt::format("stage{}/conv/kernel", i)); ++i) {
       const std::string stage = fmt::format("stage{}/", i);
       x = net.pool("MaxPool", layer(x, stage, ""), 2, 2, OnnxLayers::Padding::valid);
+      if (net.has(stage + "conv2/kernel")) x = layer(x, stage, "2");
       for (int j = 1; net.has(fmt::format("{}block{}/conv1/kernel", stage, j)); ++j) {
         const std::string block = fmt::format("{}block{}/", stage, j);
         x = net.add(x, layer(layer(x, block, "1"), block, "2"));
@@ -44,7 +50,7 @@ class OnnxResnetCifar : public WeightsWriter {
   }
 
  private:
-  const bool batch_norm_;
+  const bool batch_norm_, whitening_;
   const float logit_scale_;
   const TrainedModel trained_;
 };

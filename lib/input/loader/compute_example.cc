@@ -5,9 +5,9 @@
 namespace bv {
 
 Example compute_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t position,
-                        int64_t index) {
+                        int64_t index, int64_t pass) {
   Example example = data.read(index);
-  Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position));
+  Rng rng(seed, Purpose::augment, static_cast<uint64_t>(position), {index, pass});
   pp.apply(example, rng);
   return example;
 }

@@ -315,8 +315,10 @@ void Loader::Impl::fill_stacked(int64_t batch, int64_t begin, int64_t end) {
     rngs.reserve(end - begin);
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position = position_of(batch, row);
-      indices.push_back(pick_at(position).index);
-      rngs.emplace_back(options.seed, Purpose::augment, static_cast<uint64_t>(position));
+      const TrainingData::Pick pick = pick_at(position);
+      indices.push_back(pick.index);
+      rngs.emplace_back(options.seed, Purpose::augment, static_cast<uint64_t>(position),
+                        Visit{pick.index, pick.pass});
     }
     const TrainingData::Part& part = data->parts()[0];
     Example examples = part.data->read_batch(indices);

@@ -1,0 +1,33 @@
+// Test-time augmentation, the key `evals.*.tta`: the model sees each image in several forms, and
+// the mean of its outputs counts.
+//
+// Follows infer() in airbench94.py of K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU"
+// (2024).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+struct Tta {
+  bool mirror = false;  // each form also mirrored left to right
+  int64_t shift = 0;    // pixels; 0: no shifted forms
+
+  bool any() const { return mirror || shift > 0; }
+};
+
+// Reads the mapping `tta` of an evaluator.
+Tta read_tta(const Config& config);
+
+// Returns the forms of images (n, height, width, channels) with their weights, whose sum is 1. The
+// images themselves come first. Shifted forms are moved by `shift` pixels up and left, or down and
+// right, and what is missing at the border is mirrored. They count half as a whole, and the
+// mirrored images as much as the others. Throws Error(Exit::usage) if the images are too small.
+std::vector<std::pair<at::Tensor, double>> tta_forms(const at::Tensor& images, const Tta& tta);
+
+}  // namespace bv
