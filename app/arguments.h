@@ -83,12 +83,15 @@ struct Arguments {
 
   // eval
   struct Evaluate {
-    bool follow = false;
+    bool follow = false, once = false;
     int64_t step = -1;  // -1: not given
   } evaluate;
 
   // replay
-  int64_t replay_steps = 0;  // 0: to the end of the run
+  struct Replay {
+    std::string folder;  // of a bad step; empty: the run in `workdir` is repeated
+    int64_t steps = 0;   // 0: to the end of the run
+  } replay;
 
   // ckpt
   struct Ckpt {

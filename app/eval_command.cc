@@ -32,6 +32,9 @@ Exit eval_command(const Arguments& arguments) {
   if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain eval", "give --workdir");
   if (arguments.best && given.step >= 0)
     throw Error(Exit::usage, "bvtrain eval", "give either --ckpt or --best");
+  if (given.once && (given.follow || one))
+    throw Error(Exit::usage, "--once",
+                "evaluates all new checkpoints; leave out --follow, --ckpt and --best");
   if (one && (given.follow || !arguments.output.empty()))
     throw Error(Exit::usage, "bvtrain eval",
                 "--ckpt and --best write no rows; leave out --follow and --output");

@@ -165,6 +165,8 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   eval->add_flag("--follow", out.evaluate.follow,
                  "wait for new checkpoints until the run has finished; default: evaluate those "
                  "that have no row yet");
+  eval->add_flag("--once", out.evaluate.once,
+                 "evaluate those that have no row yet and end, as without --follow");
   eval->add_option("--ckpt", out.evaluate.step,
                    "evaluate the checkpoint of this step alone, and write no row")
       ->check(integer_from(0));
@@ -181,9 +183,14 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
 
 CLI::App* add_replay(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* replay = app.add_subcommand(
-      "replay", "repeat a run from its last checkpoint to find where values stop being finite");
-  replay->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
-  replay->add_option("--steps", out.replay_steps, "number of steps; default: to the end of the run")
+      "replay",
+      "find where values stop being finite: repeat a bad step, or a run from its last "
+      "checkpoint");
+  replay->add_option("folder", out.replay.folder,
+                     "folder of a bad step, which a run leaves in post-mortem/ of its workdir");
+  replay->add_option("--workdir", out.workdir, "instead: folder of a run to repeat")
+      ->envname("BVTRAIN_WORKDIR");
+  replay->add_option("--steps", out.replay.steps, "number of steps; default: to the end of the run")
       ->check(integer_from(1));
   add_set(*replay, sets, "KEY=VALUE, e.g. precision=float32");
   add_json(*replay, out);

@@ -1,37 +1,58 @@
-// bvtrain replay: repeats a run from its last checkpoint to find where values stop being finite.
+// bvtrain replay: finds where values stop being finite. Repeats the bad step of a folder that a run
+// has left, or a run from its last checkpoint.
 #include <cstdlib>
 
 #include "app/commands.h"
 #include "app/json_output.h"
 #include "app/standard_output.h"
-#include "lib/ckpt/formats/npz.h"
+#include "lib/predict/replay_step.h"
 #include "lib/report/log.h"
 #include "lib/train/trainer/replay.h"
-#include "lib/util/file.h"
 
 namespace bv {
+namespace {
+
+void print_bad_step(const BadStep& bad, bool json) {
+  if (json)
+    print_json(bad.json());
+  else
+    print(bad.text());
+}
+
+Exit replay_folder(const Arguments& arguments) {
+  const char* usual = std::getenv("BVTRAIN_WORKDIR");
+  const bool workdir = !arguments.workdir.empty() && !(usual && arguments.workdir == usual);
+  for (const auto& [given, flag] :
+       {std::pair(workdir, "--workdir"), std::pair(!arguments.overrides.empty(), "--set"),
+        std::pair(arguments.replay.steps > 0, "--steps")}) {
+    if (given) throw Error(Exit::usage, flag, "repeats a whole run; it does not go with a folder");
+  }
+  print_bad_step(replay_step(arguments.replay.folder), arguments.json);
+  return Exit::diverged;
+}
+
+}  // namespace
 
 Exit replay_command(const Arguments& arguments) {
-  if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain replay", "give --workdir");
+  if (!arguments.replay.folder.empty()) return replay_folder(arguments);
+  if (arguments.workdir.empty()) {
+    throw Error(Exit::usage, "bvtrain replay",
+                "give --workdir, or the folder of a bad step, such as D/post-mortem/step-12");
+  }
   // A step mixes float images in place. So the batch is afterwards what the model got, which bytes
   // would not be.
   ::setenv("BVTRAIN_BYTE_IMAGES", "0", /*overwrite=*/1);
   const Workdir workdir(arguments.workdir);
-  const Replay result = replay(workdir, arguments.overrides, arguments.replay_steps);
+  const Replay result = replay(workdir, arguments.overrides, arguments.replay.steps);
   if (!result.bad) {
     print(fmt::format("all values of the steps {} to {} are finite\n", result.first_step + 1,
                       result.last_step));
     return Exit::ok;
   }
   const std::string folder = workdir.post_mortem(result.bad->step);
-  make_folders(folder);
-  write_npz(folder + "/batch.npz", result.bad->batch);
-  write_file_atomically(folder + "/report.json", result.bad->json().dump(2) + "\n");
-  if (arguments.json)
-    print_json(result.bad->json());
-  else
-    print(result.bad->text());
-  log::info("The batch and the lengths of all parameters are in {}", folder);
+  write_bad_step(folder, *result.bad, &result.weights);
+  print_bad_step(*result.bad, arguments.json);
+  log::info("The batch, the weights before the step and their lengths are in {}", folder);
   return Exit::diverged;
 }
 

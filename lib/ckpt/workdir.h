@@ -21,7 +21,8 @@
 //     trace/rank-<r>.json       profiles
 //     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
 //       evaluated.json          which checkpoint each row of metrics.jsonl describes
-//     post-mortem/step-<n>/     what `bvtrain replay` found: batch.npz, report.json
+//     post-mortem/step-<n>/     a step with values that are not finite (lib/train/bad_step.h):
+//                               report.json, batch.npz, and in weights/ the weights before it
 //     ckpt/
 //       LAST                    the name of the newest checkpoint, as a hint for people
 //       step-<n>/               a committed checkpoint

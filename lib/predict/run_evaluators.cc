@@ -9,11 +9,13 @@
 #include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
 #include "lib/predict/predict_model.h"
+#include "lib/predict/trained_parts.h"
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
+#include "lib/train/start.h"
 #include "lib/util/pattern.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
@@ -71,9 +73,7 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
 // Returns the config of the checkpoint's run, with the evaluators of request.config in place of its
 // own if there is one.
 Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
-  const std::string name = checkpoint.folder + "/" + kManifestName;
-  if (!checkpoint.meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
-  auto keys = nlohmann::json::parse(checkpoint.meta.at("config").get<std::string>());
+  auto keys = nlohmann::json::parse(run_config(checkpoint));
   if (!request.config.empty()) {
     const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
     for (const char* key : {"evals", "batch_size_eval", "best"}) {
@@ -81,7 +81,7 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
       if (other.contains(key)) keys[key] = other.at(key);
     }
   }
-  return parse_config_json(keys.dump(), name, request.overrides);
+  return parse_config_json(keys.dump(), checkpoint.folder + "/" + kManifestName, request.overrides);
 }
 
 }  // namespace
@@ -93,25 +93,13 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
       precision_(
           precision_as_trained(config_, from.meta.value("precision", std::string()), device_)) {
   refuse_synthetic(from);
-  const nlohmann::json& meta = from.meta;
-  if (!meta.contains("image"))
-    throw Error(Exit::usage, from.folder, "does not tell the size of the model's images");
-  const auto image = meta.at("image").get<std::vector<int64_t>>();
-  const auto num_classes = config_.get<int64_t>("num_classes");
-  const auto name = config_.get<std::string>("model_name");
-  model_ = Model::Registry::make(name, config_.section("model"), config_.place("model_name"),
-                                 {num_classes, image[0], image[1], image[2]});
-  TaskEnv task;
-  const std::string task_name = config_.get("task", "classify");
-  task.loss_name = config_.get("loss", default_loss(task_name));
-  task.loss_place = config_.place("loss");
-  task.num_classes = num_classes;
-  task_ = Task::Registry::make(task_name, config_.section("task_kw"), config_.place("task"), task);
-  task_->add_buffers(*model_, num_classes);
+  TrainedParts parts = make_trained_parts(config_, from);
+  model_ = std::move(parts.model);
+  task_ = std::move(parts.task);
   throw_problems(config_);
   init_parameters(*model_, 0, std::nullopt);
   move_to(device_, *model_);
-  read_jobs(from, num_classes);
+  read_jobs(from, config_.get<int64_t>("num_classes"));
   finish_config(config_);
   check_overrides(request.overrides);
 }
@@ -155,7 +143,7 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
 void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,
                             MetricWriter& metrics) {
   copy_weights(checkpoint, job.ema, *model_);
-  context.predict = bind_prediction(*task_, job.pred, *model_, precision_);
+  context.predict = bind_prediction(*task_, job.pred, *model_, precision_, job.tta);
   std::optional<int64_t> left_out;
   context.left_out = [&](const std::string& data, int64_t count,
                          const std::vector<FailedExample>& failed) {

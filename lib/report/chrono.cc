@@ -125,6 +125,8 @@ void Chrono::measure_speed(double now, int64_t examples) {
   const double core_hours = state_.accum_device_time / 3600;
   measure_("core_hours_" + setup_.device_kind, core_hours);
   measure_("core_hours", core_hours);
+  measure_("steps_per_sec", static_cast<double>(examples) / static_cast<double>(setup_.batch_size) /
+                                dt);  // JAXline's name
   previous_time_ = now;
   paused_ = 0;
 }

@@ -194,6 +194,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
     grads = squares(params_.grads(), &UpdateRange::grad, "gradient norm");
   }
   if (config_.nan_limit && skip(loss, grads, buffers, measure)) return agreed;
+  if (!config_.nan_limit) look_before_update(loss, grads);
   StepScalars scalars = this->scalars();
   if (config_.clip_norm > 0 || measure) {
     scalars.clip_norm = static_cast<float>(config_.clip_norm);
@@ -226,15 +227,30 @@ bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const View
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
   ++*count_.mutable_data_ptr<int64_t>();
-  const std::string bad = bad_gradients();
-  skipped_ =
-      fmt::format("the loss is {}{}{}", std::isnan(own_loss) ? "nan" : short_number(own_loss),
-                  bad.empty() ? "" : "; ", bad);
+  skipped_ = describe_bad(own_loss);
+  if (on_bad_step_) on_bad_step_(count(), skipped_, /*before=*/true);
   if (!measure) return true;
   std::tie(loss_, l2_grads_, l2_updates_) = std::tuple(own_loss, std::sqrt(grad_squares), 0.0);
   const at::Tensor params = squares(params_.data(), &UpdateRange::data, "parameter norm");
   l2_params_ = std::sqrt(params.item<double>() + frozen_squares_);
   return true;
+}
+
+// Without nan_limit the update goes on and makes the weights useless, so the first bad step is told
+// before it. Reads nothing that would have to be computed or copied for it.
+void TrainStep::look_before_update(const at::Tensor& loss, const at::Tensor& grads) {
+  if (!on_bad_step_ || told_bad_step_ || !device_.is_cpu()) return;
+  const double own_loss = *loss.const_data_ptr<double>();
+  const bool good = !grads.defined() || std::isfinite(*grads.const_data_ptr<double>());
+  if (std::isfinite(own_loss) && good) return;
+  told_bad_step_ = true;
+  on_bad_step_(count() + 1, describe_bad(own_loss), /*before=*/true);
+}
+
+std::string TrainStep::describe_bad(double loss) const {
+  const std::string bad = bad_gradients();
+  return fmt::format("the loss is {}{}{}", std::isnan(loss) ? "nan" : short_number(loss),
+                     bad.empty() ? "" : "; ", bad);
 }
 
 // Returns "3 of 14 gradients are not finite, such as that of 'head/kernel'"; "" if all are, or
@@ -279,6 +295,12 @@ void TrainStep::record_non_finite(std::span<const double> values) {
   if (non_finite_.empty()) return;
   const std::string bad = bad_gradients();
   first_non_finite_ = fmt::format("first at step {}{}{}", count(), bad.empty() ? "" : ": ", bad);
+  if (!on_bad_step_ || told_bad_step_) return;
+  // The gradients of a step that measured none: the update has used them.
+  told_bad_step_ = true;
+  on_bad_step_(count(),
+               fmt::format("{} is not finite{}{}", non_finite_, bad.empty() ? "" : "; ", bad),
+               /*before=*/false);
 }
 
 const std::string& TrainStep::non_finite() {

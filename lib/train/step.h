@@ -53,6 +53,12 @@ class TrainStep {
   bool graph_is_due() const { return graph_ && graph_->is_due(); }
   // Returns whether a step was recorded and is repeated now.
   bool repeats_graph() const { return graph_ && graph_->is_recorded(); }
+  // What is told of a step whose loss or gradients are not finite: why, and whether the weights are
+  // still those before the step.
+  using BadStepHook = std::function<void(int64_t step, const std::string& why, bool before)>;
+  // run() will call `hook` in such a step: with StepConfig::nan_limit in each, otherwise in the
+  // first. Without nan_limit a step on a GPU does not notice it and calls nothing.
+  void on_bad_step(BadStepHook hook) { on_bad_step_ = std::move(hook); }
   // Runs step `step`, which must be count() + 1. `batch` holds this rank's examples on the CPU. Its
   // memory may be overwritten, and is free again when this returns. Returns the sum of all ranks'
   // `word`. With `measure`, measurements() holds this step's values afterwards.
@@ -142,6 +148,8 @@ class TrainStep {
   void record(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms,
               bool measure);
   void record_non_finite(std::span<const double> values);
+  void look_before_update(const at::Tensor& loss, const at::Tensor& grads);
+  std::string describe_bad(double loss) const;
   bool skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers, bool measure);
   std::string bad_gradients() const;
 
@@ -178,6 +186,8 @@ class TrainStep {
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
   std::string non_finite_, first_non_finite_, skipped_;
+  BadStepHook on_bad_step_;
+  bool told_bad_step_ = false;
   at::Tensor bad_;  // (4) bool, on a device only: which values were the first to be non-finite
 };
 

@@ -1,6 +1,7 @@
 // `best` with `by: eval`: bvtrain eval keeps the best checkpoint, beside the run or after it.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "lib/ckpt/best_checkpoint.h"
 #include "test/support/digits_run.h"
@@ -63,7 +64,11 @@ TEST_CASE("bvtrain eval keeps the best checkpoint of its own metric, through kil
   CHECK(contains(evaluated.err, f.best() + " will be the checkpoint with the lowest job/loss"));
   CHECK(metric_rows(f.workdir + "/eval").size() == 4);
   f.check_best();
-  CHECK(f.evaluate({"--best", "--json"}).code == 0);
+  const Finished of_best = f.evaluate({"--best", "--json"});
+  REQUIRE(of_best.code == 0);
+  const auto best = nlohmann::json::parse(of_best.out);
+  CHECK(best.at("step") == read_best(f.best())->step);
+  CHECK(best.at("metrics").at("job/loss") == read_best(f.best())->value);
 
   // Removed by hand: it is there again after the next evaluation.
   fs::remove_all(f.best());

@@ -91,6 +91,22 @@ TEST_CASE("bvtrain eval --follow evaluates beside the run until it has finished"
   CHECK(contains(followed.err, fmt::format("Evaluated {} checkpoints", rows.size())));
 }
 
+TEST_CASE("bvtrain eval passes over a checkpoint that the run deletes meanwhile") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  Child eval({"eval", "--workdir", f.workdir, "--once"},
+             {{"BVTRAIN_SLEEP_AT", "evaluate.row:1:2"}});
+  REQUIRE(wait_for_file(f.workdir + "/eval/config.yaml"));  // the first one is being evaluated
+  fs::remove_all(f.workdir + "/ckpt/step-10");
+  const Finished finished = eval.wait();
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK(
+      contains(finished.err, "passed over: the run has deleted " + f.workdir + "/ckpt/step-10\n"));
+  for (const TextRow& row : metric_rows(f.workdir + "/eval")) CHECK(row.at("step") != "10");
+  CHECK(metric_rows(f.workdir + "/eval").back().at("step") == "20");
+}
+
 TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes no sense") {
   const EvaluatedRun f;
   REQUIRE(f.train().code == 0);
@@ -105,6 +121,9 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(f.evaluate({"--ckpt", "5", "--follow"}).err ==
         "bvtrain eval: error: --ckpt and --best write no rows; leave out --follow and --output\n");
   CHECK(f.evaluate({"--json"}).code == 2);
+  for (const char* flag : {"--follow", "--best"})
+    CHECK(f.evaluate({"--once", flag}).err ==
+          "--once: error: evaluates all new checkpoints; leave out --follow, --ckpt and --best\n");
   const Finished unknown = f.evaluate({"--ckpt", "5", "--set", "evals.test.batch_sise=100"});
   CHECK(unknown.code == 2);
   CHECK(contains(unknown.err, "unknown key 'evals.test.batch_sise'"));

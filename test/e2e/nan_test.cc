@@ -73,6 +73,23 @@ compute_threads: 1
   }
 };
 
+// Returns the path of the only file or folder in `folder`.
+std::string only_entry(const std::string& folder) {
+  REQUIRE(exists(folder));
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    found.push_back(entry.path());
+  REQUIRE(found.size() == 1);
+  return found[0];
+}
+
+void flip_byte(const std::string& file, size_t at) {
+  std::string bytes = read_text(file);
+  REQUIRE(at < bytes.size());
+  bytes[at] = static_cast<char>(~bytes[at]);
+  write(file, bytes);
+}
+
 }  // namespace
 
 TEST_CASE("skipped steps are told, counted over restarts, and limited") {
@@ -151,6 +168,9 @@ TEST_CASE("a run that may not return to a checkpoint, or has none, ends as diver
   CHECK(ended.code == 4);
   CHECK(contains(ended.err,
                  "; the run has returned to a checkpoint 0 times, as often as nan_limit allows\n"));
+  const PoisonedRun given;
+  CHECK(given.train({"--set", "rollback_examples=640"}).code == 0);
+  CHECK(given.rollbacks().at(0).at("examples") == 640);
   const PoisonedRun none;
   CHECK(contains(none.train({"--set", "ckpt_steps=null"}).err,
                  "nan: rollback needs checkpoints to return to; add ckpt_steps\n"));
@@ -185,11 +205,95 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
   CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
 
   CHECK(nlohmann::json::parse(run({"replay", "--workdir", f.workdir, "--json"}).out) == report);
+  // The weights that it has written give the same.
+  const Finished folder_again = run({"replay", folder, "--json"});
+  INFO(folder_again.err);
+  CHECK(nlohmann::json::parse(folder_again.out) == report);
   REQUIRE(f.train({}).code == 0);  // with nan: rollback
   const Finished good = run({"replay", "--workdir", f.workdir, "--steps", "1"});
   CHECK(good.code == 0);
   CHECK(contains(run({"replay", "--workdir", f.dir / "none"}).err,
                  "has no checkpoint from which the run could be repeated\n"));
+}
+
+TEST_CASE("a bad step leaves a folder from which it can be repeated without data or checkpoints") {
+  for (const std::string nan : {"stop", "skip", "rollback"}) {
+    for (const int ranks : {1, 2}) {
+      INFO(nan << ", " << ranks << " ranks");
+      const PoisonedRun f;
+      const Finished trained =
+          f.train({"--devices", fmt::format("cpu:{}", ranks), "--set", "nan=" + nan, "--set",
+                   "mixup={p: 0.2}", "--set", "log_training_steps=4"});
+      INFO(trained.err);
+      REQUIRE(trained.code == (nan == "stop" ? 4 : 0));
+      const std::string folder = only_entry(f.workdir + "/post-mortem");
+      const std::string step = folder.substr(folder.rfind('-') + 1);
+      CHECK(contains(trained.err, fmt::format("[{}] the bad step's batch, its examples' names and "
+                                              "the weights before it are in {}",
+                                              step, folder)));
+      auto written = nlohmann::json::parse(read_text(folder + "/report.json"));
+      CHECK(written.at("step") == std::stoi(step));
+      CHECK(written.at("examples").size() == 64);
+      REQUIRE(written.at("bad_examples").size() == 1);
+      CHECK(contains(written.at("bad_examples")[0].get<std::string>(), "row 300 (image)"));
+      CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
+
+      std::filesystem::remove(f.dir / "d.npz");
+      std::filesystem::rename(f.workdir + "/ckpt", f.workdir + "/away");
+      const Finished found = run({"replay", folder});
+      INFO(found.out << found.err);
+      CHECK(found.code == 4);
+      CHECK(contains(found.out, "step " + step + ": the loss is nan; "));
+      CHECK(contains(found.out, "the first activation that is not finite in float32: conv_0\n"));
+      CHECK(contains(found.out, "the largest parameter before the step: "));
+      const auto repeated = nlohmann::json::parse(run({"replay", folder, "--json"}).out);
+      CHECK(repeated.at("parameter_norms") == written.at("parameter_norms"));
+
+      flip_byte(folder + "/weights/state-00000-of-00001.safetensors", 200);
+      const Finished damaged = run({"replay", folder});
+      CHECK(damaged.code == 2);
+      CHECK(contains(damaged.err, folder + "/weights"));
+    }
+  }
+}
+
+TEST_CASE("replay: a value of the loss or of a gradient, and folders that hold no step") {
+  TempFolder dir;
+  // The loss overflows in its square, and so do the gradients.
+  const at::Tensor targets = at::full({64, 1}, 1e30F);
+  write_npz(dir / "d.npz", {{"image", at::ones({64, 8, 8, 1})}, {"labels", targets}});
+  write(dir / "c.yaml", fmt::format(R"(
+num_classes: 1
+total_steps: 4
+log_training_steps: 4
+input:
+  data: {{name: npz, fname: {}}}
+  batch_size: 64
+  pp: keep("image", "labels")
+model_name: cnn
+model: {{widths: [4]}}
+task: regress
+task_kw: {{normalize_targets: false}}
+optax_name: sgd
+lr: 0.01
+)",
+                                    dir / "d.npz"));
+  const std::string workdir = dir / "w";
+  const Finished trained = run({"--config", dir / "c.yaml", "--workdir", workdir});
+  INFO(trained.err);
+  REQUIRE(trained.code == 4);
+  const Finished found = run({"replay", workdir + "/post-mortem/step-1"});
+  INFO(found.out << found.err);
+  CHECK(found.code == 4);
+  CHECK(contains(found.out, "in float32 all activations are finite, but the loss is inf\n"));
+
+  CHECK(contains(run({"replay", workdir}).err,
+                 workdir + ": error: is no folder of a bad step, such as D/post-mortem/step-12\n"));
+  std::filesystem::remove_all(workdir + "/post-mortem/step-1/weights");
+  CHECK(contains(run({"replay", workdir + "/post-mortem/step-1"}).err, "holds no weights: "));
+  CHECK(contains(run({"replay", workdir, "--set", "lr=1"}).err,
+                 "--set: error: repeats a whole run; it does not go with a folder\n"));
+  CHECK(contains(run({"replay"}).err, "give --workdir, or the folder of a bad step"));
 }
 
 }  // namespace bv::test

@@ -274,6 +274,11 @@ TEST_CASE("rows and checkpoints at growing steps") {
   // The interval is 5. Behind 10, 1.8 * 10 is 18.
   CHECK(steps == std::vector<std::string>{"0", "1", "2", "3", "5", "10", "15", "18", "20"});
   for (const int64_t step : {1, 2, 3, 5, 10, 15, 18, 20}) CHECK(exists(f.step(step)));
+  const Finished large = f.train({"--dry-run", "--set", "periodic_action_growth_ratios=[3,30,50]"});
+  CHECK(contains(large.err,
+                 "periodic_action_growth_ratios: 50 has no effect, because factors are below 10, "
+                 "as in JAXline; write 5 for the steps 5, 50, 500 and so on\n"));
+  CHECK_FALSE(contains(large.err, "30 has no effect"));
   const Finished seconds = f.train({"--set", "ckpt_steps=null", "--set", "ckpt_seconds=5"});
   CHECK(seconds.code == 2);
   CHECK(contains(seconds.err,

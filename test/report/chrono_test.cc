@@ -94,6 +94,7 @@ TEST_CASE("chrono: two ticks of warm-up, then speed, core hours, note") {
                                  "core_hours_cpu", "core_hours"});
   CHECK(row["examples_seen"] == 12 * 32);
   CHECK(row["img/sec/core"] == 32 * 10 / 10.0 / 2);
+  CHECK(row["steps_per_sec"] == 1);  // 10 steps in 10 s
   CHECK(row["core_hours"] == Approx(10.0 * 2 / 3600));
   CHECK(row["core_hours_cpu"] == row["core_hours"]);
   CHECK(run.chrono.note() ==

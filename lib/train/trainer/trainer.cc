@@ -188,6 +188,11 @@ Exit Trainer::loop() {
       loader_->add_failed(name);
     log::note("Starting training loop...");
   }
+  if (workdir_ && is_rank0()) {
+    recipe_.step->on_bad_step([this](int64_t step, const std::string& why, bool before) {
+      write_post_mortem(step, why, before);
+    });
+  }
   wait_start_ = chrono_.now();
   if (loader_) pace_.start(reading(first_step_));
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
@@ -333,7 +338,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   if (workdir_ && is_rank0())
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
   if (workdir_) context.workdir = workdir_->dir();
-  context.predict = bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision);
+  context.predict =
+      bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision, job.tta);
   std::optional<int64_t> left_out;
   context.left_out = [&](const std::string& data, int64_t count,
                          const std::vector<FailedExample>& failed) {

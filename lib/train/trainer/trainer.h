@@ -9,7 +9,8 @@
 //
 // trainer_start.cc restores the state, trainer.cc holds the loop, trainer_save.cc saves
 // checkpoints, trainer_selection.cc finds the best step, trainer_rollback.cc returns to a
-// checkpoint, trainer_end.cc stops the run and lists what it has left out.
+// checkpoint, trainer_post_mortem.cc keeps what is known of a bad step, trainer_end.cc stops the
+// run and lists what it has left out.
 #pragma once
 
 #include <array>
@@ -139,6 +140,7 @@ class Trainer {
   void tick_silently(int64_t step);
   void check_finite(int64_t step) const;
   void require_room();
+  nlohmann::json checkpoint_meta(int64_t step) const;
   void save(int64_t step, Save kind);
   void run_due_evals(int64_t step);
   void evaluate(EvalJob& job, int64_t step);
@@ -163,6 +165,9 @@ class Trainer {
   // Steps and examples that are left out (trainer_end.cc).
   void count_skipped_step(int64_t step);
   [[noreturn]] void roll_back(int64_t step);  // trainer_rollback.cc
+  // What a bad step leaves for `bvtrain replay` (trainer_post_mortem.cc).
+  void write_post_mortem(int64_t step, const std::string& why, bool before);
+  Example batch_of_all_ranks(int64_t step) const;
   nlohmann::json choose_rollback(int64_t step) const;
   const Batch& next_batch(int64_t step);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);

@@ -46,24 +46,8 @@ void Trainer::check_finite(int64_t step) const {
                   std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
 }
 
-void Trainer::save(int64_t step, Save kind) {
-  // All ranks must look for bad values at the same steps, also those that save nothing.
-  if (group_.size() > 1) check_finite(step);
-  if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
-  if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
-  saved_step_ = step;
-  if (!writes_checkpoints()) return;
-  skipped_.sync();
-  tick_silently(step);
-  const PausedChrono paused(chrono_);
-  const Group::Phase phase(group_, "checkpoint");
-  const trace::Span span("checkpoint snapshot");
-  Snapshot snapshot;
-  snapshot.step = step;
-  HostCopies& copies = copies_.at(static_cast<size_t>(checkpointer_->free_buffer()));
-  snapshot.tensors = recipe_.step->state(&snapshot.pieced, &copies);
-  snapshot.await_values = [&copies] { copies.await(); };
-  snapshot.before_commit = metrics_->row_barrier();
+// Returns what a checkpoint of this step holds besides tensors.
+nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
   nlohmann::json row = nlohmann::json::array();
   for (const auto& [name, value] : metrics_->row()) {
     // JSON has no NaN or infinity.
@@ -73,7 +57,7 @@ void Trainer::save(int64_t step, Save kind) {
       row.push_back({name, fmt::format("{}", value)});
   }
   const Chrono::State& chrono = chrono_.state();
-  snapshot.meta = {
+  return {
       {"tool_version", options_.tool_version},
       {"commit", options_.commit},
       {"config", recipe_.config.json()},
@@ -97,6 +81,27 @@ void Trainer::save(int64_t step, Save kind) {
         {"accum_device_time", chrono.accum_device_time},
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
+}
+
+void Trainer::save(int64_t step, Save kind) {
+  // All ranks must look for bad values at the same steps, also those that save nothing.
+  if (group_.size() > 1) check_finite(step);
+  if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
+  if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
+  saved_step_ = step;
+  if (!writes_checkpoints()) return;
+  skipped_.sync();
+  tick_silently(step);
+  const PausedChrono paused(chrono_);
+  const Group::Phase phase(group_, "checkpoint");
+  const trace::Span span("checkpoint snapshot");
+  Snapshot snapshot;
+  snapshot.step = step;
+  HostCopies& copies = copies_.at(static_cast<size_t>(checkpointer_->free_buffer()));
+  snapshot.tensors = recipe_.step->state(&snapshot.pieced, &copies);
+  snapshot.await_values = [&copies] { copies.await(); };
+  snapshot.before_commit = metrics_->row_barrier();
+  snapshot.meta = checkpoint_meta(step);
   checkpointer_->save(std::move(snapshot), kind == Save::keep);
 }
 

@@ -1,0 +1,22 @@
+// The model and the task of a trained run, built from what a checkpoint of it tells.
+#pragma once
+
+#include <memory>
+
+#include "lib/ckpt/restored.h"
+#include "lib/config/config.h"
+#include "lib/model/model.h"
+#include "lib/tasks/task.h"
+
+namespace bv {
+
+struct TrainedParts {
+  std::shared_ptr<Model> model;  // with the task's buffers; its weights are not initialised
+  std::unique_ptr<Task> task;
+};
+
+// `config` is that of the run. Records problems with it. Throws Error(Exit::usage) if `from` does
+// not tell the size of the images.
+TrainedParts make_trained_parts(const Config& config, const Restored& from);
+
+}  // namespace bv

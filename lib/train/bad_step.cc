@@ -1,0 +1,212 @@
+#include "lib/train/bad_step.h"
+
+#include <ATen/ops/isfinite.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/checkpoint_writer.h"
+#include "lib/ckpt/formats/npz.h"
+#include "lib/util/file.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+// Examples that are computed at once where the model allows it: the whole batch of many ranks may
+// not fit into the memory of one.
+constexpr int64_t kAtOnce = 64;
+
+bool is_finite(const at::Tensor& values) {
+  return !at::isFloatingType(values.scalar_type()) || values.isfinite().all().item<bool>();
+}
+
+Example rows_of(const Example& batch, int64_t begin, int64_t count) {
+  Example rows;
+  for (const auto& [name, values] : batch) rows[name] = values.narrow(0, begin, count);
+  return rows;
+}
+
+// Returns a copy of the batch, mixed as the step mixes it.
+Example mixed(const Example& batch, const MixupConfig& mixup, uint64_t seed, int64_t step,
+              int ranks) {
+  Example copy;
+  for (const auto& [name, values] : batch) copy[name] = values.clone();
+  const int64_t n = copy.at("image").size(0), parts = mixup.by_rank ? ranks : 1;
+  for (int64_t i = 0; i < parts; ++i) {
+    Example own = rows_of(copy, i * (n / parts), n / parts);
+    prepare_batch(mixup, std::nullopt, seed, step, own, Group::single());
+  }
+  return copy;
+}
+
+// Finds the first place, in the order of computation, at which the parts of a batch are not finite.
+class Search {
+ public:
+  // `order` are the names of the activations as they were computed.
+  void activations(const std::vector<std::string>& order, const Features& features) {
+    for (size_t i = 0; i < std::min(order.size(), activation_); ++i) {
+      if (is_finite(features.at(order[i]))) continue;
+      activation_ = i;
+      found_.activation = order[i];
+      found_.activation_before = i > 0 ? order[i - 1] : "";
+    }
+  }
+  void loss(double value) {
+    if (!std::isfinite(value) && found_.loss.empty()) found_.loss = fmt::format("{}", value);
+  }
+  void gradient(size_t index, const std::string& name) {
+    if (index >= gradient_) return;
+    gradient_ = index;
+    found_.gradient = name;
+  }
+  const Diagnosis& found() const { return found_; }
+
+ private:
+  Diagnosis found_;
+  size_t activation_ = SIZE_MAX, gradient_ = SIZE_MAX;  // the places of what was found
+};
+
+std::string origin(const Diagnosis& found) {
+  if (!found.activation.empty()) {
+    return fmt::format(
+        "the first activation that is not finite in float32: {}{}\n", found.activation,
+        found.activation_before.empty() ? "" : ", behind " + found.activation_before);
+  }
+  if (!found.loss.empty())
+    return fmt::format("in float32 all activations are finite, but the loss is {}\n", found.loss);
+  if (!found.gradient.empty()) {
+    return fmt::format(
+        "in float32 all activations and the loss are finite, but the gradient of {} is not\n",
+        found.gradient);
+  }
+  return "in float32 all activations, the loss and the gradients are finite: the values come from "
+         "a lower precision\n";
+}
+
+}  // namespace
+
+std::string BadStep::text() const {
+  std::string out = fmt::format("step {}: {}\n", step, reason);
+  if (!bad_examples.empty())
+    out += fmt::format("inputs that are not finite: {}\n", short_list(bad_examples));
+  if (float32) out += origin(*float32);
+  const auto largest = std::max_element(
+      norms.begin(), norms.end(),
+      [](const auto& a, const auto& b) { return std::isnan(b.second) || a.second < b.second; });
+  if (largest != norms.end())
+    out += fmt::format("the largest parameter before the step: {}, of length {}\n", largest->first,
+                       short_number(largest->second));
+  return out;
+}
+
+nlohmann::ordered_json BadStep::json() const {
+  nlohmann::ordered_json lengths = nlohmann::ordered_json::object();
+  for (const auto& [name, norm] : norms)
+    lengths[name] = nlohmann::ordered_json::parse(json_number(norm));
+  nlohmann::ordered_json all = {
+      {"step", step}, {"reason", reason}, {"examples", examples}, {"bad_examples", bad_examples}};
+  if (float32) {
+    all["activation"] = float32->activation;
+    all["activation_before"] = float32->activation_before;
+    all["loss"] = float32->loss;
+    all["gradient"] = float32->gradient;
+  }
+  all["parameter_norms"] = lengths;
+  return all;
+}
+
+BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example batch,
+                 int64_t shift) {
+  BadStep bad;
+  bad.step = step;
+  bad.reason = std::move(reason);
+  bad.batch = std::move(batch);
+  const int64_t size = recipe.length.batch_size;
+  for (int64_t row = 0; row < size; ++row) {
+    const int64_t position = (step - 1) * size + row + shift;
+    bad.examples.push_back(recipe.data->describe(
+        recipe.data->pick(position, recipe.loader.seed, recipe.loader.shuffle)));
+    for (const auto& [name, values] : bad.batch) {
+      if (!is_finite(values[row]))
+        bad.bad_examples.push_back(fmt::format("{} ({})", bad.examples.back(), name));
+    }
+  }
+  return bad;
+}
+
+std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model) {
+  std::vector<std::pair<std::string, double>> lengths;
+  for (const auto& [name, values] : named_parameters(model)) {
+    const double length = values.detach().norm().item<double>();
+    lengths.emplace_back(name, std::isfinite(length) ? length : NAN);
+  }
+  return lengths;
+}
+
+Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const MixupConfig& mixup,
+                   uint64_t seed, int64_t step, int ranks) {
+  const Example whole = mixed(batch, mixup, seed, step, ranks);
+  const int64_t n = whole.at("image").size(0);
+  const int64_t at_once = model.has_batch_statistics() ? n : std::min(n, kAtOnce);
+  std::vector<at::Tensor> parameters;
+  std::vector<std::string> names;
+  for (auto& [name, parameter] : named_parameters(model)) {
+    names.push_back(name);
+    parameters.push_back(parameter.requires_grad_(true));
+  }
+  Search search;
+  for (int64_t begin = 0; begin < n; begin += at_once) {
+    Features features;
+    std::vector<std::string> order;
+    Pass pass;
+    pass.train = true;  // batch norm takes the statistics of the batch, as in the step
+    pass.features = &features;
+    pass.order = &order;
+    pass.seed = seed;
+    pass.step = step;
+    pass.first_example = begin;
+    const at::Tensor loss =
+        task.loss(model, rows_of(whole, begin, std::min(at_once, n - begin)), pass);
+    search.activations(order, features);
+    search.loss(loss.item<double>());
+    const auto gradients = torch::autograd::grad({loss}, parameters, {}, std::nullopt,
+                                                 /*create_graph=*/false, /*allow_unused=*/true);
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].defined() && !is_finite(gradients[i])) search.gradient(i, names[i]);
+  }
+  return search.found();
+}
+
+Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta) {
+  Snapshot snapshot;
+  snapshot.step = step - 1;
+  snapshot.meta = std::move(meta);
+  for (const auto& [name, values] : named_parameters(model))
+    snapshot.tensors["params/" + name] = values.detach().to(at::kCPU, /*non_blocking=*/false,
+                                                            /*copy=*/true);
+  for (const auto& [name, values] : named_buffers(model))
+    snapshot.tensors["buffers/" + name] = values.to(at::kCPU, /*non_blocking=*/false,
+                                                    /*copy=*/true);
+  return snapshot;
+}
+
+void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights) {
+  const std::string temporary = folder + ".tmp", old = folder + ".old";
+  delete_folder(temporary);
+  make_folders(temporary);
+  if (!bad.batch.empty()) write_npz(temporary + "/" + kBadStepBatch, bad.batch);
+  if (weights) {
+    Snapshot with_reason = *weights;  // the tensors are shared
+    with_reason.meta["bad_step"] = {
+        {"reason", bad.reason}, {"examples", bad.examples}, {"bad_examples", bad.bad_examples}};
+    StorageRetries retries;
+    write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
+  }
+  write_file_atomically(temporary + "/" + kBadStepReport, bad.json().dump(2) + "\n");
+  move_folder(temporary, folder, old);
+}
+
+}  // namespace bv

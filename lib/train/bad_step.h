@@ -1,0 +1,67 @@
+// A step whose loss or gradients are not finite: what is known of it, where its values come from,
+// and the folder in which a run leaves it for `bvtrain replay`.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/ckpt/snapshot.h"
+#include "lib/tasks/task.h"
+#include "lib/train/mixup.h"
+#include "lib/train/recipe.h"
+
+namespace bv {
+
+// The files of the folder of a bad step (Workdir::post_mortem()).
+inline constexpr const char* kBadStepReport = "report.json";
+inline constexpr const char* kBadStepBatch = "batch.npz";
+inline constexpr const char* kBadStepWeights = "weights";  // in the format of a checkpoint
+
+// What a step gives if it is computed in float32. Empty: all are finite.
+struct Diagnosis {
+  // The first activation that is not finite, and the one before it.
+  std::string activation, activation_before;
+  std::string loss;      // "nan", "inf", ...
+  std::string gradient;  // the first parameter whose gradient is not finite
+};
+
+struct BadStep {
+  int64_t step = 0;
+  std::string reason;  // "the loss is nan; 4 of 4 gradients are not finite, ..."
+  // The examples of the batch in their order, and those of them whose inputs are not finite.
+  std::vector<std::string> examples, bad_examples;
+  // The length of each parameter before the step; NaN if it is not finite.
+  std::vector<std::pair<std::string, double>> norms;
+  Example batch;  // of all ranks, as the loader made it, before mixup; images are float32
+  std::optional<Diagnosis> float32;
+
+  // Returns a few lines for people.
+  std::string text() const;
+  nlohmann::ordered_json json() const;
+};
+
+// Returns what is known of step `step` from its batch: its examples. `shift`: LoaderOptions::shift.
+BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example batch,
+                 int64_t shift);
+
+// Returns the length of each parameter; NaN if it is not finite.
+std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model);
+
+// Computes forward and backward of a training step in float32, with the mixup and the dropout of
+// step `step`. `batch` holds the examples of all `ranks` ranks on the model's device. The
+// parameters must have no gradients to lose.
+Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const MixupConfig& mixup,
+                   uint64_t seed, int64_t step, int ranks);
+
+// Returns the parameters and buffers of a model as the state before step `step`, for
+// write_bad_step(). `meta` is the metadata of a checkpoint.
+Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta);
+
+// Writes the folder, in place of an older one. `weights` may be null. Throws Error(Exit::storage).
+void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights);
+
+}  // namespace bv
