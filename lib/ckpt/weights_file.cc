@@ -19,6 +19,7 @@
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 
@@ -196,7 +197,7 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
 
 // Returns the first bytes of a file, fewer if it is shorter.
 std::string head_of(const std::string& file) {
-  std::string head(9, '\0');
+  std::string head(64, '\0');
   head.resize(RegularFile(file).read(head.data(), head.size(), 0));
   return head;
 }
@@ -216,8 +217,9 @@ Format find_format(Target& target) {
                 "an ONNX file holds a graph for other programs, which is not read back; give the "
                 "*.safetensors or *.npz of the same model (bvtrain export)");
   }
-  if (head.size() == 9 && head[8] == '{') return Format::safetensors;
+  if (head.size() > 8 && head[8] == '{') return Format::safetensors;
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return Format::npz;
+  refuse_wrong_file(head, target.file);
   // The content tells nothing: the file is damaged. Its name says in which format to report that.
   if (target.file.ends_with(".safetensors")) return Format::safetensors;
   if (target.file.ends_with(".npz")) return Format::npz;

@@ -241,8 +241,7 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   };
   CHECK(line([](std::string& c) { c = "hello"; }) ==
         at(5, "not a zip archive, or cut off: it has no end-of-directory record"));
-  CHECK(line([](std::string& c) { c.clear(); }) ==
-        at(0, "not a zip archive, or cut off: it has no end-of-directory record"));
+  CHECK(line([](std::string& c) { c.clear(); }) == file + ": error: the file is empty");
   CHECK(line([&](std::string& c) { patch<uint16_t>(c, end + 4, 1); }) ==
         at(end, "archives in several parts are not supported"));
   CHECK(line([&](std::string& c) {

@@ -147,8 +147,17 @@ TEST_CASE("weights: what is not a weights file is refused") {
             ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
   write(folder / "empty", "");
   CHECK(error_of([&] { read_weights(folder / "empty", 0); }) ==
-        (folder / "empty") +
-            ": error: neither an npz nor a safetensors file nor a folder with a checkpoint");
+        (folder / "empty") + ": error: the file is empty");
+  write(folder / "pointer.npz", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  CHECK(error_of([&] { read_weights(folder / "pointer.npz", 0); }) ==
+        (folder / "pointer.npz") +
+            ": error: this is a git-LFS pointer, not the data itself: run 'git lfs pull' where it "
+            "came from");
+  write(folder / "page.safetensors", "<!DOCTYPE html><title>404</title>");
+  CHECK(error_of([&] { read_weights(folder / "page.safetensors", 0); }) ==
+        (folder / "page.safetensors") +
+            ": error: this is an HTML page, probably an error message of a web server: download it "
+            "again");
   CHECK(error_of([&] { read_weights(folder.path(), 0); }).find("holds no checkpoint") !=
         std::string::npos);
   REQUIRE(::mkfifo((folder / "fifo").c_str(), 0666) == 0);

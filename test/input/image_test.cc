@@ -182,7 +182,9 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK(problem("BM......") == "BMP images are not supported: convert it to JPEG, PNG or WebP");
   CHECK(problem(std::string("II*\0", 4)) ==
         "TIFF images are not supported: convert it to JPEG, PNG or WebP");
-  CHECK(problem("<html>") == "not a JPEG, PNG or WebP image: it begins with 3C 68 74 6D");
+  CHECK(problem("\x01\x02\x03") == "not a JPEG, PNG or WebP image: it begins with 01 02 03");
+  CHECK(problem("<html>") ==
+        "this is an HTML page, probably an error message of a web server: download it again");
   CHECK_THAT(problem("version https://git-lfs.github.com/spec/v1\n"),
              Catch::Contains("git-LFS pointer"));
 

@@ -13,6 +13,7 @@
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 
@@ -86,6 +87,7 @@ class DirectoryReader {
       const uint64_t at = archive_.size() - kEndBytes - comment;
       if (number<uint32_t>(at) == kEnd && number<uint16_t>(at + 20) == comment) return at;
     }
+    refuse_wrong_file(archive_, file_);
     fail(archive_.size(), "not a zip archive, or cut off: it has no end-of-directory record");
   }
 

@@ -9,6 +9,7 @@
 #include "lib/input/image/png.h"
 #include "lib/input/image/webp.h"
 #include "lib/util/error.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
@@ -32,15 +33,8 @@ std::string image_format(std::span<const uint8_t> bytes) {
   return "";
 }
 
-bool is_lfs_pointer(std::span<const uint8_t> bytes) {
-  return has(bytes, 0, "version https://git-lfs.github.com/spec/");
-}
-
 std::string not_an_image(std::span<const uint8_t> bytes) {
-  if (bytes.empty()) return "the file is empty";
-  if (is_lfs_pointer(bytes)) {
-    return "this is a git-LFS pointer, not the image itself: run 'git lfs pull' where it came from";
-  }
+  if (std::string why = wrong_file(bytes, "image"); !why.empty()) return why;
   const std::string format = image_format(bytes);
   if (!format.empty()) {
     return fmt::format("{} images are not supported: convert it to JPEG, PNG or WebP", format);

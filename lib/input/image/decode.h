@@ -12,9 +12,6 @@ namespace bv {
 // Returns the format that the first bytes of a file show: "JPEG", "PNG", "GIF", "WebP", "BMP",
 // "TIFF", or "" if unknown.
 std::string image_format(std::span<const uint8_t> bytes);
-// Returns whether the first bytes of a file are those of a git-LFS pointer, the text that git-LFS
-// leaves in place of a file that was not downloaded.
-bool is_lfs_pointer(std::span<const uint8_t> bytes);
 // Returns one line that says why a file that is no JPEG, PNG or WebP can't be decoded.
 std::string not_an_image(std::span<const uint8_t> bytes);
 

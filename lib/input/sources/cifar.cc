@@ -18,6 +18,7 @@
 #include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
@@ -152,6 +153,7 @@ class Cifar : public ArraySource {
     const MappedFile mapped(file);
     const auto size = static_cast<int64_t>(mapped.bytes().size());
     if (size == 0 || size % record != 0) {
+      refuse_wrong_file(mapped.bytes(), file);
       throw Error(
           Exit::usage, file,
           fmt::format("{} bytes is not a whole number of {}-byte CIFAR records", size, record));

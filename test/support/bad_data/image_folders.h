@@ -77,7 +77,7 @@ class ImageFolderTable {
     add("an empty file", "", "the file is empty");
     add("a git-LFS pointer", kLfsPointer,
         "this is a git-LFS pointer, not the image itself: run 'git lfs pull' where it came from");
-    add("an HTML page", kHtmlPage, "not a JPEG, PNG or WebP image: it begins with 3C 21 44 4F");
+    add("an HTML page", kHtmlPage, kHtmlText);
     add("one byte", "\xFF", "not a JPEG, PNG or WebP image: it begins with FF");
     add("a GIF", "GIF89a" + std::string(20, '\1'),
         "GIF images are not supported: convert it to JPEG, PNG or WebP");

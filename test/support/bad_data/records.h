@@ -59,8 +59,9 @@ class TfdsTable {
   }
 
   void infos() {
-    add_info("an empty dataset_info.json", "", "is not valid JSON");
-    add_info("a git-LFS pointer", kLfsPointer, "is not valid JSON");
+    add_info("an empty dataset_info.json", "", "the file is empty");
+    add_info("a git-LFS pointer", kLfsPointer, kLfsText);
+    add_info("an HTML page in place of dataset_info.json", kHtmlPage, kHtmlText);
     add_info("a dataset_info.json that is cut off", good_.at(kInfo).substr(0, 40),
              "is not valid JSON");
     add_info("a dataset_info.json that is not UTF-8", info_with(train("[2]"), "\xFF"),
@@ -114,7 +115,8 @@ class TfdsTable {
                                   const std::string& text) {
       add(name, kFeatures, content, kFeatures + ": error: " + text);
     };
-    add_features("an empty features.json", "", "is not valid JSON");
+    add_features("an empty features.json", "", "the file is empty");
+    add_features("a git-LFS pointer in place of features.json", kLfsPointer, kLfsText);
     add_features("a feature that is no object", features_with("5"),
                  "feature 'label': is not an object");
     const auto tensor = [](const std::string& dimensions) {

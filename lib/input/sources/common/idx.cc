@@ -9,6 +9,7 @@
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
@@ -23,6 +24,7 @@ uint32_t big_endian(std::span<const uint8_t> bytes, size_t offset) {
 // Returns the array of a file, whose rank must be in `ranks`. `what` is "images" or "labels".
 at::Tensor parse(std::span<const uint8_t> bytes, const std::string& file,
                  const std::vector<uint32_t>& ranks, const char* what) {
+  refuse_wrong_file(bytes, file);
   if (bytes.size() < 8) {
     throw Error(Exit::usage, file,
                 fmt::format("truncated: no room for an IDX header in {} bytes", bytes.size()));

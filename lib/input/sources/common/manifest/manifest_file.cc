@@ -4,11 +4,11 @@
 #include <array>
 
 #include "lib/input/sources/common/gzip.h"
-#include "lib/input/sources/common/wrong_file.h"
 #include "lib/report/log.h"
 #include "lib/util/limits.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {

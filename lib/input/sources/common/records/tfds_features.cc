@@ -16,6 +16,7 @@
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
@@ -48,6 +49,7 @@ class FeaturesReader {
       throw Error(Exit::usage, file_,
                   fmt::format("is nested more than {} deep", limits::kJsonNesting));
     const json root = json::parse(text, nullptr, false);
+    if (root.is_discarded()) refuse_wrong_file(text, file_);
     if (root.is_discarded()) throw Error(Exit::usage, file_, "is not valid JSON");
     add(root, "", {}, 0);
     if (found_.all.empty()) throw Error(Exit::usage, file_, "describes no feature that is read");

@@ -17,6 +17,7 @@
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
@@ -72,6 +73,7 @@ json read_json(const std::string& file, size_t limit) {
     throw Error(Exit::usage, file,
                 fmt::format("is nested more than {} deep", limits::kJsonNesting));
   json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) refuse_wrong_file(text, file);
   if (value.is_discarded()) throw Error(Exit::usage, file, "is not valid JSON");
   if (!value.is_object()) throw Error(Exit::usage, file, json_fault(value, JsonKind::object));
   return value;

@@ -8,11 +8,11 @@
 
 #include "lib/input/sources/common/file_window.h"
 #include "lib/input/sources/common/index_cache.h"
-#include "lib/input/sources/common/wrong_file.h"
 #include "lib/util/crc32c.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "lib/input/sources/common/wrong_file.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/printable.h"
+#include "lib/util/wrong_file.h"
 
 namespace bv {
 namespace {
