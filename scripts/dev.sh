@@ -50,6 +50,18 @@ lint_names_and_lines() {
   ' "${sources[@]}"
 }
 
+# Checks that the CUDA plug-in exports every function that the rest looks up by name, and no other.
+lint_cuda_names() {
+  local used exported
+  used=$(grep -rhoE '"bvtrain_cuda_[a-z0-9_]+"' lib app test --include='*.cc' --include='*.h' | tr -d '"' | sort -u)
+  exported=$(grep -rhE '^(extern "C" )?BV_EXPORT' lib/cuda | grep -oE 'bvtrain_cuda_[a-z0-9_]+' | sort -u)
+  if ! diff <(echo "$used") <(echo "$exported") >/dev/null; then
+    diff <(echo "$used") <(echo "$exported") |
+      sed -nE 's/^< (.*)/lib\/cuda: error: does not export \1, which is looked up/p; s/^> (.*)/lib\/cuda: error: exports \1, which nothing looks up/p'
+    return 1
+  fi
+}
+
 sanitized() {
   source scripts/setup.sh && bv_find_libtorch
   cmake --preset "$1" -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
@@ -95,6 +107,7 @@ case ${1:-} in
     lint_include_order
     echo "lint: include order is fine"
     lint_names_and_lines
+    lint_cuda_names
     echo "lint: every type has one definition, every key a text, no line is too long"
     if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
       git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"

@@ -14,10 +14,10 @@ namespace {
 const KeyTable keys(
     "evals.*",
     {"An evaluator, which measures the model under a name of your choice: up to 64 letters, digits "
-     "and _ - . @ +, not beginning with a dot. Each evaluator runs before the training; with one "
-     "of the keys `log_*` it also runs at intervals and after the last step. Its metrics are "
-     "called `<name>/<metric>`, and the evaluators of one step run in "
-     "alphabetical order.",
+     "and _ - . @ +, not beginning with a dot. With one of the keys `log_*` it runs before the "
+     "training, at intervals and after the last step. Without them only `bvtrain eval` runs it, or "
+     "a run that has no step to train. Its metrics are called `<name>/<metric>`, and the "
+     "evaluators of one step run in alphabetical order.",
      "type: classification\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
@@ -33,7 +33,7 @@ const KeyTable keys(
       "Interval between two evaluations during the training. Give it in one unit; `percent` is a "
       "fraction of the whole run, from 0 to 1. The last step is always evaluated; an evaluation "
       "that would fall within a quarter of an interval before the last step is skipped (not with "
-      "seconds). Without an interval, or with 0, the evaluator only runs before the training.",
+      "seconds). Without an interval, or with 0, only `bvtrain eval` runs the evaluator.",
       "1000"},
      {"pred", "'predict' | 'loss'", "predict",
       "What the evaluator gets for each example: with `predict` the outputs of the model, the "

@@ -20,7 +20,7 @@ struct EvalJob {
   bool skip_first = false;  // does not run before the first step
   bool ema = false;         // evaluates the averaged weights
   Tta tta;
-  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: runs only before the first step
+  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: a training does not run it
   std::unique_ptr<Evaluator> evaluator;
   bool sound = true;  // no problem was found while it was read
 };

@@ -170,6 +170,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
     part.is.pp = make_pipeline(keys, image_cache_);
     misnamed |= !keys.has("pp") && given_wrongly(config, "input.pp");
     if (name.empty()) continue;
+    refuse_functions(keys);
     keys.superseded("shuffle_buffer_size", "every pass is shuffled as a whole");
     keys.superseded("cache_raw", "the system's page cache serves repeated reads");
   }

@@ -93,7 +93,7 @@ void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
                                                metric, prefixes));
   } else if (!due) {
     config.problem("metric",
-                   fmt::format("the evaluator '{}' only runs before the training; give it an "
+                   fmt::format("the evaluator '{}' does not run in the training; give it an "
                                "interval, such as 'log_epochs: 1'{}",
                                found[0]->name,
                                config.path().starts_with("best")

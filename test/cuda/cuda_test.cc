@@ -89,7 +89,11 @@ std::vector<Case> models() {
           {"bit_paper", "{width: 0.5, depth: [2, 1]}"},
           {"flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5}"},
           {"cnn", "{}"},
-          {"resnet_cifar", "{width: 16}"}};
+          {"resnet_cifar", "{width: 16}"},
+          {"resnet_cifar",
+           "{whitening: 8, widths: [16, 32], blocks: [0, 1], stage_convs: 2, identity_init: true}"},
+          // 257 tokens: attention over few of them is repeatable with any kernel.
+          {"vit", "{variant: mu/2, depth: 1, pool_type: tok, head_zeroinit: false}"}};
 }
 
 Batch batch_of(int64_t n) {

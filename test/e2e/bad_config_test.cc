@@ -127,9 +127,9 @@ TEST_CASE("unknown ops and arguments are refused with the op's signature") {
   CHECK(line("value_range(vmx=1)") ==
         "c.yaml:13:74: error: value_range: unknown argument 'vmx' (did you mean 'vmax'?)" + op);
   CHECK(
-      line("flip_lr(0.5)|value_range(-1, 1)") ==
-      "c.yaml:13:70: error: flip_lr: too many positional arguments: 1 given, 0 can be used; the op "
-      "is flip_lr(inkey=None, key=None, outkey=None)\n");
+      line("flip_lr(True, 0.5)|value_range(-1, 1)") ==
+      "c.yaml:13:76: error: flip_lr: too many positional arguments: 2 given, 1 can be used; the op "
+      "is flip_lr(alternate=False, inkey=None, key=None, outkey=None)\n");
   CHECK(line("resize(siz=8)|value_range(-1, 1)") ==
         "c.yaml:13:69: error: resize: unknown argument 'siz' (did you mean 'size'?); the op is "
         "resize(size, ...)\n");

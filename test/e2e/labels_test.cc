@@ -6,10 +6,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
+#include "test/e2e/bad_input.h"
 #include "test/support/binary.h"
+#include "test/support/image_files.h"
 
 namespace bv::test {
 namespace {
@@ -224,6 +227,124 @@ TEST_CASE("targets that cannot be learnt are found before the run") {
   CHECK(finished.code == 2);
   CHECK(finished.err.find("input.data: target 0 is 2.5 in all 40 training examples: there is "
                           "nothing to learn, and it cannot be normalized") != std::string::npos);
+}
+
+// Each process computes batches of the same shape, so that its matrix products have the same bits.
+TEST_CASE("one, two and four processes measure the same bits from the same weights") {
+  for (const char* const text : {kSeveral, kNumbers}) {
+    const Squares squares;
+    squares.write_config(text);
+    squares.train("w");
+    std::vector<TextRow> one;
+    for (const int ranks : {1, 2, 4}) {
+      const std::string workdir = squares.dir / fmt::format("r{}", ranks);
+      std::vector<std::string> args = {"--config", squares.config, "--workdir",
+                                       workdir,    "--devices",    fmt::format("cpu:{}", ranks)};
+      for (const std::string& value :
+           {std::string("total_epochs=null"), std::string("total_steps=0"),
+            "model_init=" + (squares.dir / "w"),
+            fmt::format("evals.test.batch_size={}", 16 * ranks), std::string("evals.outputs=null")})
+        args.insert(args.end(), {"--set", value});
+      const Finished finished = run(args);
+      INFO(finished.err);
+      REQUIRE(finished.code == 0);
+      std::vector<TextRow> rows = repeatable_rows(workdir);
+      REQUIRE(rows.size() == 1);
+      REQUIRE(rows[0].size() > 5);
+      if (ranks == 1) one = rows;
+      INFO(ranks << " processes");
+      CHECK(rows == one);
+    }
+  }
+}
+
+TEST_CASE("a continued run keeps the scale of its targets, whatever its data are now") {
+  const Squares squares;
+  squares.write_config(kNumbers);
+  const auto train = [&](const std::string& epochs) {
+    return run({"--config", squares.config, "--workdir", squares.dir / "w", "--set",
+                "total_epochs=" + epochs, "--accept-changes"});
+  };
+  const auto scale = [&] {
+    const NamedTensors state = Checkpointer::load(squares.dir / "w").tensors;
+    return at::cat({state.at("buffers/targets/mean"), state.at("buffers/targets/std")});
+  };
+  REQUIRE(train("2").code == 0);
+  const at::Tensor before = scale().clone();
+  NamedTensors data = read_npz(squares.dir / "train.npz");
+  data["label_sizes"] = data["label_sizes"] * 2 + 10;
+  write_npz(squares.dir / "train.npz", data);
+  const Finished continued = train("4");
+  INFO(continued.err);
+  REQUIRE(continued.code == 0);
+  CHECK(scale().equal(before));
+}
+
+// The squares as PNG files with a CSV file, a column for each class and for each number.
+void write_csv(const Squares& squares, const std::string& split, bool soft) {
+  const NamedTensors data = read_npz(squares.dir / (split + ".npz"));
+  std::string rows = "image,left,middle,right,sum,first\n";
+  for (int64_t i = 0; i < data.at("image").size(0); ++i) {
+    const std::string name = fmt::format("{}/{}.png", split, i);
+    const at::Tensor image = data.at("image")[i].contiguous();
+    const auto* pixels = image.const_data_ptr<uint8_t>();
+    write(squares.dir / name,
+          encode_png({pixels, pixels + image.numel()}, 6, 6, SPNG_COLOR_TYPE_GRAYSCALE, 8));
+    rows += name;
+    for (int64_t c = 0; c < 3; ++c) {
+      const auto label = data.at("labels")[i][c].item<double>();
+      rows += fmt::format(",{}", soft ? 0.8 * label + 0.1 : label);
+    }
+    for (int64_t t = 0; t < 2; ++t)
+      rows += fmt::format(",{}", data.at("label_sizes")[i][t].item<double>());
+    rows += "\n";
+  }
+  write(squares.dir / (split + ".csv"), rows);
+}
+
+TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") {
+  const Squares squares;
+  const auto config = [&](std::string text, const std::string& label) {
+    for (const std::string name : {"TRAIN", "TEST"}) {
+      const std::string file = squares.dir / (name == "TRAIN" ? "train.csv" : "test.csv");
+      const std::string data = "{name: csv, fname: '" + file + "', label: " + label + "}";
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += data.size())
+        text.replace(at, name.size(), data);
+    }
+    for (size_t at = 0; (at = text.find("value_range(", at)) != std::string::npos; at += 30)
+      text.insert(at, "decode(1)|");
+    write(squares.config, kCommon + text);
+  };
+  const auto rows_of = [&](const std::string& workdir) {
+    squares.train(workdir);
+    return metric_rows(squares.dir / workdir);
+  };
+  for (const std::string split : {"train", "test"}) write_csv(squares, split, /*soft=*/false);
+  config(kSeveral, "[left, middle, right]");
+  const auto hard = rows_of("hard");
+  CHECK(last(hard, "test/f1_macro") > 0.9);
+  // The same as from arrays.
+  squares.write_config(kSeveral);
+  const auto arrays = rows_of("arrays");
+  REQUIRE(arrays.size() == hard.size());
+  for (size_t i = 0; i < hard.size(); ++i) {
+    for (const char* name : {"training_loss", "l2_params", "test/f1_macro", "test/map"})
+      if (arrays[i].contains(name)) CHECK(hard[i].at(name) == arrays[i].at(name));
+  }
+
+  config(replaced(kNumbers, "copy(\"label_sizes\", \"labels\")|", ""), "[sum, first]");
+  const auto numbers = rows_of("numbers");
+  CHECK(last(numbers, "test/r2@0") > 0.5);
+  CHECK(last(numbers, "test/r2@1") > 0.5);
+
+  write_csv(squares, "train", /*soft=*/true);
+  config(kSeveral, "[left, middle, right]");
+  const auto soft = rows_of("soft");
+  CHECK(last(soft, "test/f1_macro") > 0.9);
+  // The entropy of labels of 0.1 and 0.9 is the least loss.
+  const double least = -3 * (0.1 * std::log(0.1) + 0.9 * std::log(0.9));
+  CHECK(last(soft, "training_loss") > least);
+  CHECK(last(soft, "training_loss") < 1.5 * least);
 }
 
 }  // namespace bv::test

@@ -43,7 +43,6 @@ evals:
     type: mean
     pred: loss
     prefix: mean_
-    skip_first: true
     data: {name: digits, split: "test[:100]"}
     pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
 )";
@@ -70,7 +69,12 @@ TEST_CASE("a run's files") {
     CHECK(steps_of(rows) == std::vector<int64_t>{0, 1, 2, 5, 6, 10, 12});
     CHECK(rows[0].count("num_params") == 1);
     CHECK(rows[0].count("b/prec@1") == 1);
-    CHECK(rows[0].count("mean_loss") == 0);  // skip_first without log_*: it never runs
+    // Without log_* only the evaluation job runs it.
+    for (const TextRow& row : rows) CHECK(row.count("mean_loss") == 0);
+    CHECK(contains(finished.err,
+                   "evals.a has no interval such as log_steps: only `bvtrain eval` runs it\n"));
+    REQUIRE(run({"eval", "--workdir", out}).code == 0);
+    CHECK(metric_rows(out + "/eval").back().count("mean_loss") == 1);
     CHECK(rows[1].count("z/secs/update0") == 1);
     CHECK(rows[1].at("training_loss") != "null");
     for (const char* name : {"l2_grads", "l2_params", "l2_updates", "training_loss",

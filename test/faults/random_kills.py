@@ -157,7 +157,7 @@ def wait_all(process, seconds=120):
         time.sleep(0.02)
 
 
-REPEATABLE = ("step", "training_loss", "l2_grads", "l2_params", "l2_updates", "num_params", "test/",
+REPEATABLE = ("training_loss", "l2_grads", "l2_params", "l2_updates", "num_params", "test/",
               "zlate/", "global_schedule", "epoch", "examples_seen")
 
 
@@ -166,7 +166,7 @@ def rows(workdir):
     with open(os.path.join(workdir, "metrics.jsonl")) as file:
         for line in file:
             row = json.loads(line, parse_float=str)
-            out.append({k: v for k, v in row.items() if k.startswith(REPEATABLE)})
+            out.append({k: v for k, v in row.items() if k == "step" or k.startswith(REPEATABLE)})
     return out
 
 

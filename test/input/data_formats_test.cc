@@ -188,6 +188,15 @@ TEST_CASE("broken TFRecord files are told with file and offset", "[formats]") {
   CHECK(error_of([&] { data->read(0); }, Exit::data) ==
         shard + " @ offset 0: error: the checksum of the record's data is wrong");
   CHECK(data->describe(0) == shard + " @ offset 0");
+  // A record that changes after it was read once is found with `always` only.
+  write(shard, good);
+  const auto once = open_data(section);
+  const auto always = open_data("{name: tfds, data_dir: " + version + ", verify: always}");
+  for (const auto& opened_data : {once, always}) CHECK(opened_data->read(0).size() == 7);
+  write(shard, broken);
+  CHECK(error_of([&] { once->read(0); }, Exit::data).find("checksum") == std::string::npos);
+  CHECK(error_of([&] { always->read(0); }, Exit::data) ==
+        shard + " @ offset 0: error: the checksum of the record's data is wrong");
   const auto trusting = open_data("{name: tfds, data_dir: " + version + ", verify: never}");
   CHECK(error_of([&] { trusting->read(0); }, Exit::data).find("checksum") == std::string::npos);
 }
@@ -216,6 +225,11 @@ TEST_CASE("broken ArrayRecord files are told with the file", "[formats]") {
   broken[64 + 10] ^= 1;
   CHECK(opened(broken, Exit::data) ==
         shard + " @ offset 64: error: the checksum of a chunk's head is wrong");
+  broken = good;
+  broken[64 + 50] ^= 1;
+  write(shard, broken);
+  const auto trusting = open_data("{name: tfds, data_dir: " + version + ", verify: never}");
+  CHECK(error_of([&] { trusting->read(0); }, Exit::data).find("checksum") == std::string::npos);
 }
 
 TEST_CASE("folders that are no TFDS data set are told", "[formats]") {

@@ -130,7 +130,10 @@ TEST_CASE("forward and backward of every model can be repeated as they are") {
            {"flexi_vit",
             "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5, posemb: sincos2d}"},
            {"cnn", "{dropout: 0.5}"},
-           {"resnet_cifar", "{width: 16}"}}) {
+           {"resnet_cifar", "{width: 16}"},
+           {"resnet_cifar",
+            "{whitening: 8, widths: [16, 32], blocks: [0, 1], stage_convs: 2, identity_init: "
+            "true}"}}) {
     for (const c10::Device device : {c10::kCPU, c10::kMeta}) {
       for (const Precision precision : {Precision::float32, Precision::bf16}) {
         INFO(which.model << " " << which.keys << " " << device.str()

@@ -149,8 +149,12 @@ void Trainer::initial_row() {
   for (const auto& entry : recipe_.step->params().entries()) params += entry.numel;
   metrics_->measure("num_params", static_cast<double>(params));
   if (!recipe_.evals.empty()) log::note("Running initial or final evals...");
+  const bool trains = first_step_ < total_steps_;
   for (const EvalJob& job : recipe_.evals) {
-    if (!job.skip_first || first_step_ == total_steps_) due_evals_.insert(job.name);
+    if (!trains || (job.due && !job.skip_first)) due_evals_.insert(job.name);
+    if (trains && !job.due)
+      log::info("evals.{} has no interval such as log_steps: only `bvtrain eval` runs it",
+                job.name);
   }
   const std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);

@@ -1,6 +1,7 @@
 // The training loop. A run first restores its state. Before the first step it runs evaluators in
 // these cases:
-//   - It starts at step 0: all evaluators except those with `skip_first`.
+//   - It starts at step 0: all evaluators with an interval, except those with `skip_first`. A run
+//     without a step to train runs all.
 //   - It starts from the last step of another run (`resume`): all evaluators.
 //   - It continues from its own workdir's checkpoint, and the row of that step was not finished:
 //     the evaluators that had not run.
