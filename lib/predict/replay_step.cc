@@ -44,6 +44,10 @@ BadStep replay_step(const std::string& folder) {
   bad.examples = meta.at("bad_step").at("examples").get<std::vector<std::string>>();
   bad.bad_examples = meta.at("bad_step").at("bad_examples").get<std::vector<std::string>>();
   bad.norms = parameter_lengths(*parts.model);
+  if (batch_checksum(folder) != meta.at("bad_step").value("batch", std::string())) {
+    throw Error(Exit::usage, folder + "/" + kBadStepBatch,
+                "its checksum is not the one in weights/: the file was changed");
+  }
   bad.batch = read_npz(folder + "/" + kBadStepBatch);
   bad.float32 = diagnose(*parts.model, *parts.task, bad.batch, read_mixup(config),
                          static_cast<uint64_t>(config.get<int64_t>("seed", 0)), bad.step,

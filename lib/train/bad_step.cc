@@ -9,7 +9,9 @@
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/ckpt/formats/npz.h"
+#include "lib/input/loader/failed_example.h"
 #include "lib/util/file.h"
+#include "lib/util/rng.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -79,11 +81,14 @@ std::string origin(const Diagnosis& found) {
     return fmt::format("in float32 all activations are finite, but the loss is {}\n", found.loss);
   if (!found.gradient.empty()) {
     return fmt::format(
-        "in float32 all activations and the loss are finite, but the gradient of {} is not\n",
+        "in float32 all activations and the loss are finite, but the gradient of {}, or its "
+        "square, "
+        "is not\n",
         found.gradient);
   }
-  return "in float32 all activations, the loss and the gradients are finite: the values come from "
-         "a lower precision\n";
+  return "in float32 all activations, the loss and the gradients are finite: the step computed in "
+         "a "
+         "lower precision, or on another device\n";
 }
 
 }  // namespace
@@ -127,8 +132,8 @@ BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example
   const int64_t size = recipe.length.batch_size;
   for (int64_t row = 0; row < size; ++row) {
     const int64_t position = (step - 1) * size + row + shift;
-    bad.examples.push_back(recipe.data->describe(
-        recipe.data->pick(position, recipe.loader.seed, recipe.loader.shuffle)));
+    bad.examples.push_back(in_utf8(recipe.data->describe(
+        recipe.data->pick(position, recipe.loader.seed, recipe.loader.shuffle))));
     for (const auto& [name, values] : bad.batch) {
       if (!is_finite(values[row]))
         bad.bad_examples.push_back(fmt::format("{} ({})", bad.examples.back(), name));
@@ -175,9 +180,14 @@ Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const M
     const auto gradients = torch::autograd::grad({loss}, parameters, {}, std::nullopt,
                                                  /*create_graph=*/false, /*allow_unused=*/true);
     for (size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i].defined() && !is_finite(gradients[i])) search.gradient(i, names[i]);
+      if (gradients[i].defined() && !is_finite(gradients[i].square().sum()))
+        search.gradient(i, names[i]);
   }
   return search.found();
+}
+
+std::string batch_checksum(const std::string& folder) {
+  return fmt::format("{:016x}", hash64(read_file(folder + "/" + kBadStepBatch)));
 }
 
 Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta) {
@@ -196,17 +206,24 @@ Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta) {
 void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights) {
   const std::string temporary = folder + ".tmp", old = folder + ".old";
   delete_folder(temporary);
-  make_folders(temporary);
-  if (!bad.batch.empty()) write_npz(temporary + "/" + kBadStepBatch, bad.batch);
-  if (weights) {
-    Snapshot with_reason = *weights;  // the tensors are shared
-    with_reason.meta["bad_step"] = {
-        {"reason", bad.reason}, {"examples", bad.examples}, {"bad_examples", bad.bad_examples}};
-    StorageRetries retries;
-    write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
+  try {
+    make_folders(temporary);
+    write_npz(temporary + "/" + kBadStepBatch, bad.batch);
+    if (weights) {
+      Snapshot with_reason = *weights;  // the tensors are shared
+      with_reason.meta["bad_step"] = {{"reason", bad.reason},
+                                      {"examples", bad.examples},
+                                      {"bad_examples", bad.bad_examples},
+                                      {"batch", batch_checksum(temporary)}};
+      StorageRetries retries;
+      write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
+    }
+    write_file_atomically(temporary + "/" + kBadStepReport, bad.json().dump(2) + "\n");
+    move_folder(temporary, folder, old);
+  } catch (...) {
+    delete_folder(temporary);
+    throw;
   }
-  write_file_atomically(temporary + "/" + kBadStepReport, bad.json().dump(2) + "\n");
-  move_folder(temporary, folder, old);
 }
 
 }  // namespace bv

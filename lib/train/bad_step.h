@@ -26,7 +26,7 @@ struct Diagnosis {
   // The first activation that is not finite, and the one before it.
   std::string activation, activation_before;
   std::string loss;      // "nan", "inf", ...
-  std::string gradient;  // the first parameter whose gradient is not finite
+  std::string gradient;  // the first parameter whose gradient, or its square, is not finite
 };
 
 struct BadStep {
@@ -56,6 +56,9 @@ std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model
 // parameters must have no gradients to lose.
 Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const MixupConfig& mixup,
                    uint64_t seed, int64_t step, int ranks);
+
+// Returns the checksum of the file of the batch, which stands in the metadata of the weights.
+std::string batch_checksum(const std::string& folder);
 
 // Returns the parameters and buffers of a model as the state before step `step`, for
 // write_bad_step(). `meta` is the metadata of a checkpoint.

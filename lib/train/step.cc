@@ -227,7 +227,7 @@ bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const View
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
   ++*count_.mutable_data_ptr<int64_t>();
-  skipped_ = describe_bad(own_loss);
+  skipped_ = describe_bad(own_loss, grad_squares);
   if (on_bad_step_) on_bad_step_(count(), skipped_, /*before=*/true);
   if (!measure) return true;
   std::tie(loss_, l2_grads_, l2_updates_) = std::tuple(own_loss, std::sqrt(grad_squares), 0.0);
@@ -241,14 +241,16 @@ bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const View
 void TrainStep::look_before_update(const at::Tensor& loss, const at::Tensor& grads) {
   if (!on_bad_step_ || told_bad_step_ || !device_.is_cpu()) return;
   const double own_loss = *loss.const_data_ptr<double>();
-  const bool good = !grads.defined() || std::isfinite(*grads.const_data_ptr<double>());
-  if (std::isfinite(own_loss) && good) return;
+  const double squares = grads.defined() ? *grads.const_data_ptr<double>() : 0;
+  if (std::isfinite(own_loss) && std::isfinite(squares)) return;
   told_bad_step_ = true;
-  on_bad_step_(count() + 1, describe_bad(own_loss), /*before=*/true);
+  on_bad_step_(count() + 1, describe_bad(own_loss, squares), /*before=*/true);
 }
 
-std::string TrainStep::describe_bad(double loss) const {
-  const std::string bad = bad_gradients();
+// `squares` is the sum of squares of the gradients, which may be infinite although no gradient is.
+std::string TrainStep::describe_bad(double loss, double squares) const {
+  std::string bad = bad_gradients();
+  if (bad.empty() && !std::isfinite(squares)) bad = "the norm of the gradients is not finite";
   return fmt::format("the loss is {}{}{}", std::isnan(loss) ? "nan" : short_number(loss),
                      bad.empty() ? "" : "; ", bad);
 }

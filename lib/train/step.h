@@ -149,7 +149,7 @@ class TrainStep {
               bool measure);
   void record_non_finite(std::span<const double> values);
   void look_before_update(const at::Tensor& loss, const at::Tensor& grads);
-  std::string describe_bad(double loss) const;
+  std::string describe_bad(double loss, double squares) const;
   bool skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers, bool measure);
   std::string bad_gradients() const;
 

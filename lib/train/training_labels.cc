@@ -63,6 +63,7 @@ std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t cou
                     fmt::format("'image' is {}, unlike other examples' {}",
                                 shape_text(image.sizes()), shape_text(shape)));
       }
+      if (at::isFloatingType(image.scalar_type()) && !image.isfinite().all().item<bool>()) continue;
       if (image.scalar_type() == at::kByte && normalization)
         return normalize(image, *normalization);
       return image;

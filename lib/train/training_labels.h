@@ -21,10 +21,10 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int6
 
 // Returns a function that returns one image after the other, (height, width, channels) float32, and
 // an undefined tensor after the last one. The images are those of `count` examples after input.pp,
-// at equal distances in the data, or of all examples if there are fewer. `normalization` is what
-// pp leaves to the training step (TrainingData::leave_normalization()). The function leaves out
-// examples that fail, and throws if there are more of them than examples.error_budget, or if one
-// has no such image.
+// at equal distances in the data, or of all examples if there are fewer. `normalization` is what pp
+// leaves to the training step (TrainingData::leave_normalization()). The function leaves out images
+// that are not finite and examples that fail, and throws if there are more of them than
+// examples.error_budget, or if one has no such image.
 std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t count,
                                           const std::optional<Normalization>& normalization);
 

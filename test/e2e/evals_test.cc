@@ -43,8 +43,8 @@ evals:
     display_first: [[digits, 5]]
     log_steps: 2
   knn: {train: {name: digits, split: train}, data: {name: digits, split: test}, pp_fn: *plain,
-        k: [1, 20], representation_layer: pre_logits}
-  calibration: {data: {name: digits, split: test}, pp_fn: *pp}
+        k: [1, 20], representation_layer: pre_logits, log_steps: 4}
+  calibration: {data: {name: digits, split: test}, pp_fn: *pp, log_steps: 4}
   save: {data: {name: digits, split: "test[:50]"}, pp_fn: *pp, outputs: [logits, pre_logits],
          inputs: [labels], log_steps: 4, skip_first: true}
 )";
@@ -87,7 +87,8 @@ TEST_CASE("a run's representations are evaluated, saved and shown") {
   const Finished stored =
       run({"--config", dir / "c.yaml", "--workdir", dir / "stored", "--set",
            "evals={d: {type: proj.distill.distance, file: '" + (dir / "out/save-000000004.npz") +
-               "', what: [outputs/logits, outputs/logits], distances: [{kind: kl, t: 2}]}}"});
+               "', what: [outputs/logits, outputs/logits], distances: [{kind: kl, t: 2}], "
+               "log_steps: 4}}"});
   INFO(stored.err);
   REQUIRE(stored.code == 0);
   const auto row = metric_rows(dir / "stored")[0];

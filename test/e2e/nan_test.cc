@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/formats/npz.h"
 #include "test/support/binary.h"
+#include "test/support/image_files.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -239,6 +240,14 @@ TEST_CASE("a bad step leaves a folder from which it can be repeated without data
       CHECK(contains(written.at("bad_examples")[0].get<std::string>(), "row 300 (image)"));
       CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
 
+      if (nan == "stop") {  // the run from its last checkpoint finds the same
+        const NamedTensors batch = read_npz(folder + "/batch.npz");
+        const Finished whole = run({"replay", "--workdir", f.workdir, "--json"});
+        INFO(whole.err);
+        CHECK(nlohmann::json::parse(whole.out).at("bad_examples") == written.at("bad_examples"));
+        for (const auto& [name, values] : read_npz(folder + "/batch.npz"))
+          CHECK(at::allclose(values, batch.at(name), 0, 0, /*equal_nan=*/true));
+      }
       std::filesystem::remove(f.dir / "d.npz");
       std::filesystem::rename(f.workdir + "/ckpt", f.workdir + "/away");
       const Finished found = run({"replay", folder});
@@ -248,14 +257,50 @@ TEST_CASE("a bad step leaves a folder from which it can be repeated without data
       CHECK(contains(found.out, "the first activation that is not finite in float32: conv_0\n"));
       CHECK(contains(found.out, "the largest parameter before the step: "));
       const auto repeated = nlohmann::json::parse(run({"replay", folder, "--json"}).out);
-      CHECK(repeated.at("parameter_norms") == written.at("parameter_norms"));
+      REQUIRE(repeated.at("parameter_norms").size() == written.at("parameter_norms").size());
+      for (const auto& [name, length] : written.at("parameter_norms").items())
+        CHECK(repeated.at("parameter_norms").at(name).get<double>() ==
+              Approx(length.get<double>()).epsilon(1e-5));
 
+      const std::string whole_batch = read_text(folder + "/batch.npz");
+      write_npz(folder + "/batch.npz", {{"labels", at::ones({64, 10})}});
+      CHECK(contains(run({"replay", folder}).err,
+                     "/batch.npz: error: its checksum is not the one in weights/: the file was "
+                     "changed\n"));
+      write(folder + "/batch.npz", whole_batch);
       flip_byte(folder + "/weights/state-00000-of-00001.safetensors", 200);
       const Finished damaged = run({"replay", folder});
       CHECK(damaged.code == 2);
       CHECK(contains(damaged.err, folder + "/weights"));
     }
   }
+}
+
+TEST_CASE("bad steps: three folders are kept, and names that are not UTF-8 do no harm") {
+  TempFolder dir;
+  const Finished ended = run(diverging(dir / "w", {"nan_limit=6"}));
+  INFO(ended.err);
+  CHECK(ended.code == 4);
+  CHECK(contains(ended.err, "nothing is kept of the bad step: " + (dir / "w/post-mortem") +
+                                " has 3 folders already"));
+  int64_t folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "w/post-mortem"))
+    folders += entry.is_directory() ? 1 : 0;
+  CHECK(folders == 3);
+
+  // A learning rate that overflows on images whose names are not UTF-8.
+  for (const char* name : {"a/\xff 1.png", "b/\xff 2.png"}) {
+    const std::vector<uint8_t> pixels(64, name[0] == 'a' ? 10 : 200);
+    write(dir / ("f/" + std::string(name)), encode_png(pixels, 8, 8, SPNG_COLOR_TYPE_GRAYSCALE, 8));
+  }
+  const Finished names = run(diverging(
+      dir / "n", {"nan_limit=3", "evals=null", "num_classes=2",
+                  "input={data: {name: image_folder, data_dir: " + (dir / "f") +
+                      "}, batch_size: 2, pp: 'decode(1)|value_range(-1, 1)|onehot(2, "
+                      "key=\"label\", key_result=\"labels\")|keep(\"image\", \"labels\")'}"}));
+  INFO(names.err);
+  CHECK(names.code == 4);
+  CHECK(contains(names.err, "the bad step's batch, its examples' names"));
 }
 
 TEST_CASE("replay: a value of the loss or of a gradient, and folders that hold no step") {

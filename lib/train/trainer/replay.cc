@@ -60,9 +60,9 @@ class Rerun {
 
   // Computes the next step. Returns what is wrong with it, if anything is.
   std::optional<BadStep> advance() {
-    Example batch = copy_of(loader_->next());  // a step may write into its batch
+    Example batch = copy_of(loader_->next());
     ++step_;
-    recipe_.step->run(step_, batch, /*measure=*/false);
+    recipe_.step->run(step_, copy_of(batch), /*measure=*/false);  // it may write into its batch
     if (recipe_.step->skipped().empty()) return std::nullopt;
     // Repeated in float32 after the weights were copied: batch norm changes its buffers.
     BadStep bad = bad_step(recipe_, step_, recipe_.step->skipped(), std::move(batch), shift_);

@@ -192,9 +192,9 @@ Exit Trainer::loop() {
       loader_->add_failed(name);
     log::note("Starting training loop...");
   }
-  if (workdir_ && is_rank0()) {
+  if (workdir_) {
     recipe_.step->on_bad_step([this](int64_t step, const std::string& why, bool before) {
-      write_post_mortem(step, why, before);
+      keep_bad_step(step, why, before);
     });
   }
   wait_start_ = chrono_.now();

@@ -167,6 +167,7 @@ class Trainer {
   void count_skipped_step(int64_t step);
   [[noreturn]] void roll_back(int64_t step);  // trainer_rollback.cc
   // What a bad step leaves for `bvtrain replay` (trainer_post_mortem.cc).
+  void keep_bad_step(int64_t step, const std::string& why, bool before);
   void write_post_mortem(int64_t step, const std::string& why, bool before);
   Example batch_of_all_ranks(int64_t step) const;
   nlohmann::json choose_rollback(int64_t step) const;

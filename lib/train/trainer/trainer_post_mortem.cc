@@ -1,13 +1,32 @@
 // What a run keeps of a step whose loss or gradients are not finite: the folder
 // post-mortem/step-<n>/ of the workdir, from which `bvtrain replay` repeats the step.
+#include <filesystem>
+
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/report/log.h"
 #include "lib/train/bad_step.h"
 #include "lib/train/trainer/paused_chrono.h"
 #include "lib/train/trainer/trainer.h"
-#include "lib/util/text.h"
+#include "lib/util/file.h"
 
 namespace bv {
+namespace {
+
+constexpr int64_t kMostFolders = 3;  // of a workdir: each may be as large as half a checkpoint
+
+int64_t folders_in(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::directory_iterator entries(path, none);
+  return std::distance(begin(entries), end(entries));
+}
+
+int64_t bytes_of(const NamedTensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, values] : tensors) bytes += static_cast<int64_t>(values.nbytes());
+  return bytes;
+}
+
+}  // namespace
 
 // Returns the batch of a step as all loaders together made it. It is a pure function of the step,
 // so this process makes it again: a step may write into its batch, and has only its rank's part.
@@ -30,31 +49,47 @@ Example Trainer::batch_of_all_ranks(int64_t step) const {
   return batch;
 }
 
-// Rank 0 calls this within the step. `before`: the weights are still those before the step. A
-// failure is no reason to end a run that may go on.
-void Trainer::write_post_mortem(int64_t step, const std::string& why, bool before) {
+// Every rank calls this within the step. The others wait for rank 0: what follows may end the run,
+// and a rank that has ended takes the others with it.
+void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
   const PausedChrono paused(chrono_);
-  const std::string folder = workdir_->post_mortem(step);
-  try {
-    BadStep bad = bad_step(recipe_, step, why, batch_of_all_ranks(step),
-                           position_ - first_step_ * recipe_.length.batch_size);
-    std::optional<Snapshot> weights;
-    if (before && !recipe_.step->sharded()) {
-      bad.norms = parameter_lengths(*recipe_.model);
-      weights = weights_before(*recipe_.model, step, checkpoint_meta(step - 1));
-      int64_t bytes = 0;
-      for (const auto& [name, values] : weights->tensors)
-        bytes += static_cast<int64_t>(values.nbytes());
-      bv::require_room(workdir_->dir(), bytes);
+  const Group::Phase phase(group_, "checkpoint");
+  if (is_rank0()) {
+    try {
+      write_post_mortem(step, why, before);
+    } catch (const std::exception& error) {  // a run that may go on does not end because of it
+      log::warn("[{}] {} could not be written: {}", step, workdir_->post_mortem(step),
+                error.what());
     }
-    write_bad_step(folder, bad, weights ? &*weights : nullptr);
-    log::info(
-        "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` looks into them", step,
-        weights ? ", its examples' names and the weights before it" : " and its examples' names",
-        folder, weights ? folder : "--workdir " + workdir_->dir());
-  } catch (const Error& error) {
-    log::warn("[{}] {} could not be written: {}", step, folder, error.what());
   }
+  group_.all_max(std::array{int64_t{0}}, "bad step");
+}
+
+// `before`: the weights are still those before the step.
+void Trainer::write_post_mortem(int64_t step, const std::string& why, bool before) {
+  const std::string folder = workdir_->post_mortem(step);
+  const std::string all = std::filesystem::path(folder).parent_path();
+  if (!file_exists(folder) && folders_in(all) >= kMostFolders) {
+    log::info("[{}] nothing is kept of the bad step: {} has {} folders already", step, all,
+              kMostFolders);
+    return;
+  }
+  BadStep bad = bad_step(recipe_, step, why, batch_of_all_ranks(step),
+                         position_ - first_step_ * recipe_.length.batch_size);
+  int64_t bytes = bytes_of(bad.batch);
+  std::optional<Snapshot> weights;
+  if (before && !recipe_.step->sharded()) {
+    bad.norms = parameter_lengths(*recipe_.model);
+    weights = weights_before(*recipe_.model, step, checkpoint_meta(step - 1));
+    bytes += bytes_of(weights->tensors);
+  }
+  // The next checkpoint needs room, too.
+  bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());
+  write_bad_step(folder, bad, weights ? &*weights : nullptr);
+  log::info(
+      "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` looks into them", step,
+      weights ? ", its examples' names and the weights before it" : " and its examples' names",
+      folder, weights ? folder : "--workdir " + workdir_->dir());
 }
 
 }  // namespace bv
