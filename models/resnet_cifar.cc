@@ -8,9 +8,9 @@
 //            parameters of their own
 //   head     maximum over space, dense layer; the logits are multiplied by logit_scale
 //
-// With whitening: 2000, widths: [64, 256, 256], stage_convs: 2 and blocks: [0, 0, 0] this is, but
-// for the order of pool, norm and ReLU, the network of airbench94 (K. Jordan, "94% on CIFAR-10 in
-// 3.29 Seconds on a Single GPU", 2024).
+// The keys whitening: 2000, widths: [64, 256, 256], stage_convs: 2 and blocks: [0, 0, 0] give
+// nearly the network of airbench94 (K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU",
+// 2024). That one has GELU for ReLU, and pools before the norm.
 //
 // Convolutions have no bias and start He normal. With `identity_init` they start as the identity
 // where they have room for it, and elsewhere with PyTorch's default variance 1 / (3 fan_in). The

@@ -23,8 +23,8 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int6
 // an undefined tensor after the last one. The images are those of `count` examples after input.pp,
 // at equal distances in the data, or of all examples if there are fewer. `normalization` is what pp
 // leaves to the training step (TrainingData::leave_normalization()). The function leaves out images
-// that are not finite and examples that fail, and throws if there are more of them than
-// examples.error_budget, or if one has no such image.
+// with values that are not finite. It also leaves out examples that cannot be read, and throws if
+// these are more than examples.error_budget. It throws if an example has no such image.
 std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t count,
                                           const std::optional<Normalization>& normalization);
 

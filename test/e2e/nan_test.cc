@@ -288,7 +288,7 @@ TEST_CASE("bad steps: three folders are kept, and names that are not UTF-8 do no
     folders += entry.is_directory() ? 1 : 0;
   CHECK(folders == 3);
 
-  // A learning rate that overflows on images whose names are not UTF-8.
+  // The names of these images are not UTF-8. The learning rate makes the loss overflow.
   for (const char* name : {"a/\xff 1.png", "b/\xff 2.png"}) {
     const std::vector<uint8_t> pixels(64, name[0] == 'a' ? 10 : 200);
     write(dir / ("f/" + std::string(name)), encode_png(pixels, 8, 8, SPNG_COLOR_TYPE_GRAYSCALE, 8));
