@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "lib/ckpt/checkpoint_folder.h"
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/manifest.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/report/log.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 
 namespace bv {

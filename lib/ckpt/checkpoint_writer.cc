@@ -7,10 +7,10 @@
 #include <system_error>
 #include <thread>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/manifest.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lib/ckpt/snapshot.h"
-#include "lib/ckpt/storage_retries.h"
+#include "lib/report/storage_retries.h"
 #include "lib/util/error.h"
 
 namespace bv {

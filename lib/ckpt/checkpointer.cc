@@ -1,5 +1,6 @@
 #include "lib/ckpt/checkpointer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <filesystem>
@@ -11,14 +12,15 @@
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/checkpoint_writer.h"
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/ckpt/save_queue.h"
-#include "lib/ckpt/storage_retries.h"
 #include "lib/report/log.h"
+#include "lib/report/metric_writer.h"
+#include "lib/report/storage_retries.h"
 #include "lib/report/trace.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -62,8 +64,9 @@ struct Checkpointer::Impl {
   bool started = false;
   int buffer = -1;  // what free_buffer() has returned for the next save; -1: it was not called
 
-  std::mutex mutex = {};                 // guards these two
+  std::mutex mutex = {};                 // guards these three
   std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
+  std::exception_ptr failed_best = {};   // of the last best one; null if it succeeded
   std::exception_ptr fatal = {};         // what ends the run
 
   // Only jobs use these.
@@ -72,18 +75,24 @@ struct Checkpointer::Impl {
   int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
+  struct Unmarked {
+    BestPoint point = {};
+    bool failed = false;
+  };
+  std::map<std::string, Unmarked> unmarked = {};  // best checkpoints that are still to be written
 
   SaveQueue queue = {};  // last, so that its thread ends first
 
   void save(const Snapshot& snapshot, bool keep);
   void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
-  void record(int64_t step, bool keep, const std::exception_ptr& failure, bool tolerable);
-  void mark_best(const std::string& best, const BestPoint& point);
+  void record(int64_t step, bool keep, const std::exception_ptr& failure);
+  void mark_best();
   void throw_failure(std::exception_ptr Impl::*failure);
   void start();
   void prune();
   bool is_whole(int64_t step);
   bool is_kept(int64_t step);
+  bool is_unmarked(int64_t step) const;
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
 };
 
@@ -103,15 +112,10 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
     if (snapshot.await_values) snapshot.await_values();
   });
   attempt([&] { write_checkpoint(temporary, snapshot, keep, writers, retries); });
-  // If the rows cannot be synced, what follows them on disk is not known either.
-  bool rows_failed = false;
-  if (writers.rank == 0 && snapshot.before_commit) {
-    const bool written = !failure;
-    attempt([&] { snapshot.before_commit(); });
-    rows_failed = written && failure;
-  }
+  if (writers.rank == 0 && snapshot.before_commit) attempt([&] { snapshot.before_commit(); });
   if (writers.rank == 0) attempt([&] { commit(snapshot, keep, temporary); });
-  record(snapshot.step, keep, failure, /*tolerable=*/!rows_failed);
+  record(snapshot.step, keep, failure);
+  if (!unmarked.empty()) mark_best();
 }
 
 void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::string& temporary) {
@@ -150,8 +154,7 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
 }
 
 // Decides what the end of a save means for the run.
-void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure,
-                                bool tolerable) {
+void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure) {
   failed_in_a_row = failure ? failed_in_a_row + 1 : 0;
   unsaved_step = failure ? step : -1;
   const std::lock_guard lock(mutex);
@@ -162,8 +165,10 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
     std::rethrow_exception(failure);
   } catch (const UntoldFailure&) {
     // Rank 0 would wait for this rank.
+  } catch (const UnsyncedRows&) {
+    // What follows these rows on disk is not known either.
   } catch (const Error& error) {
-    if (tolerable && error.code() == Exit::storage && failed_in_a_row == 1) {
+    if (error.code() == Exit::storage && failed_in_a_row == 1) {
       log::warn(
           "[{}] the checkpoint{} was not saved: {}; the run ends if the next one is not saved",
           step, keep ? " to be kept" : "", error.what());
@@ -175,19 +180,38 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   if (!fatal) fatal = failure;
 }
 
-void Checkpointer::Impl::mark_best(const std::string& best, const BestPoint& point) {
-  if (point.step == unsaved_step) {
-    log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
-              point.step, best, point.metric);
-    return;
+// Writes the best checkpoints of `unmarked`. One that fails stays there for the next save. The run
+// ends if it fails then, too.
+void Checkpointer::Impl::mark_best() {
+  std::exception_ptr failure, last;
+  for (auto next = unmarked.begin(); next != unmarked.end();) {
+    auto& [best, entry] = *next;
+    const BestPoint& point = entry.point;
+    try {
+      if (point.step == unsaved_step) {
+        log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
+                  point.step, best, point.metric);
+      } else {
+        retries([&] { write_best(best, ckpt.step(point.step), point); });
+        log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
+      }
+      next = unmarked.erase(next);
+    } catch (const Error& error) {
+      failure = std::current_exception();
+      if (entry.failed || error.code() != Exit::storage) last = failure;
+      entry.failed = true;
+      ++next;
+      log::warn(
+          "[{}] {} was not written: {}; this ends the run if it fails again with the next save",
+          point.step, best, error.what());
+    } catch (...) {
+      failure = last = std::current_exception();
+      ++next;
+    }
   }
-  try {
-    retries([&] { write_best(best, ckpt.step(point.step), point); });
-    log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
-  } catch (...) {
-    const std::lock_guard lock(mutex);
-    if (!fatal) fatal = std::current_exception();
-  }
+  const std::lock_guard lock(mutex);
+  failed_best = failure;
+  if (last && !fatal) fatal = last;
 }
 
 // Throws the failure, once, if there is one.
@@ -220,7 +244,7 @@ void Checkpointer::Impl::prune() {
       newest += is_whole(*step) ? 1 : 0;
       continue;
     }
-    if (is_kept(*step)) continue;
+    if (is_kept(*step) || is_unmarked(*step)) continue;
     remove_checkpoint(ckpt, *step);
     whole_steps.erase(*step);
     keep_steps.erase(*step);
@@ -249,6 +273,12 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
     // It stays.
   }
   return keep_steps[step] = keep;
+}
+
+// Whether the step is to become a best one.
+bool Checkpointer::Impl::is_unmarked(int64_t step) const {
+  return std::any_of(unmarked.begin(), unmarked.end(),
+                     [&](const auto& entry) { return entry.second.point.step == step; });
 }
 
 Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_kept)
@@ -307,7 +337,11 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
 void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
   impl_->queue.do_in_any_case(point.step);
   SaveQueue::Job job;
-  job.work = [impl = impl_.get(), name, point] { impl->mark_best(impl->ckpt.best(name), point); };
+  job.work = [impl = impl_.get(), name, point] {
+    Impl::Unmarked& entry = impl->unmarked[impl->ckpt.best(name)];
+    entry.point = point;
+    if (!entry.failed) impl->mark_best();  // else with the next save
+  };
   impl_->queue.add(std::move(job));
 }
 
@@ -320,10 +354,12 @@ void Checkpointer::wait() {
   impl_->queue.await_all();
   {
     const std::lock_guard lock(impl_->mutex);
-    if (impl_->fatal) impl_->last_failure = nullptr;  // the same one, or one that came after it
+    // The same one, or one that came after it.
+    if (impl_->fatal) impl_->last_failure = impl_->failed_best = nullptr;
   }
   impl_->throw_failure(&Impl::fatal);
   impl_->throw_failure(&Impl::last_failure);
+  impl_->throw_failure(&Impl::failed_best);
 }
 
 int64_t Checkpointer::failed_saves() const { return impl_->failed_saves; }

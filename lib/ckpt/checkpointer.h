@@ -27,7 +27,7 @@
 //
 // A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
 // but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if
-// the last one does.
+// the last one does. ckpt/best is tried again with the next save; then the same holds.
 //
 // Names of files and folders: lib/ckpt/workdir.h.
 #pragma once
@@ -75,9 +75,10 @@ class Checkpointer {
   void save(Snapshot snapshot, bool keep);
   // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
   // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown
-  // by the next call of save() or wait(), as an Error(Exit::storage).
+  // by wait(), a second one in a row also by save(), as an Error(Exit::storage).
   void mark_best(const std::string& name, const BestPoint& point);
-  // Waits until the last save is committed (on ranks other than 0: written); throws its failure.
+  // Waits until the last save is committed (on ranks other than 0: written) and the best
+  // checkpoints are written. Throws what has failed of these.
   void wait();
   // Like wait(), but throws only what ends the run: the last save may have failed.
   void drain();

@@ -18,9 +18,9 @@
 #include <thread>
 #include <utility>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/system_error.h"
 #include "lib/report/log.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/host.h"

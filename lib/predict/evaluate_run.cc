@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/compare/run_status.h"
 #include "lib/predict/evaluated_best.h"
@@ -19,6 +18,7 @@
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_writer.h"
 #include "lib/train/keys.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"

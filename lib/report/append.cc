@@ -20,6 +20,13 @@ namespace {
               fmt::format("cannot write: {}", std::generic_category().message(error)));
 }
 
+void refuse_removed_file(int fd, const std::string& file) {
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && info.st_nlink == 0) {
+    throw Error(Exit::storage, file, "cannot write: the file was removed during the run");
+  }
+}
+
 }  // namespace
 
 int open_append(const std::string& file) {
@@ -41,11 +48,29 @@ int open_append(const std::string& file) {
 }
 
 void append(int fd, const std::string& file, std::string_view bytes) {
-  struct stat info {};
-  if (::fstat(fd, &info) == 0 && info.st_nlink == 0) {
-    throw Error(Exit::storage, file, "cannot write: the file was removed during the run");
-  }
+  refuse_removed_file(fd, file);
   if (const int error = write_all(fd, bytes); error != 0) fail(file, error);
+}
+
+AppendFile::AppendFile(std::string file) : file_(std::move(file)), fd_(open_append(file_)) {}
+
+AppendFile::~AppendFile() { ::close(fd_); }
+
+void AppendFile::reopen() {
+  const int fd = open_append(file_);
+  ::close(fd_);
+  fd_ = fd;
+}
+
+void AppendFile::flush() {
+  if (waiting_.empty()) return;
+  refuse_removed_file(fd_, file_);
+  while (!waiting_.empty()) {
+    const ssize_t n =
+        retry_interrupted([&] { return ::write(fd_, waiting_.data(), waiting_.size()); });
+    if (n < 0) fail(file_, errno);
+    waiting_.erase(0, static_cast<size_t>(n));
+  }
 }
 
 }  // namespace bv

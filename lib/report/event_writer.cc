@@ -28,7 +28,6 @@ using protobuf::put_float;
 using protobuf::put_integer;
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
-constexpr size_t kBufferBytes = 1 << 16;
 constexpr int64_t kLatestSeconds = 9'999'999'998;  // 10 digits, so that names sort like numbers
 
 // Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
@@ -75,16 +74,19 @@ int64_t newest_in(const std::string& dir) {
   return newest;
 }
 
-}  // namespace
-
-EventWriter::EventWriter(const std::string& dir, int64_t purge_step) {
+// Creates `dir`. Returns the name for a new file in it.
+std::string new_file(const std::string& dir) {
   make_folders(dir);
   const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
-  file_ = fmt::format("{}/{}{:010}.{}.{}", dir, kPrefix, std::max(now, newest_in(dir) + 1),
-                      host_name(), getpid());
-  fd_ = open_append(file_);
+  return fmt::format("{}/{}{:010}.{}.{}", dir, kPrefix, std::max(now, newest_in(dir) + 1),
+                     host_name(), getpid());
+}
+
+}  // namespace
+
+EventWriter::EventWriter(const std::string& dir, int64_t purge_step) : file_(new_file(dir)) {
   std::string version = new_event(0);
   put_bytes(version, kFileVersion, "brain.Event:2");
   add_record(version);
@@ -95,15 +97,8 @@ EventWriter::EventWriter(const std::string& dir, int64_t purge_step) {
     put_bytes(start, kSessionLog, log);
     add_record(start);
   }
-  try {
-    flush();
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
+  flush();
 }
-
-EventWriter::~EventWriter() { ::close(fd_); }
 
 void EventWriter::scalar(int64_t step, std::string_view tag, double value) {
   std::string entry;
@@ -132,21 +127,19 @@ void EventWriter::add_value(int64_t step, std::string_view entry) {
   std::string event = new_event(step);
   put_bytes(event, kSummary, summary);
   add_record(event);
-  if (buffer_.size() > kBufferBytes) flush();
 }
 
 void EventWriter::add_record(std::string_view event) {
   std::string length;
   append_little_endian(length, static_cast<uint64_t>(event.size()));
-  buffer_ += length;
-  append_little_endian(buffer_, masked_crc(length));
-  buffer_ += event;
-  append_little_endian(buffer_, masked_crc(event));
+  append_little_endian(length, masked_crc(length));
+  file_.add(length);
+  file_.add(event);
+  std::string crc;
+  append_little_endian(crc, masked_crc(event));
+  file_.add(crc);
 }
 
-void EventWriter::flush() {
-  append(fd_, file_, buffer_);
-  buffer_.clear();
-}
+void EventWriter::flush() { file_.flush(); }
 
 }  // namespace bv

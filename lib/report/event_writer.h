@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lib/report/append.h"
 #include "lib/report/picture.h"
 
 namespace bv {
@@ -17,23 +18,18 @@ class EventWriter {
   // greater than that of every file there. With purge_step >= 0 the file tells TensorBoard to
   // forget what earlier files hold at steps >= purge_step. Throws Error(Exit::storage).
   EventWriter(const std::string& dir, int64_t purge_step);
-  ~EventWriter();
-  EventWriter(const EventWriter&) = delete;
-  EventWriter& operator=(const EventWriter&) = delete;
 
   // Adds a value, which is stored as float32, to a buffer.
   void scalar(int64_t step, std::string_view tag, double value);
   // Adds a picture.
   void image(int64_t step, std::string_view tag, const Picture& picture);
-  void flush();  // writes the buffer to the file; throws Error(Exit::storage)
-  const std::string& file() const { return file_; }
+  void flush();  // as AppendFile::flush()
+  const std::string& file() const { return file_.name(); }
 
  private:
   void add_value(int64_t step, std::string_view value);
   void add_record(std::string_view event);
-  std::string file_;
-  std::string buffer_;
-  int fd_ = -1;
+  AppendFile file_;
 };
 
 }  // namespace bv

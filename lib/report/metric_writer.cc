@@ -1,7 +1,5 @@
 #include "lib/report/metric_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
@@ -17,6 +15,7 @@
 #include "lib/report/metric_file.h"
 #include "lib/report/page/report.h"
 #include "lib/report/page/report_charts.h"
+#include "lib/report/storage_retries.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
@@ -39,19 +38,10 @@ class MetricWriter::Impl {
     report_.facts = options_.facts;
     report_.steps_per_epoch = options_.steps_per_epoch;
     report_.history = &history_;
-    fd_ = open_append(options_.metrics_file);
-    try {
-      open();
-    } catch (...) {
-      ::close(fd_);
-      throw;
-    }
+    open();
     thread_ = std::thread([this] { work(); });
   }
-  ~Impl() {
-    stop();
-    ::close(fd_);
-  }
+  ~Impl() { stop(); }
 
   // Before the first row only: later the history belongs to the writer thread.
   const History& history() const { return history_; }
@@ -93,11 +83,14 @@ class MetricWriter::Impl {
 
   void flush() {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [&] {
-      const bool idle = rows_.empty() && new_images_.empty() && !report_wanted_ && !busy_;
-      return idle || error_;
-    });
+    again_ = failure_ != nullptr;
+    wake_.notify_one();
+    idle_.wait(lock, [&] { return (!has_work() && !busy_) || error_; });
     throw_error();
+    if (failure_) {
+      thrown_ = true;
+      std::rethrow_exception(failure_);
+    }
     lock.unlock();
     sync_files();
   }
@@ -107,14 +100,28 @@ class MetricWriter::Impl {
     return ended_;
   }
   // Waits until the first `rows` rows are on disk in the metrics file. Does not throw if only
-  // another file could not be written, because the other files repeat what the rows say. The
-  // owner's next call throws that error.
+  // another file could not be written, because the other files repeat what the rows say.
   void sync(int64_t rows) {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [&] { return written_ >= rows || error_; });
-    if (written_ < rows) throw_error();
+    if (unsynced_) throw UnsyncedRows(*unsynced_);
+    if (written_ < rows && failure_ && !has_work() && !busy_) {  // of some time ago
+      again_ = true;
+      wake_.notify_one();
+    }
+    idle_.wait(lock,
+               [&] { return written_ >= rows || error_ || (failure_ && !has_work() && !busy_); });
+    if (written_ < rows) {
+      throw_error();
+      std::rethrow_exception(failure_);
+    }
     lock.unlock();
-    fsync_path(options_.metrics_file);
+    try {
+      fsync_path(options_.metrics_file);
+    } catch (const Error& error) {
+      lock.lock();
+      unsynced_ = error;
+      throw UnsyncedRows(error);
+    }
   }
 
   bool failure_was_thrown() {
@@ -133,9 +140,7 @@ class MetricWriter::Impl {
     RestoredRows restored = restore_rows(options_.metrics_file, first > 0 ? first : -1);
     had_ = std::move(restored.steps);
     history_ = std::move(restored.history);
-    const int fd = open_append(options_.metrics_file);  // the file may have been replaced
-    ::close(fd_);
-    fd_ = fd;
+    rows_file_.reopen();  // the file may have been replaced
     if (!options_.tensorboard_dir.empty()) {
       events_.emplace(options_.tensorboard_dir, first > 0 && had_row(first) ? first + 1 : first);
     }
@@ -158,17 +163,18 @@ class MetricWriter::Impl {
       stopping_ = true;
       wake_.notify_one();
     }
+    retries_.cancel();
     if (thread_.joinable()) thread_.join();
   }
 
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {
-      const auto waiting = [&] { return !rows_.empty() || report_wanted_ || !new_images_.empty(); };
-      wake_.wait(lock, [&] { return stopping_ || waiting(); });
-      if (!waiting()) return;
-      std::deque<WaitingRow> rows = std::exchange(rows_, {});
-      const bool report = std::exchange(report_wanted_, false);
+      wake_.wait(lock, [&] { return stopping_ || has_work(); });
+      if (!has_work()) return;
+      again_ = false;
+      const std::deque<WaitingRow> rows = std::exchange(rows_, {});
+      report_due_ |= std::exchange(report_wanted_, false);
       for (auto& [name, details] : new_details_) report_.details[name] = std::move(details);
       new_details_.clear();
       report_.notes = notes_;
@@ -177,45 +183,70 @@ class MetricWriter::Impl {
       if (new_skipped_) report_.skipped = *std::exchange(new_skipped_, std::nullopt);
       busy_ = true;
       lock.unlock();
-      std::exception_ptr error;
+      std::exception_ptr failure;
       try {
-        write_rows(rows);
-        count_written(std::ssize(rows));
-        write_events(rows, images);
-        if (report) write_report();
+        add(rows, images);
+        retries_([&] { write(); });
       } catch (...) {
-        error = std::current_exception();
+        failure = std::current_exception();
       }
       lock.lock();
       busy_ = false;
-      error_ = error;
+      record(failure);
       idle_.notify_all();
       if (error_) return;
     }
   }
 
-  void write_rows(const std::deque<WaitingRow>& rows) {
-    for (const auto& [step, row] : rows) {
-      append(fd_, options_.metrics_file, row_text(step, row));
-      history_.add(step, row);
+  // Decides what the end of an attempt means. Needs the mutex.
+  void record(const std::exception_ptr& failure) {
+    const bool second = failure_ != nullptr;
+    failure_ = failure;
+    if (!failure || error_) return;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      if (error.code() == Exit::storage && !second) {
+        log::warn("{}; this ends the run if it fails again with the next rows", error.what());
+        return;
+      }
+    } catch (...) {
+      // Not an error of the disk: the run ends.
     }
+    error_ = failure;
   }
 
-  void count_written(int64_t rows) {
-    const std::lock_guard lock(mutex_);
-    written_ += rows;
-    idle_.notify_all();
-  }
-
-  void write_events(const std::deque<WaitingRow>& rows, const std::vector<LoggedImages>& images) {
-    if (!events_) return;
+  // Adds rows and images to what the files have to hold.
+  void add(const std::deque<WaitingRow>& rows, const std::vector<LoggedImages>& images) {
     constexpr int64_t kColumns = 4;
-    for (const auto& [step, pictures] : images)
-      events_->image(step, "training_images", tiled(pictures, kColumns));
+    for (const auto& [step, pictures] : images) {
+      if (events_) events_->image(step, "training_images", tiled(pictures, kColumns));
+    }
     for (const auto& [step, row] : rows) {
+      rows_file_.add(row_text(step, row));
+      history_.add(step, row);
+      ++added_;
+      if (!events_) continue;
       for (const auto& [name, value] : row) events_->scalar(step, name, value);
     }
-    events_->flush();
+  }
+
+  // Writes what the files do not hold yet.
+  void write() {
+    rows_file_.flush();
+    {
+      const std::lock_guard lock(mutex_);
+      written_ = added_;
+      idle_.notify_all();
+    }
+    if (events_) events_->flush();
+    if (report_due_) write_report();
+    report_due_ = false;
+  }
+
+  // Whether there is something for the writer thread to do. Needs the mutex.
+  bool has_work() const {
+    return !rows_.empty() || report_wanted_ || !new_images_.empty() || again_;
   }
 
   void write_report() {
@@ -230,11 +261,13 @@ class MetricWriter::Impl {
   }
 
   const Options options_;
-  int fd_ = -1;
   std::vector<int64_t> had_;  // steps of the rows that the file already had
 
   // Used by the writer thread alone, except for the name of the events' file.
+  AppendFile rows_file_{options_.metrics_file};
   std::optional<EventWriter> events_;
+  bool report_due_ = false;
+  int64_t added_ = 0;  // rows that rows_file_ was given
   History history_;
   Report report_;
 
@@ -247,8 +280,12 @@ class MetricWriter::Impl {
   std::optional<std::vector<SkippedSummary>> new_skipped_;
   std::vector<LoggedImages> new_images_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
-  std::exception_ptr error_;  // set by the writer thread when it ends because of it
+  bool again_ = false;          // what could not be written is to be tried again
+  std::exception_ptr failure_;  // of the last attempt to write; null if it succeeded
+  std::exception_ptr error_;    // what ends the run
+  std::optional<Error> unsynced_;
 
+  StorageRetries retries_;
   std::thread thread_;
 };
 

@@ -3,8 +3,10 @@
 //
 //   {"step": 12, "training_loss": 0.25, ...}        names in the order they were measured
 //
-// Numbers are written by json_number(). If the writer thread fails, the next call of end_row(),
-// flush() or close() throws its Error(Exit::storage). All calls must come from one thread.
+// Numbers are written by json_number(). A write that fails is tried again (storage_retries.h), and
+// once more with the next rows. If it fails then, too, the next call of end_row(), flush() or
+// close() throws the Error(Exit::storage). flush() and close() also throw the first failure. All
+// calls must come from one thread.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,14 @@
 #include "lib/report/picture.h"
 #include "lib/report/row.h"
 #include "lib/report/skipped_examples.h"
+#include "lib/util/error.h"
 
 namespace bv {
+
+// The file of the rows cannot be synced: nobody knows what of it is on disk.
+struct UnsyncedRows : Error {
+  explicit UnsyncedRows(const Error& failure) : Error(failure) {}
+};
 
 class MetricWriter {
  public:
@@ -73,8 +81,9 @@ class MetricWriter {
   void flush();  // waits until all ended rows are on disk
   // Returns a function that waits until the rows that have ended so far are on disk in
   // metrics_file. It throws the Error(Exit::storage) of the writer thread if these rows were not
-  // written, but not if only the report or the TensorBoard file has failed. Any thread may call it,
-  // even after close().
+  // written, but not if only the report or the TensorBoard file has failed; and UnsyncedRows, then
+  // and at each later call, if the file cannot be synced. Any thread may call the function, even
+  // after close().
   std::function<void()> row_barrier() const;
   // Writes a report that still waits for the end of its row (without that row), then flushes.
   void close();

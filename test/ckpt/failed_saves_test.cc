@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -12,10 +13,12 @@
 
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/ckpt/checkpointer.h"
+#include "lib/report/metric_writer.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
+#include "test/support/limits.h"
 #include "test/support/variable.h"
 
 namespace bv::test {
@@ -182,18 +185,75 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   CHECK(steps(workdir) == std::vector<int64_t>{3, 6});
 }
 
+TEST_CASE("saves: without its rows a checkpoint is not committed") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  Checkpointer checkpointer(workdir);
+  const auto save = [&](int64_t step, bool rows) {
+    Snapshot snapshot = state_of(step);
+    snapshot.before_commit = [rows] {
+      if (rows) return;
+      throw Error(Exit::storage, "metrics.jsonl", "cannot write: No space left on device");
+    };
+    checkpointer.save(std::move(snapshot), false);
+    checkpointer.drain();
+  };
+  save(1, false);
+  save(2, true);
+  CHECK(steps(workdir) == std::vector<int64_t>{2});
+  CHECK(checkpointer.failed_saves() == 1);
+  save(3, false);
+  CHECK(error_of([&] { save(4, false); }, Exit::storage) ==
+        "metrics.jsonl: error: cannot write: No space left on device");
+  CHECK(steps(workdir) == std::vector<int64_t>{2});
+}
+
 TEST_CASE("saves: rows that cannot be synced end the run at once") {
   const TempFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   Snapshot snapshot = state_of(1);
   snapshot.before_commit = [] {
-    throw Error(Exit::storage, "metrics.jsonl", "cannot sync: Input/output error");
+    throw UnsyncedRows(Error(Exit::storage, "metrics.jsonl", "cannot sync: Input/output error"));
   };
   checkpointer.save(std::move(snapshot), false);
   CHECK(error_of([&] { checkpointer.drain(); }, Exit::storage) ==
         "metrics.jsonl: error: cannot sync: Input/output error");
   CHECK(steps(workdir).empty());
+}
+
+TEST_CASE("saves: a best checkpoint that fails once is written with the next one") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
+  checkpointer.start();
+  const std::string best = workdir.ckpt().best("");
+  const auto save = [&](int64_t step) {
+    checkpointer.save(state_of(step), false);
+    checkpointer.drain();
+  };
+  const auto mark_in_vain = [&](int64_t step) {
+    const Limit limit(RLIMIT_FSIZE, 10);
+    checkpointer.mark_best("", {"val/loss", false, step, 0.5});
+    checkpointer.drain();
+  };
+  std::signal(SIGXFSZ, SIG_IGN);
+  save(1);
+  mark_in_vain(1);
+  CHECK(!file_exists(best));
+  save(2);
+  CHECK(read_best(best)->step == 1);
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 2});  // 1 was needed until now
+  save(3);
+  CHECK(steps(workdir) == std::vector<int64_t>{3});
+  const std::string fault = best + ".tmp/manifest.json: error: cannot write: File too large";
+  mark_in_vain(3);
+  CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault);
+  mark_in_vain(3);  // is tried only with the next save
+  const Limit limit(RLIMIT_FSIZE, 10);
+  CHECK(error_of([&] { save(4); }, Exit::storage) == fault);
+  CHECK(read_best(best)->step == 1);
 }
 
 TEST_CASE("saves: LAST is only a hint") {

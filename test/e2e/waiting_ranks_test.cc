@@ -50,7 +50,7 @@ struct Fixture {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // Runs with a rank that sleeps at "point:arrival:seconds" (lib/ckpt/crash_point.h).
+  // Runs with a rank that sleeps at "point:arrival:seconds" (lib/util/crash_point.h).
   Finished asleep(const std::string& where, const Environment& more = kQuick) const {
     Environment environment = more;
     environment.emplace_back("BVTRAIN_SLEEP_AT", where);

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/device/spin_throttle.h"
@@ -12,6 +11,7 @@
 #include "lib/train/start.h"
 #include "lib/train/trainer/batch_pictures.h"
 #include "lib/train/trainer/paused_chrono.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/signals.h"

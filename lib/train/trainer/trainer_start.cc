@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <ctime>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/device/cuda.h"
@@ -19,6 +18,7 @@
 #include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/train/weights.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "lib/util/text.h"

@@ -10,7 +10,7 @@ namespace bv {
 class StorageRetries {
  public:
   // Calls `write`. If it throws an Error(Exit::storage), logs a warning and calls it again after
-  // 0.2, 1 and 5 s; then throws the error. `write` must do its work from the beginning each time.
+  // 0.2, 1 and 5 s; then throws the error.
   // Any thread may call this.
   void operator()(const std::function<void()>& write);
   // Ends the waits. From now on a failure is thrown at once.

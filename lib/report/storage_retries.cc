@@ -1,10 +1,10 @@
-#include "lib/ckpt/storage_retries.h"
+#include "lib/report/storage_retries.h"
 
 #include <array>
 #include <chrono>
 
-#include "lib/ckpt/crash_point.h"
 #include "lib/report/log.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/error.h"
 
 namespace bv {

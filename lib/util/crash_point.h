@@ -5,7 +5,7 @@
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
 //   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange", or
 //                                            "flock" for other hosts
-//   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write of a checkpoint is tried again
+//   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
 //   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
