@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-// Where a launcher tells its ranks when to stop: seconds since 1970.
+// Where a launcher tells its ranks when to stop: milliseconds of monotonic_seconds().
 constexpr const char* kStopVariable = "BVTRAIN_GROUP_STOP_TIME";
 constexpr int64_t kSlurmMargin = 120;  // seconds to save, as in slurm.sbatch
 constexpr int64_t kUnlimited =
@@ -48,14 +48,12 @@ int64_t newest_step(const Arguments& arguments) {
 
 int64_t g_first_step = -1;  // newest_step() before the run
 
-// Returns when the run has to stop, in seconds since 1970; nullopt: never.
-std::optional<int64_t> stop_time(const Arguments& arguments) {
+// Returns when the run has to stop, in seconds of monotonic_seconds(); nullopt: never. The time of
+// day may be set while the run trains.
+std::optional<double> stop_time(const Arguments& arguments) {
   const int64_t now = std::time(nullptr);
-  std::optional<int64_t> stop;
-  if (!arguments.max_time.empty()) {
-    const double passed = monotonic_seconds() - program_start();
-    stop = now + std::llround(parse_time_limit(arguments.max_time) - passed);
-  }
+  std::optional<double> stop;
+  if (!arguments.max_time.empty()) stop = program_start() + parse_time_limit(arguments.max_time);
   const auto end = parse_count(variable("SLURM_JOB_END_TIME"));
   if (!end || *end > now + kUnlimited) return stop;
   if (*end <= now) {
@@ -63,7 +61,9 @@ std::optional<int64_t> stop_time(const Arguments& arguments) {
     return stop;
   }
   // A short job gets half of its time at least.
-  const int64_t before_end = std::max(*end - kSlurmMargin, now + (*end - now) / 2);
+  const int64_t left = *end - now;
+  const double before_end =
+      monotonic_seconds() + static_cast<double>(std::max(left - kSlurmMargin, left / 2));
   return stop ? std::min(*stop, before_end) : before_end;
 }
 
@@ -93,13 +93,15 @@ void set_time_limit(const Arguments& arguments) {
     throw Error(Exit::usage, "--requeue", "this is not a slurm job ($SLURM_JOB_ID is not set)");
   g_first_step = newest_step(arguments);
   if (is_rank_of_launcher()) {
-    if (const auto stop = parse_count(variable(kStopVariable))) stop_at(*stop);
+    if (const auto stop = parse_count(variable(kStopVariable)))
+      stop_at(static_cast<double>(*stop) / 1000);
     return;
   }
-  const std::optional<int64_t> stop = stop_time(arguments);
+  const std::optional<double> stop = stop_time(arguments);
   if (!stop) return;
-  log::info("The run saves and stops at {} at the latest", utc_text(*stop));
-  ::setenv(kStopVariable, std::to_string(*stop).c_str(), /*overwrite=*/1);
+  const std::time_t time = std::time(nullptr) + std::llround(*stop - monotonic_seconds());
+  log::info("The run saves and stops at {} at the latest", utc_text(time));
+  ::setenv(kStopVariable, std::to_string(std::llround(*stop * 1000)).c_str(), /*overwrite=*/1);
   stop_at(*stop);
 }
 

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 
 namespace bv {
@@ -91,10 +91,7 @@ Exit stop_requested() {
   return static_cast<Exit>(g_code.load(std::memory_order_relaxed));
 }
 
-void stop_at(int64_t time) {
-  const int64_t left = (time - int64_t{std::time(nullptr)}) * 1000;
-  g_end = milliseconds() + std::max<int64_t>(left, 0);
-}
+void stop_at(double time) { g_end = std::llround(time * 1000); }
 
 bool stopped_by_time() {
   constexpr int64_t kRankApart = 2000;  // milliseconds: another rank's clock may be ahead
