@@ -169,6 +169,11 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
+std::vector<std::string> Dataset::files_of(int64_t index) const {
+  const auto [split, at] = locate(index);
+  return source_->files_of(split, at);
+}
+
 std::string Dataset::labels_file(int64_t index) const {
   return source_->labels_file(locate(index).first);
 }

@@ -91,6 +91,9 @@ class Source {
   virtual FileNotes file_notes(size_t split) const;
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
+  // Returns the names of the files that are read for the example, such as its image, for messages.
+  // Empty if describe() names them, or if they are not known.
+  virtual std::vector<std::string> files_of(size_t split, int64_t index) const { return {}; }
   // Returns what --synthetic generates in place of this source. Opens no files.
   virtual SyntheticSpec synthetic_spec() const = 0;
 };

@@ -205,8 +205,10 @@ TEST_CASE("in training another example replaces one that fails") {
   REQUIRE(lines.size() == 22);  // for each loader 10 lines and a last one
   CHECK_THAT(lines[0], Catch::Contains(".png: truncated (another example takes its place)"));
   CHECK_THAT(lines[10], Catch::Contains("further failing examples are counted but not listed"));
-  CHECK(std::equal(lines.begin(), lines.begin() + 11,
-                   lines.begin() + 11));  // the number of threads does not matter
+  for (size_t i = 0; i < 11; ++i) {  // the number of threads does not matter, but the time does
+    const auto told = [](const std::string& line) { return line.substr(line.find("warning")); };
+    CHECK(told(lines[i]) == told(lines[i + 11]));
+  }
 }
 
 TEST_CASE("above the budget the next failing example stops the run") {

@@ -24,6 +24,18 @@ std::string reason_of(const Error& error, const std::string& name) {
   return std::string(text);
 }
 
+// Returns the reason with the names of the example's files before it, unless it names one of them.
+std::string with_files(const std::string& reason, const Dataset& data, int64_t index) {
+  std::string names;
+  for (const std::string& file : data.files_of(index)) {
+    // A long name may have been cut at its end.
+    if (reason.find(printable(file, std::string::npos).substr(0, 60)) != std::string::npos)
+      return reason;
+    names += (names.empty() ? "" : ", ") + printable(file);
+  }
+  return names.empty() ? reason : names + ": " + reason;
+}
+
 bool is_label(const std::string& key) { return key == "label" || key == "labels"; }
 
 // Returns " (class 'ship')" if the source has a name for the label.
@@ -57,9 +69,10 @@ ExampleFailure current_failure(const Dataset& data, int64_t index) {
                    error.message() + class_of(error, data) +
                        (is_label(error.key()) ? in_labels_file(data, index) : ""));
   } catch (const Error& error) {
-    const bool usage = error.code() == Exit::usage;
-    ExampleFailure result = failure(usage ? Exit::data : error.code(), error.code() != Exit::data,
-                                    reason_of(error, name));
+    const bool usage = error.code() == Exit::usage, of_data = error.code() == Exit::data;
+    const std::string reason = reason_of(error, name);
+    ExampleFailure result = failure(usage ? Exit::data : error.code(), !of_data,
+                                    of_data ? with_files(reason, data, index) : reason);
     result.of_config = usage && !error.needs_place();
     return result;
   } catch (const std::exception& error) {

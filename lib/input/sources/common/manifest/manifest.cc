@@ -103,6 +103,18 @@ std::string ManifestSource::describe(size_t split, int64_t index) const {
   return fmt::format("{}:{}", fname_, all.index.lines.at(row_of(all, split, index)));
 }
 
+std::vector<std::string> ManifestSource::files_of(size_t split, int64_t index) const {
+  const Opened& all = opened();
+  std::vector<std::string> names;
+  try {
+    const std::string row = row_bytes(all.index, row_of(all, split, index));
+    for (const RowFile& file : all.reader->files(row)) names.push_back(file.name);
+  } catch (const std::exception&) {
+    return {};  // the row itself is broken
+  }
+  return names;
+}
+
 std::string ManifestSource::row_bytes(const ManifestIndex& index, size_t row) const {
   std::string text(index.lengths.at(row), '\0');
   file_.read(0, index.offsets.at(row), text.size(), reinterpret_cast<uint8_t*>(text.data()));

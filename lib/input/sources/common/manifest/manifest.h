@@ -67,6 +67,7 @@ class ManifestSource : public Source {
   bool sorted_by_class(size_t split) const override;
   // Returns the file and the line: "data/train.csv:17".
   std::string describe(size_t split, int64_t index) const override;
+  std::vector<std::string> files_of(size_t split, int64_t index) const override;
 
  protected:
   ManifestSource(const Config& config, const SourceEnv& env);
