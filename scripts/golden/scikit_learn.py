@@ -5,7 +5,7 @@
     venv/bin/python scripts/golden/scikit_learn.py test/golden/scikit_learn.npz
 
 Each case <kind><i> has logits (or predicted), truth (or labels), and `metrics`: the values of NAMES[kind],
-one after the other, those of classes and targets last. What scikit-learn leaves undefined (the AUROC of a
+one after the other, those of classes and targets last. <one><i> has also `confusion`, [truth][guess]. What scikit-learn leaves undefined (the AUROC of a
 class that does not occur, or that all examples have) is left out of means, and NaN for the class itself.
 """
 import sys
@@ -18,7 +18,7 @@ warnings.simplefilter("ignore")
 
 AVERAGES = [f"{name}_{average}" for name in ("precision", "recall", "f1") for average in ("macro", "micro", "weighted")]
 OF_CLASSES = ["accuracy", *AVERAGES, "auroc_macro", "auroc_weighted", "map", "ap_weighted", "log_loss", "brier"]
-PER_CLASS = ["auroc_per_class", "ap_per_class"]
+PER_CLASS = [name + "_per_class" for name in ("precision", "recall", "f1", "auroc", "ap")]
 NAMES = {
     "one": OF_CLASSES + ["balanced_accuracy", "top1", "top2"] + PER_CLASS,
     "several": OF_CLASSES + PER_CLASS,
@@ -48,11 +48,14 @@ def areas(found, positive, scores):
     found["auroc_per_class"], found["ap_per_class"] = aurocs, aps
 
 
-def averages(found, truth, guess):
+def averages(found, truth, guess, classes):
     for average in ("macro", "micro", "weighted"):
         values = metrics.precision_recall_fscore_support(truth, guess, average=average, zero_division=0)
         for name, value in zip(("precision", "recall", "f1"), values):
             found[f"{name}_{average}"] = value
+    values = metrics.precision_recall_fscore_support(truth, guess, labels=range(classes), zero_division=0)
+    for name, value in zip(("precision", "recall", "f1"), values):
+        found[f"{name}_per_class"] = value
     found["accuracy"] = metrics.accuracy_score(truth, guess)
 
 
@@ -67,7 +70,8 @@ def one_class(random, n, classes, present, repeated):
     p /= p.sum(1, keepdims=True)
     guess = z.argmax(1)
     found = {"logits": logits, "truth": truth}
-    averages(found, truth, guess)
+    averages(found, truth, guess, classes)
+    found["confusion"] = metrics.confusion_matrix(truth, guess, labels=range(classes))
     found["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, guess)
     order = np.argsort(-z, axis=1, kind="stable")
     for k in (1, 2):
@@ -88,7 +92,7 @@ def several_classes(random, n, classes, share):
     guess = p >= 0.5
     truth = labels.astype(int)
     found = {"logits": logits, "labels": labels}
-    averages(found, truth, guess)
+    averages(found, truth, guess, classes)
     areas(found, truth, z)
     found["log_loss"] = np.mean([metrics.log_loss(truth[:, c], p[:, c], labels=[0, 1]) for c in range(classes)])
     found["brier"] = np.mean([metrics.brier_score_loss(truth[:, c], p[:, c], pos_label=1) for c in range(classes)])

@@ -15,6 +15,9 @@ const Names kOfClasses = {
     "f1_micro",     "f1_weighted",     "auroc_macro",     "auroc_weighted",
     "map",          "ap_weighted",     "log_loss",        "brier"};
 
+const Names kPerClass = {"precision_per_class", "recall_per_class", "f1_per_class",
+                         "auroc_per_class", "ap_per_class"};
+
 std::string input(const std::string& file, const std::string& more) {
   return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
 }
@@ -41,13 +44,22 @@ void check_equal(const Measured& measured, const Names& names, const at::Tensor&
   }
 }
 
+void check_confusion(const Measured& measured, const at::Tensor& golden) {
+  const auto& matrix = measured.details.at(0).confusion;
+  REQUIRE(std::ssize(matrix) == golden.size(0));
+  for (int64_t truth = 0; truth < golden.size(0); ++truth) {
+    for (int64_t guess = 0; guess < golden.size(1); ++guess)
+      CHECK(matrix[truth][guess] == golden[truth][guess].item<int64_t>());
+  }
+}
+
 Measured measure_names(const std::string& file, const Names& asked, const std::string& more) {
   return measure("class_metrics",
                  input(file, fmt::format("metrics: [{}]{}", join(asked, ", "), more)));
 }
 
 Names with_classes(Names names, int64_t classes) {
-  for (const char* stem : {"auroc@", "ap@"}) {
+  for (const char* stem : {"precision@", "recall@", "f1@", "auroc@", "ap@"}) {
     for (int64_t c = 0; c < classes; ++c) names.push_back(stem + std::to_string(c));
   }
   return names;
@@ -69,10 +81,12 @@ TEST_CASE("class_metrics equals scikit-learn: one class per example, ties, absen
     Names asked = kOfClasses;
     asked.insert(asked.end(), {"balanced_accuracy", "top1", "top2"});
     Names found = with_classes(asked, classes);
-    asked.insert(asked.end(), {"auroc_per_class", "ap_per_class"});
+    asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
     for (const int batch_size : {64, 7}) {
       const std::string more = fmt::format(", batch_size: {}", batch_size);
-      check_equal(measure_names(numbers, asked, more), found, golden.at(name + "metrics"));
+      const Measured measured = measure_names(numbers, asked, more);
+      check_equal(measured, found, golden.at(name + "metrics"));
+      check_confusion(measured, golden.at(name + "confusion"));
       check_equal(measure_names(one_hot, asked, more), found, golden.at(name + "metrics"));
     }
   }
@@ -89,7 +103,7 @@ TEST_CASE("class_metrics equals scikit-learn: several classes per example") {
     const TempFolder folder;
     const std::string file = store(folder, logits, golden.at(name + "labels"));
     Names asked = kOfClasses;
-    asked.insert(asked.end(), {"auroc_per_class", "ap_per_class"});
+    asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
     check_equal(measure_names(file, asked, ", multilabel: true, batch_size: 9"),
                 with_classes(kOfClasses, logits.size(1)), golden.at(name + "metrics"));
   }
