@@ -28,6 +28,15 @@ std::string trial(const std::string& script, const std::vector<std::string>& fla
 // before all other libraries.
 bool loads_libraries() { return !test_python().empty() && !kSanitized; }
 
+// Returns whether the trials may mount file systems and make namespaces.
+bool may_mount() {
+  if (test_python().empty()) return false;
+  const char* command = "unshare --mount --pid --uts --fork mount -t tmpfs none /mnt";
+  if (Process("/bin/sh", {"sh", "-c", command}, {}).wait().code == 0) return true;
+  WARN("skipped: this user may not mount file systems");
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("runs that are killed at random moments end like undisturbed ones") {
@@ -49,6 +58,31 @@ TEST_CASE("a run in which an I/O call fails loses nothing") {
 TEST_CASE("what a machine that loses power leaves of a run can be continued") {
   if (!loads_libraries()) return;
   CHECK(contains(trial("crash_states.py", {"--every", "47", "plain"}), " states; 0 wrong\n"));
+}
+
+TEST_CASE("a run on a full disk ends as documented, and goes on once there is room") {
+  if (!may_mount()) return;
+  CHECK(count(trial("full_disk.py", {"--every", "37", "--spells", "1"}), "; 0 wrong\n") == 4);
+}
+
+TEST_CASE("two runs on one workdir: one is refused, and takes over after a kill") {
+  if (!may_mount()) return;
+  CHECK(count(trial("two_runs.py", {"--rounds", "1", "--trials", "beside,killed", "pid namespace",
+                                    "other machine"}),
+              ": 2 trials; 0 wrong\n") == 2);
+}
+
+TEST_CASE("files of the training data that break during a run are noticed") {
+  if (test_python().empty()) return;
+  CHECK(trial("broken_data.py", {"image_folder:flip", "webdataset:cut_off", "csv:delete"}) ==
+        "image_folder, flip: ends with 3; with skip_errors skipped\n"
+        "webdataset, cut_off: ends with 3; with skip_errors skipped\n"
+        "csv, delete: ends with 3; with skip_errors skipped\n");
+}
+
+TEST_CASE("jumps of the time of day change nothing") {
+  if (!loads_libraries()) return;
+  CHECK(count(trial("clock_jumps.py", {"--runs", "1"}), ": 1 runs; 0 wrong\n") == 3);
 }
 
 TEST_CASE("a signal in any phase of a run ends it as documented and loses nothing") {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
@@ -56,7 +57,45 @@ Strings reports(const std::string& out) {
   return lines;
 }
 
+// The commands that docs/data.md gives for a cross-validation.
+std::string cross_validation() {
+  const std::string text = read_file(source_file("docs/data.md"));
+  const size_t begin = text.find("for fold in");
+  REQUIRE(begin != std::string::npos);
+  return text.substr(begin, text.find("```", begin) - begin);
+}
+
 }  // namespace
+
+TEST_CASE("the commands of a cross-validation in docs/data.md") {
+  const TempFolder dir;
+  const std::string pp =
+      "'value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|keep(\"image\", "
+      "\"labels\")'";
+  write_file_atomically(
+      dir / "flowers.yaml",
+      fmt::format("{{num_classes: 10, total_steps: 6, log_training_steps: 6, input: {{data: "
+                  "{{name: digits, split: train}}, "
+                  "batch_size: 64, pp: {0}}}, model_name: cnn, model: {{widths: [4]}}, "
+                  "loss: softmax_xent, optax_name: scale_by_adam, lr: 0.01, evals: {{val: {{type: "
+                  "class_metrics, metrics: [accuracy], data: {{name: digits, split: test}}, "
+                  "pp_fn: {0}, log_steps: 6}}}}}}",
+                  pp));
+  const std::string script =
+      "cd \"$1\" && bvtrain() { \"$BVTRAIN\" \"$@\"; }\n" + cross_validation();
+  const Finished done = Process("/bin/bash", {"bash", "-ec", script, "bash", dir / ""}, {}).wait();
+  INFO(done.err);
+  REQUIRE(done.code == 0);
+  std::set<std::string> accuracies;
+  for (int fold = 1; fold <= 5; ++fold) {
+    const std::string name = fmt::format("fold-{}", fold);
+    CHECK(contains(done.out, name + "\n"));  // in the table
+    const std::vector<TextRow> rows = metric_rows(dir / ("out/" + name));
+    REQUIRE(!rows.empty());
+    accuracies.insert(rows.back().at("val/accuracy"));
+  }
+  CHECK(accuracies.size() > 1);  // the folds differ
+}
 
 TEST_CASE("a sweep continues runs that were killed, skips finished ones, leaves diverged ones") {
   // A learning rate of 1e30 diverges in the first steps.

@@ -5,14 +5,14 @@ A run trains on 40 digits in each format. Once it is under way one file is damag
 replaced. Then these must hold:
 
   1. A file that is read example by example and then damaged is noticed.
-  2. Without skip_errors it ends with 3 and a line that names the file, with an offset where a file
-     holds many examples. Or it ends with 0 like an undisturbed run: a file that is open or mapped
+  2. Without skip_errors it ends with 3 and a line that names the file, with an offset or a row where a
+     file holds many examples. Or it ends with 0 like an undisturbed run: a file that is open or mapped
      stays what it was when it is deleted or replaced.
   3. If it ended with 3, the file is put back, and the same command, given again, ends like an
      undisturbed run.
   4. With `skip_errors: true` it ends with 0, and what it left out is in skipped.jsonl and counted in
-     the rows; or it ends like an undisturbed run. A file of arrays (npz) that is cut off still ends
-     it with 3.
+     the rows; or it ends like an undisturbed run. A file of arrays (npz) that is cut off, and a list
+     of images that is empty, still end it with 3.
 
 Prints a line for each case, and ends with 1 if anything is wrong; the workdir is then kept.
 """
@@ -20,8 +20,10 @@ Prints a line for each case, and ends with 1 if anything is wrong; the workdir i
 import argparse
 import json
 import os
+import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -44,6 +46,12 @@ SOURCES = {
                      "tfds_array_record/digits_40/1.0.0/digits_40-train.array_record-00001-of-00002", True),
     "webdataset": ("name: webdataset, urls: 'D/wds/train-{000..001}.tar'", "decode|", "wds/train-001.tar", True),
     "npz": ("name: npz, fname: D/train.npz", "", "train.npz", True),
+    "csv": ("name: csv, fname: D/train.csv", "decode|", "folder/train/3/*", False),
+    "csv_list": ("name: csv, fname: D/train.csv", "decode|", "train.csv", True),
+    "jsonl": ("name: jsonl, fname: D/train.jsonl, fopen_keys: image", "decode|", "folder/train/3/*", False),
+    "jsonl_list": ("name: jsonl, fname: D/train.jsonl, fopen_keys: image", "decode|", "train.jsonl", True),
+    "idx": ("name: idx, data_dir: D/idx", "", "idx/train-images-idx3-ubyte", True),
+    "cifar": ("name: cifar, data_dir: D/cifar", "", "cifar/data_batch_3.bin", True),
 }
 CONFIG = """
 num_classes: 10
@@ -89,14 +97,16 @@ CHANGES = {"flip": flip, "cut_off": cut_off, "empty": empty, "delete": os.remove
 
 
 DAMAGE = ("flip", "cut_off", "empty")
-# The others keep what they have read: npz its arrays, array_record the chunk of these few examples.
-READ_AGAIN = ("image_folder", "tfrecord", "tfds", "webdataset")
+# The others keep what they have read: npz, idx and cifar their arrays, array_record the chunk of these
+# few examples. csv_list reads its rows again, but a few flipped bits may make another valid row.
+READ_AGAIN = ("image_folder", "tfrecord", "tfds", "webdataset", "csv", "jsonl", "jsonl_list")
 
 
 def make_data(folder):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder)
     data = os.path.join(folder, "digits_40")
+    images = []
     for number in range(2):
         with tarfile.open(os.path.join(data, f"wds/train-{number:03}.tar")) as shard:
             for name in [n for n in shard.getnames() if n.endswith(".png")]:
@@ -105,7 +115,24 @@ def make_data(folder):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "wb") as file:
                     file.write(shard.extractfile(name).read())
+                images.append((os.path.relpath(path, data), int(label)))
+    with open(os.path.join(data, "train.csv"), "w") as file:
+        file.write("image,label\n" + "".join(f"{name},{label}\n" for name, label in images))
+    with open(os.path.join(data, "train.jsonl"), "w") as file:
+        file.writelines(json.dumps({"image": name, "label": label}) + "\n" for name, label in images)
+    kills.write_cifar(os.path.join(data, "cifar"))
+    write_idx(os.path.join(data, "idx"))
     return data
+
+
+def write_idx(folder):
+    """Writes 40 images of 8x8 in the format of MNIST."""
+    os.mkdir(folder)
+    rng = random.Random(1)
+    for name, shape, values in (("images-idx3", (40, 8, 8), rng.randbytes(40 * 64)),
+                                ("labels-idx1", (40,), bytes(i % 10 for i in range(40)))):
+        with open(os.path.join(folder, f"train-{name}-ubyte"), "wb") as file:
+            file.write(struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape) + values)
 
 
 def victim(data, pattern):
@@ -158,7 +185,7 @@ def trial(binary, folder, source, change, skip, data, whole):
     CHANGES[change](path)
     code = run.end()
     shown = os.path.relpath(path, copy)
-    if source in ("image_folder",):
+    if source == "image_folder":
         shown = shown.split("/", 1)[1]
     if code == 0 and os.path.exists(skipped := os.path.join(run.workdir, "skipped.jsonl")):
         if not skip:
@@ -168,17 +195,19 @@ def trial(binary, folder, source, change, skip, data, whole):
         last = kills.rows(run.workdir)
         with open(os.path.join(run.workdir, "metrics.jsonl")) as file:
             counted = json.loads(file.readlines()[-1]).get("input/errors", 0)
-        if not last or counted < 1 or not all(os.path.basename(shown) in line["example"] for line in lines):
+        named = all(os.path.basename(shown) in line["example"] + line["reason"] for line in lines)
+        if not last or counted < 1 or not named:
             return code, f"skipped {lines[:2]}, but counted {counted}"
         return "skipped", ""
     if code == 0 and source in READ_AGAIN and change in DAMAGE:
         return code, "the damage was not noticed"
     if code == 0:
         return code, "differs from the undisturbed run" if state_differs(run, whole) else ""
-    if code != 3 or skip and source != "npz":
+    all_lost = source == "npz" or change == "empty" and source in ("csv_list", "jsonl_list")
+    if code != 3 or skip and not all_lost:
         return code, f"ended with {code}: {run.err[-400:]}"
     last = run.err.strip().splitlines()[-1]
-    if os.path.basename(shown) not in last or SOURCES[source][3] and not re.search(r"offset|row|sample", last):
+    if os.path.basename(shown) not in last or SOURCES[source][3] and not re.search(r"offset|row|sample|:\d+: ", last):
         return code, f"does not name the file or the place: {last}"
     with open(path, "wb") as file:
         file.write(good)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""two_runs.py [--rounds N]: starts several runs on one workdir.
+"""two_runs.py [--rounds N] [--trials beside,...] [PLACE...]: starts several runs on one workdir.
 
 One command is started twice, in these places:
 
@@ -38,6 +38,7 @@ from io_errors import difference
 
 BEAT = 0.2  # seconds between two lines of a holder
 TRIALS = ("beside", "stopped", "killed", "at_once")
+PLACES = ("same host", "pid namespace", "host name", "other machine")
 
 
 def places(folder):
@@ -155,14 +156,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--binary", default=os.path.join(kills.ROOT, "build/release/bvtrain"))
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--trials", default=",".join(TRIALS), help="only these")
+    parser.add_argument("places", nargs="*", metavar="PLACE", help="only these: 'same host', ...")
     given = parser.parse_args()
+    if unknown := {*given.trials.split(","), *given.places} - {*TRIALS, *PLACES}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     folder = tempfile.mkdtemp(prefix="bvtrain-two-runs-")
     kills.train_undisturbed(given.binary, folder, "whole")
     good = True
-    for place in places(folder):
+    for place in given.places or PLACES:
         wrong, count = [], 0
         for number in range(given.rounds):
-            for what in TRIALS[:3] if place == "other machine" else TRIALS:
+            for what in given.trials.split(","):
+                if what == "at_once" and place == "other machine":
+                    continue
                 count += 1
                 if fault := Trial(given.binary, folder, place, f"{number}-{what}").run(what):
                     wrong.append(fault)
