@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "test/e2e/bad_input.h"
+#include "test/support/limits.h"
 #include "test/support/sockets.h"
 
 namespace bv::test {
@@ -64,7 +65,8 @@ TEST_CASE("no rank but rank 0 ever holds the whole table of `save`") {
   const double without = most_with("_id"), with = most_with("_id, image");
   INFO(without << " MiB, with a table of " << kTable << " MiB " << with << " MiB");
   REQUIRE(without > 50);
-  CHECK(with - without < 0.8 * kTable);  // a rank holds its own quarter, and one quarter in transit
+  // A rank holds its own quarter, and one quarter in transit.
+  if (!kSanitized) CHECK(with - without < 0.8 * kTable);
 }
 
 }  // namespace bv::test
