@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "test/support/binary.h"
+#include "test/support/limits.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -32,7 +33,9 @@ TEST_CASE("a run saves and stops when --max-time has passed") {
   for (const std::string devices : {"cpu", "cpu:2"}) {
     INFO(devices);
     TempFolder dir;
-    const Finished stopped = run(long_run(dir / "out", {"--max-time", "3s", "--devices", devices}));
+    const std::string limit = fmt::format("{}s", 3 * kSlowness);
+    const Finished stopped =
+        run(long_run(dir / "out", {"--max-time", limit, "--devices", devices}));
     INFO(stopped.err);
     REQUIRE(stopped.code == 75);
     CHECK(contains(stopped.err, "The run saves and stops at 20"));
@@ -52,7 +55,7 @@ TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
   const auto slurm = [&](const char* task, int64_t seconds) -> Environment {
     return {{"SLURM_JOB_ID", "7"},
             {"SLURM_PROCID", task},
-            {"SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) + seconds)},
+            {"SLURM_JOB_END_TIME", std::to_string(std::time(nullptr) + seconds * kSlowness)},
             {"PATH", dir / "bin" + std::string(":") + std::getenv("PATH")}};
   };
   const std::string out = dir / "out";

@@ -20,6 +20,9 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+// How many times as long a program may take to start, for tests that wait for a number of seconds.
+inline constexpr int kSlowness = kSanitized ? 8 : 1;
+
 // The thread sanitizer does not know the threads that a forked child of a process with threads
 // starts. Tests with such a child cannot run under it.
 #if defined(__SANITIZE_THREAD__)
