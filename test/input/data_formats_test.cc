@@ -11,11 +11,13 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/prepare_data.h"
 #include "lib/util/file.h"
+#include "test/support/bad_data/record_writers.h"
 #include "test/support/compare.h"
 #include "test/support/config.h"
 #include "test/support/digits_40.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/image_files.h"
 
 using namespace bv;
 using namespace bv::test;
@@ -119,6 +121,35 @@ TEST_CASE("nested features of TFDS have their types and shapes", "[formats]") {
   const auto data =
       open_data("{name: digits_40, data_dir: " + digits_40() + "/tfds, skip_decode: []}");
   CHECK(data->read(3).at("image").sizes() == at::IntArrayRef{8, 8, 1});
+}
+
+TEST_CASE("a TFDS folder may hold JPEG, PNG and WebP", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const at::Tensor image = at::full({8, 8, 3}, 150, at::kByte);
+  std::string records;
+  for (const std::string& file :
+       {flat_jpeg(150), png_of(image), webp_of(image, /*lossless=*/true)}) {
+    records += tfrecord(tf_example({{"image", bytes_feature(file)}, {"label", label_feature(1)}}));
+  }
+  write_file_atomically(temp / "d-train.tfrecord-00000-of-00001", records);
+  write_file_atomically(
+      temp / "dataset_info.json",
+      R"({"name": "d", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train",
+          "shardLengths": ["3"],
+          "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"}]})");
+  write_file_atomically(temp / "features.json",
+                        R"({"featuresDict": {"features": {
+          "image": {"image": {"shape": {"dimensions": ["-1", "-1", "3"]}}},
+          "label": {"classLabel": {"numClasses": "10"}}}}})");
+  const auto data = open_data("{name: tfds, data_dir: " + temp.path() + "}");
+  REQUIRE(data->size() == 3);
+  for (int64_t i = 0; i < 3; ++i) {
+    const at::Tensor file = data->read(i).at("image");
+    const at::Tensor pixels =
+        decode_image({file.const_data_ptr<uint8_t>(), static_cast<size_t>(file.numel())}, 3, false);
+    CHECK((pixels.to(at::kInt) - 150).abs().max().item<int>() <= 1);
+  }
 }
 
 TEST_CASE("an index that is stored is used until a file changes", "[formats]") {
