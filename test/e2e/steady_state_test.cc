@@ -29,7 +29,8 @@ Costs costs_of_run(const TempFolder& folder, const std::string& config, int step
   const Finished finished =
       run({"--config", source_file("configs/" + config), "--set", "total_epochs=null", "--set",
            fmt::format("total_steps={}", steps), "--set", "evals=null", "--set",
-           "log_training_steps=1000000", "--devices", "cpu", "--set", "input.threads=1"},
+           "log_training_steps=1000000", "--set", "precision=float32", "--devices", "cpu", "--set",
+           "input.threads=1"},
           {{"LD_PRELOAD", folder / "count.so"}, {"MALLOC_COUNT", file}});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
