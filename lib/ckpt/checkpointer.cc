@@ -275,7 +275,7 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
   return keep_steps[step] = keep;
 }
 
-// Whether the step is to become a best one.
+// Returns whether the checkpoint of this step is still needed for a best one.
 bool Checkpointer::Impl::is_unmarked(int64_t step) const {
   return std::any_of(unmarked.begin(), unmarked.end(),
                      [&](const auto& entry) { return entry.second.point.step == step; });

@@ -104,7 +104,7 @@ class MetricWriter::Impl {
   void sync(int64_t rows) {
     std::unique_lock lock(mutex_);
     if (unsynced_) throw UnsyncedRows(*unsynced_);
-    if (written_ < rows && failure_ && !has_work() && !busy_) {  // of some time ago
+    if (written_ < rows && failure_ && !has_work() && !busy_) {  // nobody is trying any more
       again_ = true;
       wake_.notify_one();
     }
@@ -198,7 +198,8 @@ class MetricWriter::Impl {
     }
   }
 
-  // Decides what the end of an attempt means. Needs the mutex.
+  // Decides whether an attempt to write that has ended with `failure` ends the run. The caller
+  // holds the mutex.
   void record(const std::exception_ptr& failure) {
     const bool second = failure_ != nullptr;
     failure_ = failure;
@@ -244,7 +245,7 @@ class MetricWriter::Impl {
     report_due_ = false;
   }
 
-  // Whether there is something for the writer thread to do. Needs the mutex.
+  // Returns whether the writer thread has something to do. The caller holds the mutex.
   bool has_work() const {
     return !rows_.empty() || report_wanted_ || !new_images_.empty() || again_;
   }
@@ -267,7 +268,7 @@ class MetricWriter::Impl {
   AppendFile rows_file_{options_.metrics_file};
   std::optional<EventWriter> events_;
   bool report_due_ = false;
-  int64_t added_ = 0;  // rows that rows_file_ was given
+  int64_t added_ = 0;  // how many rows rows_file_ was given
   History history_;
   Report report_;
 

@@ -20,11 +20,12 @@ LabelCounts count_labels(const TrainingData& data);
 LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int64_t error_budget);
 
 // Returns a function that returns one image after the other, (height, width, channels) float32, and
-// an undefined tensor after the last one. The images are those of `count` examples after input.pp,
-// at equal distances in the data, or of all examples if there are fewer. `normalization` is what pp
-// leaves to the training step (TrainingData::leave_normalization()). The function leaves out images
-// with values that are not finite. It also leaves out examples that cannot be read, and throws if
-// these are more than examples.error_budget. It throws if an example has no such image.
+// an undefined tensor after the last one. The images come from `count` examples that lie at equal
+// distances in the data; if the data has fewer examples, from all. input.pp is applied to them, and
+// then `normalization`, which is what pp leaves to the training step
+// (TrainingData::leave_normalization()). The function leaves out images with values that are not
+// finite, and examples that cannot be read. It throws if more than examples.error_budget examples
+// cannot be read, or if an example has no such image.
 std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t count,
                                           const std::optional<Normalization>& normalization);
 

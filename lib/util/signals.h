@@ -24,8 +24,8 @@ void end_on_signals();
 // Returns the exit code for the signal received: 143 for SIGTERM and SIGHUP, 130 for SIGINT, 75 for
 // SIGUSR1, and for the time of stop_at(). Exit::ok if there was none.
 Exit stop_requested();
-// From `time` on, in seconds of CLOCK_MONOTONIC, stop_requested() returns 75 if no signal came
-// before.
+// Makes stop_requested() return 75 once CLOCK_MONOTONIC has reached `time`, in seconds, unless a
+// signal came before.
 void stop_at(double time);
 // Whether that is why a run stops, here or in another rank, and not a signal.
 bool stopped_by_time();

@@ -1,5 +1,5 @@
-// Many saves take no more memory than a few, and leave nothing open. `scripts/dev.sh soak` saves as
-// often as a run does in a day that saves once a minute.
+// Memory and open files do not grow with the number of saves. `scripts/dev.sh soak` runs the long
+// case: as many saves as a run makes in a day, with one save a minute.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>

@@ -28,7 +28,7 @@ std::string trial(const std::string& script, const std::vector<std::string>& fla
 // before all other libraries.
 bool loads_libraries() { return !test_python().empty() && !kSanitized; }
 
-// Returns whether the trials may mount file systems and make namespaces.
+// Returns whether this user may mount file systems and create namespaces, which some trials need.
 bool may_mount() {
   if (test_python().empty()) return false;
   const char* command = "unshare --mount --pid --uts --fork mount -t tmpfs none /mnt";

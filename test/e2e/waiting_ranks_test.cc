@@ -50,7 +50,8 @@ struct Fixture {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // Runs with a rank that sleeps at "point:arrival:seconds" (lib/util/crash_point.h).
+  // Runs two ranks, of which one sleeps. `where` is "point:arrival:seconds", as for
+  // BVTRAIN_SLEEP_AT (lib/util/crash_point.h).
   Finished asleep(const std::string& where, const Environment& more = kQuick) const {
     Environment environment = more;
     environment.emplace_back("BVTRAIN_SLEEP_AT", where);

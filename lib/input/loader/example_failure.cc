@@ -24,7 +24,7 @@ std::string reason_of(const Error& error, const std::string& name) {
   return std::string(text);
 }
 
-// Returns the reason with the names of the example's files before it, unless it names one of them.
+// Puts the names of the example's files before the reason, unless the reason has one of them.
 std::string with_files(const std::string& reason, const Dataset& data, int64_t index) {
   std::string names;
   for (const std::string& file : data.files_of(index)) {
