@@ -99,10 +99,7 @@ def main():
     for name, check in (("intervals in steps", same_state), ("in seconds", same_intervals),
                         ("a time limit", same_limit)):
         wrong = [fault for number in range(given.runs) if (fault := check(runs, number))]
-        print(f"{name}: {given.runs} runs; {len(wrong)} wrong", flush=True)
-        for line in wrong:
-            print("  " + line, flush=True)
-        good = good and not wrong
+        good &= kills.told(f"{name}: {given.runs} runs", wrong)
     if good:
         shutil.rmtree(folder)
     sys.exit(0 if good else 1)

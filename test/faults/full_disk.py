@@ -133,7 +133,7 @@ class Trials:
                      difference(self.whole(values), self.workdir))
         if wrong:
             shutil.copy(self.log, f"{self.log}-{what.replace(' ', '-')}")
-            self.wrong.append(f"  {what}: {wrong}")
+            self.wrong.append(f"{what}: {wrong}")
         return code
 
     def small(self, option, numbers, unit):
@@ -177,12 +177,10 @@ class Trials:
     def told(self, kind):
         codes, wrong = dict(sorted(self.codes.items(), key=str)), self.wrong
         if kind in ("filled", "a spell") and self.met < sum(self.codes.values()):
-            wrong.append(f"  in only {self.met} runs a write failed")
-        print(f"{kind}: {sum(self.codes.values())} runs; exit codes {codes}; {len(wrong)} wrong", flush=True)
-        for line in wrong:
-            print(line, flush=True)
+            wrong.append(f"in only {self.met} runs a write failed")
+        good = kills.told(f"{kind}: {sum(self.codes.values())} runs; exit codes {codes}", wrong)
         self.codes, self.wrong, self.met = collections.Counter(), [], 0
-        return not wrong
+        return good
 
 
 def main():

@@ -286,6 +286,14 @@ def test(binary, variant, kills, rng):
     return True
 
 
+def told(line, wrong):
+    """Prints the result of one kind of trials and each fault. Returns whether there was none."""
+    print(f"{line}; {len(wrong)} wrong", flush=True)
+    for fault_found in wrong:
+        print("  " + fault_found, flush=True)
+    return not wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/bvtrain"))

@@ -116,11 +116,7 @@ def main():
                 ends[what] += 1
                 if fault:
                     wrong.append(fault)
-            print(f"{phase}: {len(jobs)} signals, ends {dict(sorted(ends.items()))}; {len(wrong)} wrong",
-                  flush=True)
-            for line in wrong:
-                print("  " + line, flush=True)
-            good = good and not wrong
+            good &= kills.told(f"{phase}: {len(jobs)} signals, ends {dict(sorted(ends.items()))}", wrong)
     if good:
         shutil.rmtree(folder)
     sys.exit(0 if good else 1)

@@ -173,10 +173,7 @@ def main():
                 count += 1
                 if fault := Trial(given.binary, folder, place, f"{number}-{what}").run(what):
                     wrong.append(fault)
-        print(f"{place}: {count} trials; {len(wrong)} wrong", flush=True)
-        for line in wrong:
-            print("  " + line, flush=True)
-        good = good and not wrong
+        good &= kills.told(f"{place}: {count} trials", wrong)
     if good:
         shutil.rmtree(folder)
     sys.exit(0 if good else 1)
