@@ -66,7 +66,7 @@ struct Checkpointer::Impl {
 
   std::mutex mutex = {};                 // guards these three
   std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
-  std::exception_ptr failed_best = {};   // of the last best one; null if it succeeded
+  std::exception_ptr failed_best = {};   // of a best one that is to be tried again
   std::exception_ptr fatal = {};         // what ends the run
 
   // Only jobs use these.
@@ -75,24 +75,21 @@ struct Checkpointer::Impl {
   int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
-  struct Unmarked {
-    BestPoint point = {};
-    bool failed = false;
-  };
-  std::map<std::string, Unmarked> unmarked = {};  // best checkpoints that are still to be written
+  // Best checkpoints that could not be written: path -> point.
+  std::map<std::string, BestPoint> best_to_retry = {};
 
   SaveQueue queue = {};  // last, so that its thread ends first
 
   void save(const Snapshot& snapshot, bool keep);
   void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
   void record(int64_t step, bool keep, const std::exception_ptr& failure);
-  void mark_best();
+  void mark_best(const std::string& best, BestPoint point);
   void throw_failure(std::exception_ptr Impl::*failure);
   void start();
   void prune();
   bool is_whole(int64_t step);
   bool is_kept(int64_t step);
-  bool is_unmarked(int64_t step) const;
+  bool is_needed_for_best(int64_t step) const;
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
 };
 
@@ -115,7 +112,8 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
   if (writers.rank == 0 && snapshot.before_commit) attempt([&] { snapshot.before_commit(); });
   if (writers.rank == 0) attempt([&] { commit(snapshot, keep, temporary); });
   record(snapshot.step, keep, failure);
-  if (!unmarked.empty()) mark_best();
+  const std::map<std::string, BestPoint> again = best_to_retry;
+  for (const auto& [best, point] : again) mark_best(best, point);
 }
 
 void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::string& temporary) {
@@ -166,7 +164,8 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   } catch (const UntoldFailure&) {
     // Rank 0 would wait for this rank.
   } catch (const UnsyncedRows&) {
-    // What follows these rows on disk is not known either.
+    // A failed fsync may have lost rows, and a second one would not say so. So no later checkpoint
+    // may count on them.
   } catch (const Error& error) {
     if (error.code() == Exit::storage && failed_in_a_row == 1) {
       log::warn(
@@ -180,38 +179,35 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   if (!fatal) fatal = failure;
 }
 
-// Writes the best checkpoints of `unmarked`. One that fails stays there for the next save. The run
-// ends if it fails then, too.
-void Checkpointer::Impl::mark_best() {
-  std::exception_ptr failure, last;
-  for (auto next = unmarked.begin(); next != unmarked.end();) {
-    auto& [best, entry] = *next;
-    const BestPoint& point = entry.point;
-    try {
-      if (point.step == unsaved_step) {
-        log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
-                  point.step, best, point.metric);
-      } else {
-        retries([&] { write_best(best, ckpt.step(point.step), point); });
-        log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
-      }
-      next = unmarked.erase(next);
-    } catch (const Error& error) {
-      failure = std::current_exception();
-      if (entry.failed || error.code() != Exit::storage) last = failure;
-      entry.failed = true;
-      ++next;
+// Writes a best checkpoint. After a first failure it waits for the next save; a second one ends the
+// run.
+void Checkpointer::Impl::mark_best(const std::string& best, const BestPoint point) {
+  bool ends_run = best_to_retry.contains(best);
+  std::exception_ptr failure;
+  try {
+    if (point.step == unsaved_step) {
+      log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
+                point.step, best, point.metric);
+    } else {
+      retries([&] { write_best(best, ckpt.step(point.step), point); });
+      log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
+    }
+    best_to_retry.erase(best);
+  } catch (const Error& error) {
+    failure = std::current_exception();
+    best_to_retry[best] = point;
+    if (!ends_run) {
       log::warn(
           "[{}] {} was not written: {}; this ends the run if it fails again with the next save",
           point.step, best, error.what());
-    } catch (...) {
-      failure = last = std::current_exception();
-      ++next;
     }
+  } catch (...) {
+    failure = std::current_exception();
+    ends_run = true;
   }
   const std::lock_guard lock(mutex);
-  failed_best = failure;
-  if (last && !fatal) fatal = last;
+  if (failure || best_to_retry.empty()) failed_best = failure;
+  if (failure && ends_run && !fatal) fatal = failure;
 }
 
 // Throws the failure, once, if there is one.
@@ -244,7 +240,7 @@ void Checkpointer::Impl::prune() {
       newest += is_whole(*step) ? 1 : 0;
       continue;
     }
-    if (is_kept(*step) || is_unmarked(*step)) continue;
+    if (is_kept(*step) || is_needed_for_best(*step)) continue;
     remove_checkpoint(ckpt, *step);
     whole_steps.erase(*step);
     keep_steps.erase(*step);
@@ -276,9 +272,9 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
 }
 
 // Returns whether the checkpoint of this step is still needed for a best one.
-bool Checkpointer::Impl::is_unmarked(int64_t step) const {
-  return std::any_of(unmarked.begin(), unmarked.end(),
-                     [&](const auto& entry) { return entry.second.point.step == step; });
+bool Checkpointer::Impl::is_needed_for_best(int64_t step) const {
+  return std::any_of(best_to_retry.begin(), best_to_retry.end(),
+                     [&](const auto& entry) { return entry.second.step == step; });
 }
 
 Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_kept)
@@ -338,9 +334,11 @@ void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
   impl_->queue.do_in_any_case(point.step);
   SaveQueue::Job job;
   job.work = [impl = impl_.get(), name, point] {
-    Impl::Unmarked& entry = impl->unmarked[impl->ckpt.best(name)];
-    entry.point = point;
-    if (!entry.failed) impl->mark_best();  // else with the next save
+    const std::string best = impl->ckpt.best(name);
+    if (const auto failed = impl->best_to_retry.find(best); failed != impl->best_to_retry.end())
+      failed->second = point;  // it is tried again with the next save
+    else
+      impl->mark_best(best, point);
   };
   impl_->queue.add(std::move(job));
 }
@@ -354,7 +352,7 @@ void Checkpointer::wait() {
   impl_->queue.await_all();
   {
     const std::lock_guard lock(impl_->mutex);
-    // The same one, or one that came after it.
+    // What ends the run is thrown. The others are the same failure, or came later.
     if (impl_->fatal) impl_->last_failure = impl_->failed_best = nullptr;
   }
   impl_->throw_failure(&Impl::fatal);

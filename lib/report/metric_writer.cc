@@ -208,7 +208,9 @@ class MetricWriter::Impl {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
       if (error.code() == Exit::storage && !second) {
-        log::warn("{}; this ends the run if it fails again with the next rows", error.what());
+        log::warn(
+            "{}; this ends the run if it fails again with the next rows or the next checkpoint",
+            error.what());
         return;
       }
     } catch (...) {

@@ -4,9 +4,9 @@
 //   {"step": 12, "training_loss": 0.25, ...}        names in the order they were measured
 //
 // Numbers are written by json_number(). A write that fails is tried again (storage_retries.h), and
-// once more with the next rows. If it fails then, too, the next call of end_row(), flush() or
-// close() throws the Error(Exit::storage). flush() and close() also throw the first failure. All
-// calls must come from one thread.
+// once more with the next rows or the next row_barrier(). If it fails then, too, the next call of
+// end_row(), flush() or close() throws the Error(Exit::storage). flush() and close() also throw the
+// first failure. All calls must come from one thread.
 #pragma once
 
 #include <cstdint>

@@ -256,6 +256,27 @@ TEST_CASE("saves: a best checkpoint that fails once is written with the next one
   CHECK(read_best(best)->step == 1);
 }
 
+TEST_CASE("saves: two series of best checkpoints that fail at one step end nothing") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  std::signal(SIGXFSZ, SIG_IGN);
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(1), false);
+  checkpointer.wait();
+  {
+    const Limit limit(RLIMIT_FSIZE, 10);
+    checkpointer.mark_best("", {"val/loss", false, 1, 0.5});
+    checkpointer.mark_best("top", {"val/prec@1", true, 1, 0.5});
+    checkpointer.drain();
+  }
+  CHECK(workdir.ckpt().all_best().empty());
+  checkpointer.save(state_of(2), false);
+  checkpointer.wait();
+  CHECK(read_best(workdir.ckpt().best(""))->step == 1);
+  CHECK(read_best(workdir.ckpt().best("top"))->step == 1);
+}
+
 TEST_CASE("saves: LAST is only a hint") {
   const TempFolder folder;
   const Workdir workdir(folder.path());

@@ -83,7 +83,7 @@ def same_limit(runs, number):
     endless = kills.CONFIG.replace("total_steps: 120", "total_steps: 1000000").replace(
         "ckpt_steps: 7", "ckpt_steps: 1000")
     code, _, printed, seconds = runs.train(f"limit-{number}", endless, ["--max-time", f"{LIMIT}s"])
-    if code != 75 or not LIMIT / 2 < seconds < 2 * LIMIT:
+    if code != 75 or not LIMIT <= seconds < 2 * LIMIT:
         return f"ends with {code} after {seconds:.1f} s: {printed[-300:]}"
     return ""
 
