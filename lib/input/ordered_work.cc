@@ -42,12 +42,14 @@ class OrderedWork {
   }
 
  private:
-  // Returns false if the work has failed before piece i. Pieces before that one are done, so that
-  // the error does not depend on the threads.
+  // Returns false if piece i is not to be done. After a failure those before the failed one are
+  // done, so that the error does not depend on the threads. All of them have room, unless a signal
+  // ended the work: nothing is taken any more, so no room is made.
   bool await_room(int64_t i) {
+    const auto has_room = [&] { return i < taken_ + std::ssize(done_); };
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return i > failed_at_ || i < taken_ + std::ssize(done_); });
-    return i < failed_at_;
+    room_.wait(lock, [&] { return failed_ || has_room(); });
+    return i < failed_at_ && has_room();
   }
 
   void finish(int64_t i) {

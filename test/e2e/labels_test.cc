@@ -13,6 +13,7 @@
 #include "test/e2e/bad_input.h"
 #include "test/support/binary.h"
 #include "test/support/image_files.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -59,11 +60,7 @@ struct Squares {
   void write_config(std::string text) const {
     for (const std::string name : {"TRAIN", "TEST"}) {
       const std::string file = dir / (name == "TRAIN" ? "train.npz" : "test.npz");
-      for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
-        const std::string data = "{name: npz, fname: '" + file + "'}";
-        text.replace(at, name.size(), data);
-        at += data.size();
-      }
+      text = replace_all(std::move(text), name, "{name: npz, fname: '" + file + "'}");
     }
     write(config, kCommon + text);
   }
@@ -307,12 +304,10 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   const auto config = [&](std::string text, const std::string& label) {
     for (const std::string name : {"TRAIN", "TEST"}) {
       const std::string file = squares.dir / (name == "TRAIN" ? "train.csv" : "test.csv");
-      const std::string data = "{name: csv, fname: '" + file + "', label: " + label + "}";
-      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += data.size())
-        text.replace(at, name.size(), data);
+      text = replace_all(std::move(text), name,
+                         "{name: csv, fname: '" + file + "', label: " + label + "}");
     }
-    for (size_t at = 0; (at = text.find("value_range(", at)) != std::string::npos; at += 30)
-      text.insert(at, "decode(1)|");
+    text = replace_all(std::move(text), "value_range(", "decode(1)|value_range(");
     write(squares.config, kCommon + text);
   };
   const auto rows_of = [&](const std::string& workdir) {

@@ -39,12 +39,8 @@ struct Launcher {
   std::string packages = dir / "env/lib/python3.11/site-packages";
 
   Launcher() {
-    std::string text = read_text(source_file("scripts/package/launcher.sh"));
-    for (const auto& [name, value] :
-         {std::pair<std::string, std::string>{"@BUILD@", "0.1.0-abc"}, {"@TORCH@", "2.11"}})
-      for (size_t at; (at = text.find(name)) != std::string::npos;)
-        text.replace(at, name.size(), value);
-    write_program(bin, text);
+    const std::string text = read_text(source_file("scripts/package/launcher.sh"));
+    write_program(bin, replace_all(replace_all(text, "@BUILD@", "0.1.0-abc"), "@TORCH@", "2.11"));
     program(packages + "/bvtrain", "0.1.0-abc");
   }
   void program(const std::string& folder, const std::string& build) const {

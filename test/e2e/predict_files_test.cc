@@ -59,10 +59,7 @@ struct Trained {
     const std::vector<std::string> classes = {"ant", "bee, \"big\"", "cat"};
     for (int i = 0; i < 12; ++i)
       write_jpeg(dir / "data/" + classes[i % 3] + "/" + std::to_string(i) + ".jpg", 20 * i);
-    std::string config = kConfig;
-    for (size_t at; (at = config.find("DATA")) != std::string::npos;)
-      config.replace(at, 4, dir / "data");
-    write(dir / "c.yaml", config);
+    write(dir / "c.yaml", replace_all(kConfig, "DATA", dir / "data"));
     succeed({"--config", dir / "c.yaml", "--workdir", dir / "w"});
     succeed({"export", "--workdir", dir / "w", "--output", dir / "m.safetensors"});
     for (size_t i = 0; i < images.size(); ++i) write_jpeg(images[i], 100 * static_cast<int>(i));

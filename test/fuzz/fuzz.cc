@@ -10,6 +10,7 @@
 #include "lib/report/log.h"
 #include "test/support/config.h"
 #include "test/support/folder.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -50,9 +51,7 @@ std::string scratch_file(const std::string& name, FuzzInput content) {
 }
 
 void read_scratch_data(const std::string& section) {
-  std::string here = section;
-  for (size_t at; (at = here.find("DIR")) != std::string::npos;)
-    here.replace(at, 3, scratch_folder());
+  const std::string here = replace_all(section, "DIR", scratch_folder());
   errors_only([&] {
     const auto open =
         from_yaml(here, [](const Config& config) { return prepare_data(config, DataEnv{}); });

@@ -7,7 +7,10 @@
 #include <thread>
 
 #include "lib/util/error.h"
+#include "lib/util/signals.h"
+#include "test/support/child.h"
 #include "test/support/error.h"
+#include "test/support/limits.h"
 
 namespace bv::test {
 
@@ -67,6 +70,27 @@ TEST_CASE("the error of the lowest piece ends the work") {
                 if (i == 3) throw Error(Exit::usage, "", "taking");
               });
         }) == "error: taking");
+}
+
+// Nothing is taken after a stop, so the helpers that wait for room must not wait for it.
+TEST_CASE("a signal ends the work, also that of threads that wait") {
+  if (kThreadSanitized) return;
+  const int status = run_in_child([] {
+    ::alarm(60);  // ends a child that hangs
+    stop_at(0.001);
+    for (int round = 0; round < 100; ++round) {
+      bool stopped = false;
+      try {
+        work_in_order(
+            1000, 8, 1, [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); },
+            [](int64_t) {});
+      } catch (const Stopped&) {
+        stopped = true;
+      }
+      if (!stopped) ::_exit(1);
+    }
+  });
+  CHECK(status == 0);
 }
 
 }  // namespace bv::test

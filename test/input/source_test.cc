@@ -15,6 +15,7 @@
 #include "test/support/digits_40.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/text.h"
 
 using namespace bv;
 using namespace bv::test;
@@ -141,10 +142,8 @@ TEST_CASE("contract of a source", "[source]") {
     for (const Example& example : seen) CHECK(same_bits(example, data->read(1)));
 
     // --synthetic gives examples of the same form without any file.
-    std::string elsewhere = smallest_config(name, temp);
-    for (size_t at; (at = elsewhere.find(temp.path())) != std::string::npos;) {
-      elsewhere.replace(at, temp.path().size(), "/nonexistent");
-    }
+    const std::string elsewhere =
+        replace_all(smallest_config(name, temp), temp.path(), "/nonexistent");
     const auto stand_in = open_data(elsewhere, {{.seed = 3, .num_classes = 7}, true});
     const Example generated = stand_in->read(0);
     CHECK(stand_in->is_array() == data->is_array());

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "test/support/text.h"
+
 namespace bv::test {
 namespace {
 
@@ -13,12 +15,7 @@ std::pair<std::string, std::string> assignment(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-std::string with_tabs(std::string line) {
-  const std::string token = "<TAB>";
-  for (size_t at; (at = line.find(token)) != std::string::npos;)
-    line.replace(at, token.size(), "\t");
-  return line;
-}
+std::string with_tabs(std::string line) { return replace_all(std::move(line), "<TAB>", "\t"); }
 
 void add_line(WrongConfig& config, int part, const std::string& line) {
   if (part == 1) {

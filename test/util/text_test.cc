@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "test/support/text.h"
+
 using namespace bv;
 using Strings = std::vector<std::string>;
 
@@ -14,6 +16,14 @@ TEST_CASE("split, join, trim") {
   CHECK(join({}, ", ").empty());
   CHECK(trim(" \t a b\r\n") == "a b");
   CHECK(trim(" \n").empty());
+}
+
+TEST_CASE("the tests replace text everywhere, and what replaces it is not searched") {
+  CHECK(test::replace_all("a DIR and a DIR", "DIR", "/tmp/DIRx") == "a /tmp/DIRx and a /tmp/DIRx");
+  CHECK(test::replace_all("aaa", "aa", "a") == "aa");
+  CHECK(test::replace_all("one\n\ntwo\n", "\n", "\\n") == "one\\n\\ntwo\\n");
+  CHECK(test::replace_all("a, b", ", ", "") == "ab");
+  CHECK(test::replace_all("", "a", "b") == "");
 }
 
 TEST_CASE("the nearest name is close or there is none") {

@@ -9,6 +9,7 @@
 #include "test/support/bad_data/tars.h"
 #include "test/support/bad_data/tfrecords.h"
 #include "test/support/folder.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 
@@ -36,19 +37,11 @@ inline void write_bad_data(const BadData& bad, const std::string& folder) {
 }
 // Returns the section of the config for that folder.
 inline std::string bad_data_section(const BadData& bad, const std::string& folder) {
-  std::string section = bad.section;
-  for (size_t at; (at = section.find("DIR")) != std::string::npos;) section.replace(at, 3, folder);
-  return section;
+  return replace_all(bad.section, "DIR", folder);
 }
 // Returns a message about the data in `folder` as BadData::text has it.
 inline std::string in_bad_data(std::string message, const std::string& folder) {
-  const auto replace_all = [&](const std::string& from, const std::string& to) {
-    for (size_t at; (at = message.find(from)) != std::string::npos;)
-      message.replace(at, from.size(), to);
-  };
-  replace_all(folder + "/", "");
-  replace_all(folder, "DIR");
-  return message;
+  return replace_all(replace_all(std::move(message), folder + "/", ""), folder, "DIR");
 }
 
 // Returns the names and sizes of what is below a folder, in one text.
