@@ -94,9 +94,12 @@ class Regression : public Evaluator {
   // Returns the labels of a batch, (n, targets) float32.
   at::Tensor labels_in(const Batch& batch) const {
     const auto found = batch.find(label_key_);
-    if (found == batch.end())
-      refuse(fmt::format("pp gives no '{}' (it gives {}); see keep(\"image\", \"{}\")", label_key_,
-                         names_of(batch), label_key_));
+    if (found == batch.end()) {
+      const bool single = label_key_ == "labels" && batch.contains("label");
+      refuse(fmt::format(
+          "pp gives no '{}' (it gives {}); see {}", label_key_, names_of(batch),
+          single ? "label_key: label" : fmt::format("keep(\"image\", \"{}\")", label_key_)));
+    }
     const at::Tensor& labels = found->second;
     if (labels.dim() < 1 || labels.dim() > 2 || !at::isFloatingType(labels.scalar_type())) {
       refuse(fmt::format("'{}' must be floating-point numbers, (n) or (n, targets), not {} {}",

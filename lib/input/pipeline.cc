@@ -82,6 +82,10 @@ std::optional<Normalization> Pipeline::leave_normalization() {
   return std::nullopt;
 }
 
+void Pipeline::end_with_image() {
+  while (!steps_.empty() && steps_.back().op->leaves("image")) steps_.pop_back();
+}
+
 void Pipeline::shrink_decoded(int64_t short_side) {
   const Pipeline small(fmt::format("resize_small({})", short_side), Place{});
   short_side_ = short_side;

@@ -47,12 +47,13 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   return data;
 }
 
-// Returns the pp_fn of the first evaluator that has one.
+// Returns what the pp_fn of the first evaluator that has one does to images.
 std::optional<Pipeline> evaluator_pp(const Config& config) {
   const auto keys = first_evaluator_with_pp(config);
   if (!keys) return std::nullopt;
   Pipeline pp(*keys, "pp_fn");
   throw_problems(config);
+  pp.end_with_image();
   return pp;
 }
 

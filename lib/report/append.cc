@@ -27,8 +27,6 @@ void refuse_removed_file(int fd, const std::string& file) {
   }
 }
 
-}  // namespace
-
 int open_append(const std::string& file) {
   refuse_special_file(file);
   const bool is_new = !file_exists(file);
@@ -47,10 +45,7 @@ int open_append(const std::string& file) {
   return fd;
 }
 
-void append(int fd, const std::string& file, std::string_view bytes) {
-  refuse_removed_file(fd, file);
-  if (const int error = write_all(fd, bytes); error != 0) fail(file, error);
-}
+}  // namespace
 
 AppendFile::AppendFile(std::string file) : file_(std::move(file)), fd_(open_append(file_)) {}
 

@@ -3,9 +3,8 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
-#include "lib/report/append.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -37,10 +36,6 @@ void remove_file(const std::string& file) {
 }
 
 }  // namespace
-
-SkippedExamples::~SkippedExamples() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 std::string SkippedExamples::open(const std::string& file, int64_t last_step) {
   file_ = file;
@@ -89,13 +84,29 @@ bool SkippedExamples::remember(const SkippedExample& skipped) {
 
 void SkippedExamples::add(const SkippedExample& skipped) {
   if (!remember(skipped) || file_.empty()) return;
-  if (fd_ < 0) fd_ = open_append(file_);
+  waiting_ += line_of(skipped);
   synced_ = false;
-  append(fd_, file_, line_of(skipped));
+  try {
+    write();
+    refused_ = false;
+  } catch (const Error& error) {
+    if (error.code() != Exit::storage) throw;
+    if (!std::exchange(refused_, true))
+      log::warn("{}; the entries wait for the next checkpoint", error.what());
+  }
+}
+
+void SkippedExamples::write() {
+  if (!out_) out_.emplace(file_);
+  out_->add(std::exchange(waiting_, ""));
+  out_->flush();
 }
 
 void SkippedExamples::sync() {
-  if (!std::exchange(synced_, true)) fsync_path(file_);
+  if (synced_) return;
+  retries_([this] { write(); });
+  fsync_path(file_);
+  synced_ = true;
 }
 
 bool SkippedExamples::contains(const std::string& data, const std::string& example) const {

@@ -6,10 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lib/report/append.h"
+#include "lib/report/storage_retries.h"
 
 namespace bv {
 
@@ -31,7 +35,6 @@ class SkippedExamples {
  public:
   SkippedExamples() = default;
   SkippedExamples(const SkippedExamples&) = delete;
-  ~SkippedExamples();
 
   // Takes over the entries of `file` up to `last_step` and removes all others from it, damaged ones
   // with a warning. New entries are appended; without entries there is no file. Returns the entries
@@ -40,9 +43,11 @@ class SkippedExamples {
   // Takes over what open() has returned on another rank.
   void adopt(std::string_view lines);
 
-  // Lists the example, unless it is listed already. Throws Error(Exit::storage).
+  // Lists the example, unless it is listed already. An entry that the file refuses is written by a
+  // later add() or sync(); a warning says so.
   void add(const SkippedExample& example);
-  // Waits until all entries are on disk.
+  // Waits until all entries are on disk. What the file refuses is tried again for 6.2 s
+  // (StorageRetries). Throws Error(Exit::storage).
   void sync();
 
   bool contains(const std::string& data, const std::string& example) const;
@@ -59,10 +64,14 @@ class SkippedExamples {
     std::vector<SkippedExample> first;
   };
   bool remember(const SkippedExample& example);
+  void write();  // what waits
 
-  std::string file_;  // empty: nothing is written
-  int fd_ = -1;
+  std::string file_;     // empty: nothing is written
+  std::string waiting_;  // lines that out_ does not have
+  std::optional<AppendFile> out_;
+  bool refused_ = false;  // the last write
   bool synced_ = true;
+  StorageRetries retries_;
   std::map<std::string, DataSet> sets_;
 };
 

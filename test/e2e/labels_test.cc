@@ -142,8 +142,7 @@ TEST_CASE("several classes to an image: training, metrics, report, predictions")
   CHECK(report.find(">ROC</text>") != std::string::npos);
 
   const at::Tensor labels = read_npz(squares.dir / "test.npz").at("labels");
-  const auto lines = squares.predict(
-      {"--workdir", squares.dir / "w", "--pp", "value_range(-1, 1)|keep(\"image\")", "--top", "3"});
+  const auto lines = squares.predict({"--workdir", squares.dir / "w", "--top", "3"});
   REQUIRE(lines.size() == 60);
   int right = 0;
   double sum = 0;
@@ -184,14 +183,13 @@ TEST_CASE("numbers: metrics, predictions and exported weights are in the units o
       }
     }
   };
-  const std::string pp = "value_range(-1, 1)|keep(\"image\")";
-  check_values(squares.predict({"--workdir", squares.dir / "w", "--pp", pp}), outputs);
+  check_values(squares.predict({"--workdir", squares.dir / "w"}), outputs);
   for (const std::string name : {"e.npz", "e.safetensors"}) {
     const Finished exported = run({"export", "--workdir", squares.dir / "w", "--format",
                                    name.substr(2), "--output", squares.dir / name});
     INFO(exported.err);
     REQUIRE(exported.code == 0);
-    check_values(squares.predict({"--weights", squares.dir / name, "--pp", pp}), outputs);
+    check_values(squares.predict({"--weights", squares.dir / name}), outputs);
   }
   const Finished evaluated = run({"eval", "--workdir", squares.dir / "w"});
   INFO(evaluated.err);

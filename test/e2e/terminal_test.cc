@@ -8,6 +8,8 @@
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/support/binary.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
 #include "test/support/terminal.h"
 #include "test/support/text.h"
 
@@ -196,6 +198,18 @@ TEST_CASE("a terminal narrower than the live line gets the start of it") {
   run.kill(SIGTERM);
   CHECK(run.wait() == 143);
   CHECK(screen_of(run.text()).widest == kColumns - 1);
+}
+
+TEST_CASE("the index of a data set shows its progress on a terminal") {
+  const TempFolder dir;
+  for (const char* name : {"ant", "bee", "cat"})
+    dir.write("photos/" + std::string(name) + "/1.jpg", flat_jpeg(100));
+  OnTerminal index({"data", "index", dir / "photos"}, 100);
+  if (!index.ok()) return;
+  CHECK(index.wait_for_drawn("looking at the images: [123] of 3 folders"));
+  CHECK(index.wait() == 0);
+  const Screen screen = screen_of(index.text());
+  CHECK(contains(screen.lines.front(), ": 3 examples, opened in "));
 }
 
 }  // namespace bv::test

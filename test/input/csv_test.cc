@@ -177,7 +177,8 @@ TEST_CASE("csv: which columns are taken", "[csv]") {
   const CsvFolder folder;
   const std::string rows = "images/a.jpg,3,x\n";
   CHECK(folder.problem("img,label,c\n" + rows) ==
-        "t.csv:1:1: error: no column is called image, path, file, filename, filepath, image_path: "
+        "t.csv:1:1: error: no column is called image, path, file, filename, file_name, filepath, "
+        "image_path: "
         "name the one with the image files in `path`; columns: img, label, c");
   CHECK(folder.problem("img,label,c\n" + rows, "path: imgs\n") ==
         "t.csv:1:1: error: no column 'imgs' for `path` (did you mean 'img'?); columns: img, label, "

@@ -2,6 +2,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
+#include "test/support/text.h"
 
 using namespace bv;
 using namespace bv::test;
@@ -17,6 +18,30 @@ std::string string_npz(const TempFolder& folder, const std::string& type, int64_
                        const std::string& data);
 
 }  // namespace
+
+TEST_CASE("a pipeline that ends with the image needs no labels") {
+  const Example image{{"image", noise({4, 5, 3}, at::kByte)}};
+  const auto applied = [&](const std::string& text) {
+    Pipeline pp(text, Place{"t.yaml"});
+    pp.end_with_image();
+    Example example = image;
+    Rng rng(1, Purpose::augment, 0);
+    pp.apply(example, rng);
+    return example;
+  };
+  const at::Tensor expected = applied("value_range(-1, 1)|flip_lr").at("image");
+  for (const std::string after :
+       {"onehot(10, key='label', key_result='labels')|keep('image', 'labels')",
+        "copy('sizes', 'labels')|keep('image', 'labels')", "drop('label', 'id')",
+        "value_range(0, 1, key='label')"}) {
+    INFO(after);
+    CHECK(same_bits(applied("value_range(-1, 1)|flip_lr|" + after).at("image"), expected));
+  }
+  CHECK(!applied("value_range(-1, 1)|drop('image')").contains("image"));
+  // What comes before the last op on the image may matter to it.
+  CHECK(contains(error_of([&] { applied("copy('label', 'labels')|value_range(-1, 1)"); }),
+                 "no key 'label'"));
+}
 
 TEST_CASE("choice picks one entry without its dimension") {
   const at::Tensor list = at::arange(12).view({4, 3});

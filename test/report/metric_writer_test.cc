@@ -19,6 +19,7 @@
 #include "lib/util/text.h"
 #include "test/support/folder.h"
 #include "test/support/limits.h"
+#include "test/support/text.h"
 #include "test/support/variable.h"
 
 namespace {
@@ -264,10 +265,37 @@ TEST_CASE("rows that the disk refuses for a while are written later, each once")
   std::string events;
   for (const auto& entry : std::filesystem::directory_iterator(scratch / "tb"))
     events += read_file(entry.path().string());
-  size_t found = 0;
-  for (size_t at = 0; (at = events.find("training_loss", at)) != std::string::npos; ++at) ++found;
-  CHECK(found == 3);
+  CHECK(bv::test::count(events, "training_loss") == 3);
   CHECK(read_file(scratch / "report.html").find("training_loss") != std::string::npos);
+}
+
+TEST_CASE("a TensorBoard file or a report that is refused for a while is written later") {
+  const TempFolder scratch;
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  std::signal(SIGXFSZ, SIG_IGN);
+  MetricWriter writer(options_in(scratch));
+  add_row(writer, 1, 0.5);
+  writer.flush();
+  const std::string events = std::filesystem::directory_iterator(scratch / "tb")->path().string();
+  {
+    const Limit limit(RLIMIT_FSIZE, std::filesystem::file_size(events) + 3);
+    add_row(writer, 2, 0.25);
+    CHECK(code_of([&] { writer.flush(); }) == Exit::storage);
+    CHECK(bv::last_row_step(scratch / "metrics.jsonl") == 2);  // this file is smaller
+    CHECK(bv::test::count(read_file(events), "training_loss") == 1);
+  }
+  writer.flush();
+  CHECK(bv::test::count(read_file(events), "training_loss") == 2);
+
+  std::filesystem::create_directory(scratch / "report.html");
+  writer.write_report();
+  CHECK(code_of([&] { writer.flush(); }) == Exit::storage);
+  std::filesystem::remove(scratch / "report.html");
+  add_row(writer, 3, 0.125);
+  writer.flush();
+  CHECK(bv::test::count(read_file(events), "training_loss") == 3);
+  CHECK(bv::test::count(read_file(scratch / "report.html"), "training_loss") > 0);
+  CHECK(bv::test::count(read_file(scratch / "metrics.jsonl"), "\n") == 3);
 }
 
 TEST_CASE("rows that cannot be synced never count as being on disk") {

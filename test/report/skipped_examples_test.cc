@@ -2,11 +2,15 @@
 #include "lib/report/skipped_examples.h"
 
 #include <catch2/catch.hpp>
+#include <csignal>
 
 #include "lib/report/page/report_skipped.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/limits.h"
+#include "test/support/variable.h"
 
 namespace bv::test {
 namespace {
@@ -48,6 +52,41 @@ TEST_CASE("each skipped example of a data set is listed once") {
   CHECK_FALSE(skipped.contains("input", "train/dog/1.jpg"));
   CHECK(skipped.text() ==
         "2 examples were skipped so far (evals.test: 1, input: 1), see " + (dir / "s.jsonl"));
+}
+
+TEST_CASE("entries that the disk refuses for a while are written later, each once") {
+  const TempFolder dir;
+  const std::string file = dir / "s.jsonl";
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  std::signal(SIGXFSZ, SIG_IGN);
+  SkippedExamples skipped;
+  skipped.open(file, -1);
+  skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  {
+    const Limit limit(RLIMIT_FSIZE, kCat.size() + 5);  // a part of the next entry
+    skipped.add({"input", 7, "train/dog/1.jpg", "empty"});
+    CHECK(skipped.count("input") == 2);
+    CHECK(error_of([&] { skipped.sync(); }, Exit::storage) ==
+          file + ": error: cannot write: File too large");
+    skipped.add({"evals.test", 7, "train/cat/1.jpg", "no end"});
+    CHECK(read_file(file) == kCat + kDog.substr(0, 5));
+  }
+  skipped.sync();  // there is room again
+  CHECK(read_file(file) == kCat + kDog + kTest);
+}
+
+TEST_CASE("a list of skipped examples that cannot be created is created later") {
+  const TempFolder dir;
+  const std::string file = dir / "new/s.jsonl";
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  SkippedExamples skipped;
+  skipped.open(file, -1);
+  skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  CHECK(error_of([&] { skipped.sync(); }, Exit::storage) ==
+        file + ": error: cannot write: No such file or directory");
+  dir.make("new");
+  skipped.sync();
+  CHECK(read_file(file) == kCat);
 }
 
 TEST_CASE("a restart keeps the skipped examples up to its checkpoint") {

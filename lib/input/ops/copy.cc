@@ -25,6 +25,7 @@ class Copy : public Op {
     example[out_] = tensor;
   }
   bool has_batched() const override { return true; }
+  bool leaves(std::string_view key) const override { return in_ != key && out_ != key; }
   void apply_batch(Example& batch, std::span<Rng> rngs) const override { apply(batch, rngs[0]); }
 
  private:

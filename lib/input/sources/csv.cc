@@ -33,7 +33,8 @@ const KeyTable keys(
      "name: csv\nfname: data/train.csv"},
     {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
       "data/train.csv"},
-     {"path", "string", "= the first of image, path, file, filename, filepath, image_path",
+     {"path", "string",
+      "= the first of image, path, file, filename, file_name, filepath, image_path",
       "Name of the column with the image files.", "file"},
      {"label", "string | list of string", "= label or class, if there is such a column",
       "Name of the column with the label. A list of columns gives `labels`, a vector of their "

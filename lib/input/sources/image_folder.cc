@@ -1,12 +1,14 @@
 // image_folder: JPEG, PNG and WebP files, in one folder per class.
 //
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
-// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64. With
-// skip_errors a class folder without images is one example, "train/cat/", that cannot be read.
+// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64, or
+// what else the names of the folders say (common/folder_labels.h). With skip_errors a class folder
+// without images is one example, "train/cat/", that cannot be read.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -17,6 +19,7 @@
 #include "lib/input/source.h"
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/input/sources/common/folder_labels.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -34,7 +37,26 @@ const KeyTable keys(
       "similarly (training, valid, validation, dev, eval, evaluation, testing), and has class "
       "folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all folders "
       "are splits. Otherwise the layout is <class>/<file>, and the only split is train.",
-      "data/flowers"}});
+      "data/flowers"},
+     {"label", "'class' | 'number'", "class",
+      "What the name of a class folder is: a class, or a number such as an age, the target of a "
+      "regression. `label` is then this number as float32.",
+      "number"},
+     {"separator", "string", "none",
+      "Text between several labels in the name of a folder, as in `blue_dress`. Examples then have "
+      "`labels`: 1 for each of these classes and 0 for the others, or, with `label: number`, the "
+      "numbers.",
+      "_"}});
+
+FolderLabelKeys label_keys(const Config& config) {
+  FolderLabelKeys keys;
+  keys.numbers = config.word("label", "class", {"class", "number"}) == "number";
+  keys.separator = config.maybe<std::string>("separator");
+  if (keys.separator && keys.separator->empty()) config.problem("separator", "is empty");
+  keys.label_place = config.place("label");
+  keys.separator_place = config.place("separator");
+  return keys;
+}
 
 // Returns whether the layout of `dir`, which holds the folders `top`, is <split>/<class>/<file>.
 bool has_split_folders(const std::string& dir, const std::vector<std::string>& top) {
@@ -47,6 +69,7 @@ class ImageFolder : public Source {
  public:
   ImageFolder(const Config& config, const SourceEnv& env)
       : dir_{require_path(config, "data_dir"), config.place("data_dir")},
+        label_keys_(label_keys(config)),
         keep_broken_(env.keep_broken) {}
 
   std::vector<std::string> splits() const override {
@@ -55,7 +78,7 @@ class ImageFolder : public Source {
     return names;
   }
   int64_t size(size_t split) const override { return index(split).size(); }
-  std::vector<std::string> class_names() const override { return layout().classes; }
+  std::vector<std::string> class_names() const override { return layout().labels.class_names(); }
   bool sorted_by_class(size_t split) const override { return true; }
   SyntheticSpec synthetic_spec() const override { return {}; }
 
@@ -63,12 +86,14 @@ class ImageFolder : public Source {
     if (index(split).file(i).empty())
       throw Error::bare(Exit::data, "no images in this class folder");
     return {{"image", file_bytes(dir_.path + "/" + describe(split, i), "can't be read")},
-            {"label", at::full({}, label(split, i), at::kLong)}};
+            {layout().labels.feature(), layout().labels.tensor(folder(split, i))}};
   }
 
   FileNotes file_notes(size_t split) const override {
     FileNotes notes = index(split).notes();
-    notes.loose_images = count_images(folder_of(layout().splits.at(split)));
+    const std::string folder = folder_of(layout().splits.at(split));
+    notes.loose_images = count_images(folder);
+    note_unused_list(folder, notes);
     if (is_named(layout().splits.at(split).name, kTrainingNames) || !layout().has_training())
       notes.unused_folders = layout().unused;
     return notes;
@@ -82,11 +107,11 @@ class ImageFolder : public Source {
   }
 
   at::Tensor labels(size_t split) const override {
+    const FolderLabels& labels = layout().labels;
+    if (!labels.one_class()) return {};
     at::Tensor all = at::empty({size(split)}, at::kLong);
     int64_t* out = all.mutable_data_ptr<int64_t>();
-    const FolderIndex& files = index(split);
-    const std::vector<int64_t>& of_class = layout().splits.at(split).labels;
-    for (int64_t i = 0; i < all.size(0); ++i) out[i] = of_class[files.class_of(i)];
+    for (int64_t i = 0; i < all.size(0); ++i) out[i] = labels.number_of(folder(split, i));
     return all;
   }
 
@@ -95,13 +120,14 @@ class ImageFolder : public Source {
     std::string name;
     std::string prefix;                  // "train/", or "" in the layout without splits
     std::vector<std::string> classes;    // its class folders, sorted
-    std::vector<int64_t> labels;         // the index in Layout::classes of each of these
+    std::vector<size_t> folders;         // the place in Layout::folders of each of these
     std::unique_ptr<FolderIndex> index;  // built at the first use
   };
   struct Layout {
     std::vector<Split> splits;
-    std::vector<std::string> classes;
-    std::vector<std::string> unused;  // folders beside the splits that hold images
+    std::vector<std::string> folders;  // the class folders of all splits, sorted, each once
+    FolderLabels labels;               // of these
+    std::vector<std::string> unused;   // folders beside the splits that hold images
 
     bool has_training() const {
       return std::any_of(splits.begin(), splits.end(),
@@ -119,7 +145,20 @@ class ImageFolder : public Source {
                     dir.path, layout.unused[0], layout.splits[0].name));
   }
 
-  static Layout scan(const FolderKey& dir) {
+  // Notes a list as Hugging Face's imagefolder has it: a user may think that its labels are read.
+  static void note_unused_list(const std::string& folder, FileNotes& notes) {
+    for (const char* list : {"metadata.csv", "metadata.jsonl"}) {
+      std::error_code ignored;
+      if (!std::filesystem::is_regular_file(folder + "/" + list, ignored)) continue;
+      notes.remarks.push_back(
+          fmt::format("{0}/{1} is not read, the labels are the names of the folders; "
+                      "{{name: {2}, fname: {0}/{1}}} reads it",
+                      folder, list, std::string_view(list).substr(9)));
+    }
+  }
+
+  Layout scan() const {
+    const FolderKey& dir = dir_;
     dir.check_exists();
     Layout layout;
     const std::vector<std::string> top = list_folders(dir.path);
@@ -143,11 +182,12 @@ class ImageFolder : public Source {
                               "<split>/<class>/*.jpg",
                               dir.path));
     }
-    layout.classes.assign(all.begin(), all.end());
+    layout.folders.assign(all.begin(), all.end());
+    layout.labels = FolderLabels(layout.folders, label_keys_);
     for (Split& split : layout.splits) {
       for (const std::string& name : split.classes) {
-        const auto found = std::lower_bound(layout.classes.begin(), layout.classes.end(), name);
-        split.labels.push_back(found - layout.classes.begin());
+        const auto found = std::lower_bound(layout.folders.begin(), layout.folders.end(), name);
+        split.folders.push_back(found - layout.folders.begin());
       }
     }
     return layout;
@@ -160,7 +200,7 @@ class ImageFolder : public Source {
 
   Layout& layout() const {
     const std::lock_guard lock(mutex_);
-    if (!layout_) layout_ = std::make_unique<Layout>(scan(dir_));
+    if (!layout_) layout_ = std::make_unique<Layout>(scan());
     return *layout_;
   }
 
@@ -174,11 +214,13 @@ class ImageFolder : public Source {
     return *folders.index;
   }
 
-  int64_t label(size_t split, int64_t i) const {
-    return layout().splits.at(split).labels[index(split).class_of(i)];
+  // Returns the place in Layout::folders of the folder that holds an image.
+  size_t folder(size_t split, int64_t i) const {
+    return layout().splits.at(split).folders[index(split).class_of(i)];
   }
 
   FolderKey dir_;
+  FolderLabelKeys label_keys_;
   bool keep_broken_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Layout> layout_;  // guarded by mutex_, like each Split::index in it

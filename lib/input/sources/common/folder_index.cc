@@ -100,8 +100,9 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
 std::vector<ClassFiles> read_classes(const std::string& folder,
                                      const std::vector<std::string>& classes) {
   std::vector<ClassFiles> found(classes.size());
-  scan_files(classes.size(), "looking at the images",
-             [&](size_t i) { found[i] = read_class(folder + "/" + classes[i], classes[i]); });
+  scan_files(
+      classes.size(), "looking at the images",
+      [&](size_t i) { found[i] = read_class(folder + "/" + classes[i], classes[i]); }, "folders");
   return found;
 }
 

@@ -125,13 +125,14 @@ void store_index(std::string_view format, std::span<const FileStamp> files,
   }
 }
 
-void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan) {
+void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan,
+                std::string_view unit) {
   const int64_t files = static_cast<int64_t>(count);
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const auto show = [&](int64_t i) {
     if (!what.empty())
       log::progress(
-          fmt::format("{}: {} of {} files", what, human_count(i + 1), human_count(files)));
+          fmt::format("{}: {} of {} {}", what, human_count(i + 1), human_count(files), unit));
   };
   work_in_order(files, std::min(2 * cores, kMaxThreads), std::max<int64_t>(files, 1), scan, show);
   if (!what.empty()) log::clear_progress();

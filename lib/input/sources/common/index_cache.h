@@ -45,8 +45,9 @@ std::optional<std::string> load_index(std::string_view format, std::span<const F
 void store_index(std::string_view format, std::span<const FileStamp> files, std::string_view index);
 
 // Calls scan(i) for 0 <= i < count, with several threads. Shows "<what>: 12 of 128 files" as
-// progress. After an error no more calls begin; the error of the lowest i is thrown. Throws Stopped
-// if a signal asks the process to stop.
-void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan);
+// progress, with `unit` in place of "files". After an error no more calls begin; the error of the
+// lowest i is thrown. Throws Stopped if a signal asks the process to stop.
+void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan,
+                std::string_view unit = "files");
 
 }  // namespace bv

@@ -17,8 +17,8 @@
 namespace bv {
 namespace {
 
-constexpr const char* kPathNames[] = {"image",    "path",     "file",
-                                      "filename", "filepath", "image_path"};
+constexpr const char* kPathNames[] = {"image",     "path",     "file",      "filename",
+                                      "file_name", "filepath", "image_path"};
 constexpr const char* kLabelNames[] = {"label", "class"};
 
 // Assigns roles to the columns of a header.

@@ -1,0 +1,103 @@
+#include "lib/input/sources/common/folder_labels.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string_view>
+
+#include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/util/printable.h"
+
+namespace bv {
+namespace {
+
+// Returns the labels in the name of a folder, which are not empty.
+std::vector<std::string> labels_in(const std::string& folder, const FolderLabelKeys& keys) {
+  if (!keys.separator) return {folder};
+  std::vector<std::string> labels;
+  for (size_t begin = 0; begin <= folder.size();) {
+    const size_t end = std::min(folder.find(*keys.separator, begin), folder.size());
+    if (end == begin) {
+      throw Error(Exit::usage, keys.separator_place,
+                  fmt::format("separator: the folder '{}' has an empty label", printable(folder)));
+    }
+    labels.push_back(folder.substr(begin, end - begin));
+    begin = end + keys.separator->size();
+  }
+  return labels;
+}
+
+// Returns the number that a name is. A name, unlike other text, may begin with zeros: they make
+// names of equal length.
+float number_in(const std::string& folder, const std::string& label, const FolderLabelKeys& keys) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  std::string text = label;
+  const size_t begin = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  while (text.size() > begin + 1 && text[begin] == '0' && is_digit(text[begin + 1]))
+    text.erase(begin, 1);
+  const PlainNumber number = plain_number(text);
+  if (number.kind == PlainNumber::Kind::whole || number.kind == PlainNumber::Kind::real)
+    return static_cast<float>(number.real);
+  const std::string hint =
+      keys.separator ? "" : "; `separator` says what stands between several numbers";
+  throw Error(Exit::usage, keys.label_place,
+              fmt::format("label: number, but '{}' in the name of the folder '{}' is no number{}",
+                          printable(label), printable(folder), hint));
+}
+
+}  // namespace
+
+FolderLabels::FolderLabels(const std::vector<std::string>& folders, const FolderLabelKeys& keys)
+    : numbers_(keys.numbers), several_(keys.separator.has_value()) {
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& folder : folders) all.push_back(labels_in(folder, keys));
+  const bool separated =
+      std::any_of(all.begin(), all.end(), [](const auto& labels) { return labels.size() > 1; });
+  if (several_ && !separated) {
+    throw Error(Exit::usage, keys.separator_place,
+                fmt::format("separator: no folder has '{}' in its name, such as '{}'",
+                            printable(*keys.separator), printable(folders.at(0))));
+  }
+  if (!numbers_) {
+    std::set<std::string> names;
+    for (const auto& labels : all) names.insert(labels.begin(), labels.end());
+    class_names_.assign(names.begin(), names.end());
+    for (const auto& labels : all) {
+      parts_.emplace_back();
+      for (const std::string& label : labels)
+        parts_.back().push_back(std::lower_bound(class_names_.begin(), class_names_.end(), label) -
+                                class_names_.begin());
+    }
+    return;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    values_.emplace_back();
+    for (const std::string& label : all[i])
+      values_.back().push_back(number_in(folders[i], label, keys));
+    if (values_[i].size() == values_[0].size()) continue;
+    throw Error(Exit::usage, keys.separator_place,
+                fmt::format("separator: the folder '{}' has {} numbers, but '{}' has {}",
+                            printable(folders[i]), values_[i].size(), printable(folders[0]),
+                            values_[0].size()));
+  }
+}
+
+at::Tensor FolderLabels::tensor(size_t folder) const {
+  if (one_class()) return at::full({}, number_of(folder), at::kLong);
+  if (!numbers_) {
+    at::Tensor labels = at::zeros({static_cast<int64_t>(class_names_.size())}, at::kFloat);
+    for (const int64_t number : parts_.at(folder)) labels.mutable_data_ptr<float>()[number] = 1;
+    return labels;
+  }
+  const std::vector<float>& values = values_.at(folder);
+  if (!several_) return at::full({}, values.at(0), at::kFloat);
+  at::Tensor labels = at::empty({std::ssize(values)}, at::kFloat);
+  std::copy(values.begin(), values.end(), labels.mutable_data_ptr<float>());
+  return labels;
+}
+
+}  // namespace bv
