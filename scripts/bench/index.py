@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """index.py [--binary F] [--examples N] [--folder D]: how long a large data set takes to open.
 
-Makes three data sets of N examples (default: 1,281,024), one after the other: 1,024 TFRecord files, 1,024
-tar files of WebDataset, and one CSV file. They need up to 2.6 GB in D (default: a temporary folder). Opens
+Makes data sets of N examples (default: 1,281,024), one after the other: 1,024 TFRecord files, 1,024 tar files
+of WebDataset, one CSV file, one JSON Lines file, and an image folder of 1,024 classes. They need up to 2.6 GB in D (default: a temporary folder). Opens
 each once without an index, which makes one, and three times with it. Prints the first time and the least
 of the three, less the time that the program needs for a data set of one example. The files are in memory.
 """
@@ -90,15 +90,37 @@ def make_webdataset(folder, each):
     return f"{{name: webdataset, urls: '{folder}/{{0000..{FILES - 1:04d}}}.tar'}}"
 
 
-def make_csv(folder, each):
+def write_image(folder):
     os.makedirs(folder)
     with open(os.path.join(folder, "1.jpg"), "wb") as file:
         file.write(JPEG)
+
+
+def make_csv(folder, each):
+    write_image(folder)
     with open(os.path.join(folder, "data.csv"), "w") as file:
         file.write("image,label\n")
         for i in range(FILES * each):
             file.write(f"1.jpg,{i % 10}\n")
     return f"{{name: csv, fname: {folder}/data.csv, split: train}}"
+
+
+def make_jsonl(folder, each):
+    write_image(folder)
+    with open(os.path.join(folder, "data.jsonl"), "w") as file:
+        for i in range(FILES * each):
+            file.write(f'{{"image": "1.jpg", "label": {i % 10}}}\n')
+    return f"{{name: jsonl, fname: {folder}/data.jsonl, split: train}}"
+
+
+def make_image_folder(folder, each):
+    """FILES class folders. The images of a class are links to one file."""
+    for i in range(FILES):
+        path = os.path.join(folder, f"{i:04d}")
+        write_image(path)
+        for image in range(2, each + 1):
+            os.link(os.path.join(path, "1.jpg"), os.path.join(path, f"{image}.jpg"))
+    return f"{{name: image_folder, data_dir: {folder}}}"
 
 
 def seconds(binary, cache, config):
@@ -120,11 +142,11 @@ def main():
 
         def write_config(data):
             with open(config, "w") as file:
-                file.write(f"num_classes: 10\ninput:\n  data: {data}\n  batch_size: 8\n  {PP}\n")
+                file.write(f"num_classes: 1024\ninput:\n  data: {data}\n  batch_size: 8\n  {PP}\n")
 
         write_config("{name: synthetic, size: 1}")
         base = min(seconds(given.binary, cache, config) for _ in range(5))
-        for make in (make_tfrecord, make_webdataset, make_csv):
+        for make in (make_tfrecord, make_webdataset, make_csv, make_jsonl, make_image_folder):
             name = make.__name__[len("make_"):]
             data = os.path.join(folder, name)
             write_config(make(data, each))
