@@ -51,6 +51,24 @@ int64_t TrainingData::bound(size_t part, int64_t block) const {
   return std::llround(static_cast<double>(block * block_) * shares_before_[part]);
 }
 
+// Returns the place of a position of a mixture in the permutation of its block.
+int64_t TrainingData::place_in_block(int64_t position, uint64_t seed) const {
+  return shuffle(seed_of(seed, "mixture"), position / block_, position % block_, block_);
+}
+
+int64_t TrainingData::examples_of(size_t part, int64_t positions, uint64_t seed) const {
+  if (!is_mixture()) return positions;
+  const int64_t block = positions / block_;
+  const int64_t before = bound(part, block), end = bound(part + 1, block);
+  const int64_t first = bound(part, block + 1) - before, last = bound(part + 1, block + 1) - end;
+  int64_t count = end - before;
+  for (int64_t position = block * block_; position < positions; ++position) {
+    const int64_t place = place_in_block(position, seed);
+    count += place >= first && place < last;
+  }
+  return count;
+}
+
 TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuffled) const {
   const auto of_stream = [&](size_t part, uint64_t order, int64_t i, bool in_random_order) {
     const int64_t size = parts_[part].data->size();
@@ -60,7 +78,7 @@ TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuf
   };
   if (!is_mixture()) return of_stream(0, seed, position, shuffled);
   const int64_t block = position / block_;
-  const int64_t place = shuffle(seed_of(seed, "mixture"), block, position % block_, block_);
+  const int64_t place = place_in_block(position, seed);
   size_t part = 0;
   const auto begin = [&](size_t k) { return bound(k, block + 1) - bound(k, block); };
   while (begin(part + 1) <= place) ++part;

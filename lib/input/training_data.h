@@ -70,6 +70,8 @@ class TrainingData {
   // Returns the example at a position of the endless training stream. A mixture is shuffled always,
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
+  // Returns how many of the first `positions` positions of the stream belong to a data set.
+  int64_t examples_of(size_t part, int64_t positions, uint64_t seed) const;
   // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,
   // position, {pick.index, pick.pass}).
   Example compute(const Pick& pick, uint64_t seed, int64_t position) const;
@@ -82,6 +84,7 @@ class TrainingData {
 
  private:
   int64_t bound(size_t part, int64_t block) const;
+  int64_t place_in_block(int64_t position, uint64_t seed) const;
   Example compute_part(const Pick& pick, uint64_t seed, int64_t position) const;
 
   std::vector<Part> parts_;

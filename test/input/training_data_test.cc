@@ -57,6 +57,18 @@ TEST_CASE("a mixture has exact shares everywhere in the stream", "[mixture]") {
   }
 }
 
+TEST_CASE("the examples of each data set of a mixture are counted", "[mixture]") {
+  const TrainingData data = mixture({{37, 0.7}, {10, 0.3}, {5, 0.001}});
+  std::vector<int64_t> counts(3);
+  for (int64_t positions = 0; positions < 20'000; ++positions) {
+    if (positions % 97 == 0 || positions % 8192 < 2) {
+      for (size_t k = 0; k < 3; ++k) REQUIRE(data.examples_of(k, positions, 5) == counts[k]);
+    }
+    ++counts[data.pick(positions, 5, true).part];
+  }
+  CHECK(mixture({{37, 1}}).examples_of(0, 1234, 5) == 1234);
+}
+
 TEST_CASE("keep_only leaves the features that it names, of every data set", "[mixture]") {
   std::vector<TrainingData::Part> parts;
   for (const char* pp : {"value_range(0, 1)", "value_range(0, 1)|copy(\"label\", \"other\")"}) {

@@ -295,6 +295,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
                       (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
     waited_ = loader_->wait_seconds();
     wait_start_ = now;
+    measure_epochs_of_parts(step);
     if (recipe_.nan_rolls_back)
       metrics_->measure("rollbacks", static_cast<double>(earlier_.rollbacks.size()));
     else if (recipe_.nan_limit)

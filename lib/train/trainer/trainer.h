@@ -174,6 +174,8 @@ class Trainer {
   const Batch& next_batch(int64_t step);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
+  void measure_epochs_of_parts(int64_t step);
+  int64_t position_after(int64_t step) const;
   void log_skipped_in_epoch(int64_t step) const;
   void log_skipped() const;
 

@@ -84,10 +84,26 @@ void Trainer::measure_skipped() {
   metrics_->measure("input/errors", static_cast<double>(count));
 }
 
+// Of a mixture: how often each data set was passed over.
+void Trainer::measure_epochs_of_parts(int64_t step) {
+  const TrainingData& data = *recipe_.data;
+  if (!data.is_mixture() || !is_rank0()) return;
+  for (size_t i = 0; i < data.parts().size(); ++i) {
+    const auto examples =
+        static_cast<double>(data.examples_of(i, position_after(step), recipe_.loader.seed));
+    metrics_->measure("epoch/" + data.parts()[i].name,
+                      examples / static_cast<double>(data.parts()[i].data->size()));
+  }
+}
+
+// Returns the position in the stream of training examples at which step + 1 begins.
+int64_t Trainer::position_after(int64_t step) const {
+  return position_ + (step - first_step_) * recipe_.length.batch_size;
+}
+
 void Trainer::log_skipped_in_epoch(int64_t step) const {
   const auto epochs = [this](int64_t steps) {
-    return (position_ + (steps - first_step_) * recipe_.length.batch_size) /
-           recipe_.length.data_size;
+    return position_after(steps) / recipe_.length.data_size;
   };
   if (epochs(step) > epochs(step - 1) && !skipped_.empty())
     log::info("Epoch {}: {}", epochs(step), skipped_.text());

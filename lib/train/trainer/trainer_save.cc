@@ -65,7 +65,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       // What `auto` meant: predict computes in the same precision on other machines.
       {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
-      {"position", position_ + (step - first_step_) * recipe_.length.batch_size},
+      {"position", position_after(step)},
       {"data", data_summary_},
       {"synthetic", options_.synthetic},
       {"class_names", recipe_.data->class_names()},
