@@ -130,7 +130,7 @@ case ${1:-} in
     [[ ${#files[@]} -gt 0 ]] || mapfile -t files < <(git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc')
     printf '%s\0' "${files[@]}" | xargs -0 -P 2 -n 1 "$tidy" -p build/tidy --quiet \
       --extra-arg=-isystem"$PWD/build/tidy/openmp" ;;
-  asan) ASAN_OPTIONS=detect_leaks=0 sanitized asan "${@:2}" ;;
+  asan) ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 sanitized asan "${@:2}" ;;
   tsan) TSAN_OPTIONS="suppressions=$root/test/tsan.supp allocator_may_return_null=1 die_after_fork=0 report_mutex_bugs=0 detect_deadlocks=0 history_size=7" sanitized tsan "${@:2}" ;;
   fuzz) fuzz "${@:2}" ;;  # [TARGET|all] [SECONDS of each]
   ends)  # times 200 normal ends of 1 to 8 ranks and prints the longest of each size; takes minutes

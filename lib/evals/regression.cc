@@ -95,7 +95,9 @@ class Regression : public Evaluator {
   at::Tensor labels_in(const Batch& batch) const {
     const auto found = batch.find(label_key_);
     if (found == batch.end()) {
-      const bool single = label_key_ == "labels" && batch.contains("label");
+      const auto label = batch.find("label");
+      const bool single = label_key_ == "labels" && label != batch.end() &&
+                          at::isFloatingType(label->second.scalar_type());
       refuse(fmt::format(
           "pp gives no '{}' (it gives {}); see {}", label_key_, names_of(batch),
           single ? "label_key: label" : fmt::format("keep(\"image\", \"{}\")", label_key_)));

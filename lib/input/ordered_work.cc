@@ -42,9 +42,9 @@ class OrderedWork {
   }
 
  private:
-  // Returns false if piece i is not to be done. After a failure those before the failed one are
-  // done, so that the error does not depend on the threads. All of them have room, unless a signal
-  // ended the work: nothing is taken any more, so no room is made.
+  // Returns whether to do piece i. After a failure, pieces before the failed one are still done, so
+  // that the error does not depend on timing; they always have room. After a stop by a signal they
+  // may have none, and never will, because nothing is taken any more.
   bool await_room(int64_t i) {
     const auto has_room = [&] { return i < taken_ + std::ssize(done_); };
     std::unique_lock lock(mutex_);

@@ -84,6 +84,7 @@ std::optional<Normalization> Pipeline::leave_normalization() {
 
 void Pipeline::end_with_image() {
   while (!steps_.empty() && steps_.back().op->leaves("image")) steps_.pop_back();
+  steps_.push_back(Pipeline("keep('image')", Place{}).steps_.at(0));
 }
 
 void Pipeline::shrink_decoded(int64_t short_side) {

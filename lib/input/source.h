@@ -25,12 +25,19 @@ struct SourceEnv {
 
 // Describes the generated examples with which --synthetic replaces a source's own.
 struct SyntheticSpec {
+  enum class Labels : uint8_t {
+    class_number,  // () int64
+    classes,       // `labels`, (classes,) float32: 1 for the class and 0 for the others
+    target,        // () float32: a number to predict
+    targets        // `labels`, (num_classes,) float32: numbers to predict
+  };
   int64_t size = 1024;  // examples per split, for splits that are not in split_sizes
   std::map<std::string, int64_t> split_sizes;
   int64_t height = 256, width = 256, channels = 3;
-  int64_t classes = 0;          // 0 = the config's num_classes
-  bool encoded = true;          // images are JPEG bytes if true, uint8 arrays if false
-  std::string label = "label";  // the label's key
+  int64_t classes = 0;  // 0 = the config's num_classes
+  bool encoded = true;  // images are JPEG bytes if true, uint8 arrays if false
+  Labels labels = Labels::class_number;
+  std::string label = "label";  // the label's key, unless it is `labels`
 };
 
 // What a source noticed about the files of a split; data_notes() turns it into warnings.

@@ -2,7 +2,7 @@
 // positions. In block b, part k has the positions [bound(k, b + 1) - bound(k, b), bound(k + 1,
 // b + 1) - bound(k + 1, b)) of a permutation of the block, where bound(k, b) is the number of
 // examples of the parts before k in the first b blocks, rounded. So the shares are exact after
-// every block, and the number of a part's examples before a position is known without counting.
+// every block, and the number of a part's examples before a block is known without counting.
 #include "lib/input/training_data.h"
 
 #include <algorithm>
@@ -56,17 +56,22 @@ int64_t TrainingData::place_in_block(int64_t position, uint64_t seed) const {
   return shuffle(seed_of(seed, "mixture"), position / block_, position % block_, block_);
 }
 
-int64_t TrainingData::examples_of(size_t part, int64_t positions, uint64_t seed) const {
-  if (!is_mixture()) return positions;
+// Returns the data set to which a place in the permutation of a block belongs.
+size_t TrainingData::part_at(int64_t block, int64_t place) const {
+  size_t part = 0;
+  while (bound(part + 1, block + 1) - bound(part + 1, block) <= place) ++part;
+  return part;
+}
+
+std::vector<int64_t> TrainingData::examples_of_parts(int64_t positions, uint64_t seed) const {
+  if (!is_mixture()) return {positions};
   const int64_t block = positions / block_;
-  const int64_t before = bound(part, block), end = bound(part + 1, block);
-  const int64_t first = bound(part, block + 1) - before, last = bound(part + 1, block + 1) - end;
-  int64_t count = end - before;
-  for (int64_t position = block * block_; position < positions; ++position) {
-    const int64_t place = place_in_block(position, seed);
-    count += place >= first && place < last;
-  }
-  return count;
+  std::vector<int64_t> counts;
+  for (size_t part = 0; part < parts_.size(); ++part)
+    counts.push_back(bound(part + 1, block) - bound(part, block));
+  for (int64_t position = block * block_; position < positions; ++position)
+    ++counts[part_at(block, place_in_block(position, seed))];
+  return counts;
 }
 
 TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuffled) const {
@@ -79,11 +84,10 @@ TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuf
   if (!is_mixture()) return of_stream(0, seed, position, shuffled);
   const int64_t block = position / block_;
   const int64_t place = place_in_block(position, seed);
-  size_t part = 0;
-  const auto begin = [&](size_t k) { return bound(k, block + 1) - bound(k, block); };
-  while (begin(part + 1) <= place) ++part;
+  const size_t part = part_at(block, place);
+  const int64_t begin = bound(part, block + 1) - bound(part, block);
   const int64_t before = bound(part + 1, block) - bound(part, block);
-  return of_stream(part, seed_of(seed, parts_[part].name), before + place - begin(part), true);
+  return of_stream(part, seed_of(seed, parts_[part].name), before + place - begin, true);
 }
 
 Example TrainingData::compute(const Pick& pick, uint64_t seed, int64_t position) const {

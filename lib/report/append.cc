@@ -39,6 +39,7 @@ int open_append(const std::string& file) {
       fsync_path(folder.empty() ? "." : folder);
     } catch (...) {
       ::close(fd);
+      ::unlink(file.c_str());  // it is new for the next try as well, which then syncs the folder
       throw;
     }
   }

@@ -88,11 +88,10 @@ void SkippedExamples::add(const SkippedExample& skipped) {
   synced_ = false;
   try {
     write();
-    refused_ = false;
   } catch (const Error& error) {
     if (error.code() != Exit::storage) throw;
     if (!std::exchange(refused_, true))
-      log::warn("{}; the entries wait for the next checkpoint", error.what());
+      log::warn("{}; the entries are kept in memory and written later", error.what());
   }
 }
 
@@ -100,6 +99,7 @@ void SkippedExamples::write() {
   if (!out_) out_.emplace(file_);
   out_->add(std::exchange(waiting_, ""));
   out_->flush();
+  refused_ = false;
 }
 
 void SkippedExamples::sync() {

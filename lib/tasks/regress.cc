@@ -67,7 +67,7 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs) {
   if (labels.scalar_type() != at::kFloat) {
     refuse(
         fmt::format("'{}' must be float32, got {}; store numbers to predict with a decimal "
-                    "point, or use task: classify for classes",
+                    "point (image_folder: give label: number), or use task: classify for classes",
                     key, dtype_name(labels.scalar_type())));
   }
   const at::Tensor targets = labels.dim() == 1 ? labels.unsqueeze(1) : labels;

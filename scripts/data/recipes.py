@@ -2,7 +2,7 @@
 """recipes.py [--binary F] [--folder D] [RECIPE...]: runs the recipes of configs/big_vision on TFDS folders.
 
 Makes TFDS folders with the names, splits and features of the data sets that the recipes read, in D (default:
-a temporary folder; 40 MB). Their images have one pixel and ten classes. Trains each recipe for one step
+a temporary folder; 40 MB). Every image has one pixel, and only ten classes occur. Trains each recipe for one step
 with a small model, and runs all its evaluators. The data, the preprocessing and the evaluators are those of
 the recipe. Needs about ten minutes on two cores, most of them for the 56,320 images that the two recipes
 of ImageNet-21k evaluate. Ends with 1 if a recipe fails or an evaluator has no metric.
@@ -55,7 +55,7 @@ def record(labels):
 def write_data_set(root, name, version, classes, splits):
     folder = os.path.join(root, name, version)
     os.makedirs(folder)
-    real = name.endswith("_real")  # several labels, all good
+    real = name.endswith("_real")  # several correct labels
     label = {"pythonClassName": FEATURES + "class_label_feature.ClassLabel",
              "classLabel": {"numClasses": str(classes)}}
     features = {"image": {"pythonClassName": FEATURES + "image_feature.Image",
@@ -103,7 +103,7 @@ def run(binary, config, workdir, data):
     begin = time.monotonic()
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ, TFDS_DATA_DIR=data))
     if ended.returncode != 0:
-        return f"ended with {ended.returncode}: {ended.stderr.strip().splitlines()[-1]}"
+        return f"ended with {ended.returncode}: {(ended.stderr.strip().splitlines() or ['no output'])[-1]}"
     seconds = time.monotonic() - begin
     metrics = {name for line in open(os.path.join(workdir, "metrics.jsonl")) for name in json.loads(line)}
     counts = {name: sum(metric.startswith(name + "/") for metric in metrics) for name in evaluators(workdir)}

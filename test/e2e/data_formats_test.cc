@@ -104,9 +104,9 @@ TEST_CASE("a mixture trains the same on one and two processes, and after a kill"
   REQUIRE(one.rows.size() == two.rows.size());
   // All examples of a step come from one of the two.
   const auto passes = [&](const char* name) { return std::stod(one.rows.back().at(name)); };
-  CHECK(200 * passes("epoch/own") + 40 * passes("epoch/tfds") ==
+  CHECK(200 * passes("input/epoch/own") + 40 * passes("input/epoch/tfds") ==
         Approx(240 * passes("epoch")).epsilon(1e-9));
-  CHECK(200 * passes("epoch/own") == Approx(180 * passes("epoch")).epsilon(0.15));
+  CHECK(200 * passes("input/epoch/own") == Approx(180 * passes("epoch")).epsilon(0.15));
   for (size_t i = 0; i < one.rows.size(); ++i) {
     for (const char* key : {"training_loss", "val/loss"}) {
       if (!one.rows[i].contains(key)) continue;

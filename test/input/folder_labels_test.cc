@@ -1,9 +1,11 @@
 // What the names of class folders say: classes, several labels, numbers.
 #include "lib/input/sources/common/folder_labels.h"
 
-#include <catch2/catch.hpp>
+#include <ATen/ops/tensor.h>
 
-#include "lib/input/data_notes.h"
+#include <catch2/catch.hpp>
+#include <filesystem>
+
 #include "lib/input/prepare_data.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
@@ -83,22 +85,28 @@ TEST_CASE("the name of a folder is several numbers", "[image_folder]") {
 
 TEST_CASE("names of folders that do not fit the keys", "[image_folder]") {
   const Folder folder({"blue_dress", "shoe"});
-  CHECK(folder.problem("separator: '-'\n") ==
-        "t.yaml:3:12: error: separator: no folder has '-' in its name, such as 'blue_dress'");
   CHECK(folder.problem("separator: ''\n") == "t.yaml:3:12: error: separator: is empty");
-  CHECK(folder.problem("label: number\n") ==
-        "t.yaml:3:8: error: label: number, but 'blue_dress' in the name of the folder 'blue_dress' "
-        "is no number; `separator` says what stands between several numbers");
-  CHECK(folder.problem("label: number\nseparator: _\n") ==
-        "t.yaml:3:8: error: label: number, but 'blue' in the name of the folder 'blue_dress' is no "
-        "number");
+  CHECK(
+      folder.problem("label: number\n") ==
+      "t.yaml:3:8: error: label: number, but the folder name 'blue_dress' is no number; if a name "
+      "holds several, give the text between them as `separator`");
+  CHECK(Folder({"1e40"}).problem("label: number\n") ==
+        "t.yaml:3:8: error: label: number, but the folder name '1e40' is too large for float32");
+  CHECK(Folder({"1", ".5"}).problem("label: number\n") ==
+        "t.yaml:3:8: error: label: number, but the folder '.5' is hidden; call it '0.5'");
+  CHECK(
+      folder.problem("label: number\nseparator: _\n") ==
+      "t.yaml:3:8: error: label: number, but 'blue' in the folder name 'blue_dress' is no number; "
+      "if a name holds several, give the text between them as `separator`");
   CHECK(folder.problem("label: name\n").starts_with("t.yaml:3:8: error: "));
   CHECK(Folder({"a__b"}).problem("separator: _\n") ==
         "t.yaml:3:12: error: separator: the folder 'a__b' has an empty label");
   CHECK(Folder({"a_b", "c_"}).problem("separator: _\n") ==
         "t.yaml:3:12: error: separator: the folder 'c_' has an empty label");
-  CHECK(Folder({"1_2", "3"}).problem("label: number\nseparator: _\n") ==
-        "t.yaml:4:12: error: separator: the folder '3' has 1 numbers, but '1_2' has 2");
+  CHECK(
+      Folder({"1_2", "3"}).problem("label: number\nseparator: _\n") ==
+      "t.yaml:4:12: error: separator: all folders need the same count of numbers, but '1_2' has 2 "
+      "and '3' has 1");
 }
 
 TEST_CASE("a list beside the class folders is not read, and that is said", "[image_folder]") {
@@ -106,8 +114,41 @@ TEST_CASE("a list beside the class folders is not read, and that is said", "[ima
   const auto remarks = [&] { return folder.open("")->source().file_notes(0).remarks; };
   CHECK(remarks().empty());
   folder.write("metadata.csv", "file_name,age\ncat/1.jpg,3\ndog/1.jpg,4\n");
-  CHECK(remarks() == Names{folder / "metadata.csv" +
-                           " is not read, the labels are the names of the folders; {name: csv, "
-                           "fname: " +
-                           (folder / "metadata.csv") + "} reads it"});
+  const std::string rest = " is not read: the labels come from the folder names. The source ";
+  CHECK(remarks() == Names{(folder / "metadata.csv") + rest + "csv reads such lists"});
+  std::filesystem::remove(folder / "metadata.csv");
+  folder.write("metadata.jsonl", "{}\n");
+  CHECK(remarks() == Names{(folder / "metadata.jsonl") + rest + "jsonl reads such lists"});
+
+  const Folder splits({"train/cat", "val/cat"});
+  splits.write("metadata.csv", "");
+  splits.write("val/metadata.csv", "");
+  const auto of_val = splits.open("split: val\n")->source().file_notes(1).remarks;
+  CHECK(of_val == Names{(splits / "val/metadata.csv") + rest + "csv reads such lists",
+                        (splits / "metadata.csv") + rest + "csv reads such lists"});
+}
+
+TEST_CASE("names without the separator are one label each, and that is said", "[image_folder]") {
+  const Folder folder({"blue", "red"});
+  const auto data = folder.open("separator: _\n");
+  CHECK(labels_of(*data, 1) == std::vector<float>{0, 1});
+  CHECK(data->source().file_notes(0).remarks ==
+        Names{folder.path() +
+              ": no folder name contains the separator '_', so each image has one label"});
+}
+
+TEST_CASE("generated examples have the labels of the keys", "[image_folder]") {
+  const auto first = [](const std::string& keys) {
+    const auto open = [](const Config& config) {
+      return prepare_data(config, {{.seed = 1, .num_classes = 3}, /*synthetic=*/true});
+    };
+    return from_yaml("name: image_folder\ndata_dir: none\n" + keys, open)(std::nullopt)->read(2);
+  };
+  CHECK(first("").at("label").scalar_type() == at::kLong);
+  CHECK(first("label: number\n").at("label").scalar_type() == at::kFloat);
+  CHECK(first("label: number\n").at("label").dim() == 0);
+  const at::Tensor several = first("separator: _\n").at("labels");
+  CHECK(several.equal(at::tensor({0.0F, 0.0F, 1.0F})));
+  const at::Tensor numbers = first("label: number\nseparator: _\n").at("labels");
+  CHECK(numbers.equal(at::tensor({2.0F, 2.0F, 2.0F})));
 }

@@ -62,11 +62,11 @@ TEST_CASE("the examples of each data set of a mixture are counted", "[mixture]")
   std::vector<int64_t> counts(3);
   for (int64_t positions = 0; positions < 20'000; ++positions) {
     if (positions % 97 == 0 || positions % 8192 < 2) {
-      for (size_t k = 0; k < 3; ++k) REQUIRE(data.examples_of(k, positions, 5) == counts[k]);
+      REQUIRE(data.examples_of_parts(positions, 5) == counts);
     }
     ++counts[data.pick(positions, 5, true).part];
   }
-  CHECK(mixture({{37, 1}}).examples_of(0, 1234, 5) == 1234);
+  CHECK(mixture({{37, 1}}).examples_of_parts(1234, 5) == std::vector<int64_t>{1234});
 }
 
 TEST_CASE("keep_only leaves the features that it names, of every data set", "[mixture]") {

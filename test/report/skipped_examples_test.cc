@@ -3,13 +3,16 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <filesystem>
 
+#include "lib/report/log.h"
 #include "lib/report/page/report_skipped.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/limits.h"
+#include "test/support/text.h"
 #include "test/support/variable.h"
 
 namespace bv::test {
@@ -79,14 +82,25 @@ TEST_CASE("a list of skipped examples that cannot be created is created later") 
   const TempFolder dir;
   const std::string file = dir / "new/s.jsonl";
   const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  log::open_file(dir / "log");
+  const auto warnings = [&] {
+    log::flush();
+    return count(read_file(dir / "log"), "the entries are kept in memory and written later");
+  };
   SkippedExamples skipped;
   skipped.open(file, -1);
   skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  CHECK(warnings() == 1);
   CHECK(error_of([&] { skipped.sync(); }, Exit::storage) ==
         file + ": error: cannot write: No such file or directory");
   dir.make("new");
   skipped.sync();
   CHECK(read_file(file) == kCat);
+  // A second time is said as well, but once.
+  std::filesystem::remove(file);
+  skipped.add({"input", 7, "train/dog/1.jpg", "empty"});
+  skipped.add({"input", 8, "train/dog/2.jpg", "empty"});
+  CHECK(warnings() == 2);
 }
 
 TEST_CASE("a restart keeps the skipped examples up to its checkpoint") {

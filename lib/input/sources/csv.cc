@@ -195,6 +195,8 @@ class CsvSource : public ManifestSource {
   SyntheticSpec synthetic_spec() const override {
     SyntheticSpec spec;
     spec.classes = static_cast<int64_t>(settings_.classes.size());
+    if (settings_.multilabel) spec.labels = SyntheticSpec::Labels::classes;
+    if (settings_.label_list) spec.labels = SyntheticSpec::Labels::targets;
     return spec;
   }
 

@@ -1,8 +1,8 @@
 // image_folder: JPEG, PNG and WebP files, in one folder per class.
 //
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
-// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64, or
-// what else the names of the folders say (common/folder_labels.h). With skip_errors a class folder
+// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64 or
+// another label read from the folder name (common/folder_labels.h). With skip_errors a class folder
 // without images is one example, "train/cat/", that cannot be read.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -20,6 +20,7 @@
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/folder_labels.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -28,9 +29,9 @@ namespace {
 const KeyTable keys(
     "input.data: image_folder",
     {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
-     "`decode` must decode, and `label`, the place of the class in the sorted names of all class "
-     "folders. A broken file and a class folder without images are errors at the start, unless "
-     "`skip_errors` allows them.",
+     "`decode` must decode, and `label`, the index of the class folder among all class folders "
+     "sorted by name, from 0, unless `label` or `separator` says otherwise. A broken file and a "
+     "class folder without images are errors at the start, unless `skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",
       "Folder on a local or mounted disk. If one of its folders is called train, val or test, or "
@@ -43,9 +44,9 @@ const KeyTable keys(
       "regression. `label` is then this number as float32.",
       "number"},
      {"separator", "string", "none",
-      "Text between several labels in the name of a folder, as in `blue_dress`. Examples then have "
-      "`labels`: 1 for each of these classes and 0 for the others, or, with `label: number`, the "
-      "numbers.",
+      "Text that separates several labels in a folder name, as `_` in `blue_dress`. Examples then "
+      "have `labels`: 1 for each of these classes and 0 for the others, or, with `label: number`, "
+      "the numbers.",
       "_"}});
 
 FolderLabelKeys label_keys(const Config& config) {
@@ -80,7 +81,15 @@ class ImageFolder : public Source {
   int64_t size(size_t split) const override { return index(split).size(); }
   std::vector<std::string> class_names() const override { return layout().labels.class_names(); }
   bool sorted_by_class(size_t split) const override { return true; }
-  SyntheticSpec synthetic_spec() const override { return {}; }
+  SyntheticSpec synthetic_spec() const override {
+    using Labels = SyntheticSpec::Labels;
+    SyntheticSpec spec;
+    if (label_keys_.separator)
+      spec.labels = label_keys_.numbers ? Labels::targets : Labels::classes;
+    else if (label_keys_.numbers)
+      spec.labels = Labels::target;
+    return spec;
+  }
 
   Example read(size_t split, int64_t i) const override {
     if (index(split).file(i).empty())
@@ -94,6 +103,9 @@ class ImageFolder : public Source {
     const std::string folder = folder_of(layout().splits.at(split));
     notes.loose_images = count_images(folder);
     note_unused_list(folder, notes);
+    if (folder != dir_.path) note_unused_list(dir_.path, notes);
+    if (const std::string& remark = layout().labels.remark(); !remark.empty())
+      notes.remarks.push_back(fmt::format("{}: {}", dir_.path, remark));
     if (is_named(layout().splits.at(split).name, kTrainingNames) || !layout().has_training())
       notes.unused_folders = layout().unused;
     return notes;
@@ -111,7 +123,9 @@ class ImageFolder : public Source {
     if (!labels.one_class()) return {};
     at::Tensor all = at::empty({size(split)}, at::kLong);
     int64_t* out = all.mutable_data_ptr<int64_t>();
-    for (int64_t i = 0; i < all.size(0); ++i) out[i] = labels.number_of(folder(split, i));
+    const FolderIndex& files = index(split);
+    const std::vector<size_t>& folders = layout().splits.at(split).folders;
+    for (int64_t i = 0; i < all.size(0); ++i) out[i] = labels.number_of(folders[files.class_of(i)]);
     return all;
   }
 
@@ -145,14 +159,28 @@ class ImageFolder : public Source {
                     dir.path, layout.unused[0], layout.splits[0].name));
   }
 
+  // Throws if a folder such as ".5" is left out because it is hidden.
+  void refuse_hidden_number(const std::string& folder) const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const bool hidden_number = name.size() > 1 && name[0] == '.' && name[1] >= '0' &&
+                                 name[1] <= '9' && entry.is_directory(ignored);
+      if (!hidden_number) continue;
+      throw Error(Exit::usage, label_keys_.label_place,
+                  fmt::format("label: number, but the folder '{0}' is hidden; call it '0{0}'",
+                              printable(name)));
+    }
+  }
+
   // Notes a list as Hugging Face's imagefolder has it: a user may think that its labels are read.
   static void note_unused_list(const std::string& folder, FileNotes& notes) {
     for (const char* list : {"metadata.csv", "metadata.jsonl"}) {
       std::error_code ignored;
       if (!std::filesystem::is_regular_file(folder + "/" + list, ignored)) continue;
       notes.remarks.push_back(
-          fmt::format("{0}/{1} is not read, the labels are the names of the folders; "
-                      "{{name: {2}, fname: {0}/{1}}} reads it",
+          fmt::format("{}/{} is not read: the labels come from the folder names. The source {} "
+                      "reads such lists",
                       folder, list, std::string_view(list).substr(9)));
     }
   }
@@ -184,6 +212,9 @@ class ImageFolder : public Source {
     }
     layout.folders.assign(all.begin(), all.end());
     layout.labels = FolderLabels(layout.folders, label_keys_);
+    if (label_keys_.numbers) {
+      for (const Split& split : layout.splits) refuse_hidden_number(folder_of(split));
+    }
     for (Split& split : layout.splits) {
       for (const std::string& name : split.classes) {
         const auto found = std::lower_bound(layout.folders.begin(), layout.folders.end(), name);

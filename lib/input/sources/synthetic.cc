@@ -8,7 +8,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -49,7 +51,11 @@ class Synthetic : public Source {
  public:
   Synthetic(const SyntheticSpec& spec, std::vector<std::string> splits, const SourceEnv& env)
       : spec_(spec), splits_(std::move(splits)), seed_(env.seed) {
-    if (spec_.classes == 0) spec_.classes = env.num_classes > 0 ? env.num_classes : kDefaultClasses;
+    using Labels = SyntheticSpec::Labels;
+    targets_ = std::max<int64_t>(env.num_classes, 1);
+    const bool predicts = spec_.labels == Labels::target || spec_.labels == Labels::targets;
+    if (spec_.classes == 0 || predicts)
+      spec_.classes = env.num_classes > 0 && !predicts ? env.num_classes : kDefaultClasses;
   }
 
   Synthetic(const Config& config, const SourceEnv& env)
@@ -74,6 +80,19 @@ class Synthetic : public Source {
     const uint64_t stream = seed_ ^ hash64(splits_.at(split));
     at::Tensor image = draw(Rng(stream, Purpose::synthetic, index), label);
     if (spec_.encoded) image = encode_jpeg(image, kJpegQuality);
+    switch (spec_.labels) {
+      case SyntheticSpec::Labels::class_number:
+        break;
+      case SyntheticSpec::Labels::classes: {
+        at::Tensor labels = at::zeros({spec_.classes}, at::kFloat);
+        labels.mutable_data_ptr<float>()[label] = 1;
+        return {{"image", image}, {"labels", labels}};
+      }
+      case SyntheticSpec::Labels::target:
+        return {{"image", image}, {spec_.label, at::full({}, label, at::kFloat)}};
+      case SyntheticSpec::Labels::targets:
+        return {{"image", image}, {"labels", at::full({targets_}, label, at::kFloat)}};
+    }
     return {{"image", image}, {spec_.label, at::full({}, label, at::kLong)}};
   }
 
@@ -139,6 +158,7 @@ class Synthetic : public Source {
   SyntheticSpec spec_;
   std::vector<std::string> splits_;
   uint64_t seed_;
+  int64_t targets_ = 1;        // how many numbers the model predicts
   bool knows_labels_ = false;  // false for --synthetic: no warnings about missing classes
 };
 

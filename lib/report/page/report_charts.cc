@@ -21,7 +21,7 @@ bool starts_with(std::string_view text, std::string_view start) {
 
 }  // namespace
 
-// All names except data_wait, mfu, steps_per_sec, epoch/<data set> and the counts of skipped
+// All names except data_wait, mfu, steps_per_sec, input/epoch/<data set> and the counts of skipped
 // examples are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
   if (name.ends_with("errors")) return true;  // input/errors and <prefix>errors
@@ -31,7 +31,7 @@ bool is_trainers_own(std::string_view name) {
     if (name == own) return true;
   }
   for (const std::string_view start :
-       {"global_schedule", "l2_", "core_hours", "epoch/", "z/", "y/"}) {
+       {"global_schedule", "l2_", "core_hours", "input/epoch/", "z/", "y/"}) {
     if (starts_with(name, start)) return true;
   }
   return false;

@@ -84,19 +84,20 @@ void Trainer::measure_skipped() {
   metrics_->measure("input/errors", static_cast<double>(count));
 }
 
-// Of a mixture: how often each data set was passed over.
+// For a mixture: the number of passes over each data set so far.
 void Trainer::measure_epochs_of_parts(int64_t step) {
   const TrainingData& data = *recipe_.data;
   if (!data.is_mixture() || !is_rank0()) return;
-  for (size_t i = 0; i < data.parts().size(); ++i) {
-    const auto examples =
-        static_cast<double>(data.examples_of(i, position_after(step), recipe_.loader.seed));
-    metrics_->measure("epoch/" + data.parts()[i].name,
-                      examples / static_cast<double>(data.parts()[i].data->size()));
+  const std::vector<int64_t> examples =
+      data.examples_of_parts(position_after(step), recipe_.loader.seed);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const TrainingData::Part& part = data.parts()[i];
+    metrics_->measure("input/epoch/" + part.name,
+                      static_cast<double>(examples[i]) / static_cast<double>(part.data->size()));
   }
 }
 
-// Returns the position in the stream of training examples at which step + 1 begins.
+// Returns the stream position of the first example of step + 1.
 int64_t Trainer::position_after(int64_t step) const {
   return position_ + (step - first_step_) * recipe_.length.batch_size;
 }
@@ -127,6 +128,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
       chrono_.settle(step);
       save(step, Save::always);
     }
+    skipped_.sync();  // evaluators of this step may have left out more
     if (checkpointer_) checkpointer_->wait();
     done_step_ = step;
   }

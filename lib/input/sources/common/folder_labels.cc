@@ -31,8 +31,8 @@ std::vector<std::string> labels_in(const std::string& folder, const FolderLabelK
   return labels;
 }
 
-// Returns the number that a name is. A name, unlike other text, may begin with zeros: they make
-// names of equal length.
+// Returns the number that a label is. It may have leading zeros, which pad folder names to equal
+// length, although plain_number() refuses them.
 float number_in(const std::string& folder, const std::string& label, const FolderLabelKeys& keys) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   std::string text = label;
@@ -42,11 +42,15 @@ float number_in(const std::string& folder, const std::string& label, const Folde
   const PlainNumber number = plain_number(text);
   if (number.kind == PlainNumber::Kind::whole || number.kind == PlainNumber::Kind::real)
     return static_cast<float>(number.real);
-  const std::string hint =
-      keys.separator ? "" : "; `separator` says what stands between several numbers";
+  const std::string place = keys.separator ? fmt::format("'{}' in the folder name '{}'",
+                                                         printable(label), printable(folder))
+                                           : fmt::format("the folder name '{}'", printable(folder));
   throw Error(Exit::usage, keys.label_place,
-              fmt::format("label: number, but '{}' in the name of the folder '{}' is no number{}",
-                          printable(label), printable(folder), hint));
+              number.kind == PlainNumber::Kind::huge
+                  ? fmt::format("label: number, but {} is too large for float32", place)
+                  : fmt::format("label: number, but {} is no number; if a name holds several, give "
+                                "the text between them as `separator`",
+                                place));
 }
 
 }  // namespace
@@ -57,20 +61,19 @@ FolderLabels::FolderLabels(const std::vector<std::string>& folders, const Folder
   for (const std::string& folder : folders) all.push_back(labels_in(folder, keys));
   const bool separated =
       std::any_of(all.begin(), all.end(), [](const auto& labels) { return labels.size() > 1; });
-  if (several_ && !separated) {
-    throw Error(Exit::usage, keys.separator_place,
-                fmt::format("separator: no folder has '{}' in its name, such as '{}'",
-                            printable(*keys.separator), printable(folders.at(0))));
-  }
+  if (several_ && !separated)
+    remark_ = fmt::format("no folder name contains the separator '{}', so each image has one label",
+                          printable(*keys.separator));
   if (!numbers_) {
     std::set<std::string> names;
     for (const auto& labels : all) names.insert(labels.begin(), labels.end());
     class_names_.assign(names.begin(), names.end());
     for (const auto& labels : all) {
-      parts_.emplace_back();
+      class_numbers_.emplace_back();
       for (const std::string& label : labels)
-        parts_.back().push_back(std::lower_bound(class_names_.begin(), class_names_.end(), label) -
-                                class_names_.begin());
+        class_numbers_.back().push_back(
+            std::lower_bound(class_names_.begin(), class_names_.end(), label) -
+            class_names_.begin());
     }
     return;
   }
@@ -80,9 +83,10 @@ FolderLabels::FolderLabels(const std::vector<std::string>& folders, const Folder
       values_.back().push_back(number_in(folders[i], label, keys));
     if (values_[i].size() == values_[0].size()) continue;
     throw Error(Exit::usage, keys.separator_place,
-                fmt::format("separator: the folder '{}' has {} numbers, but '{}' has {}",
-                            printable(folders[i]), values_[i].size(), printable(folders[0]),
-                            values_[0].size()));
+                fmt::format("separator: all folders need the same count of numbers, but '{}' has "
+                            "{} and '{}' has {}",
+                            printable(folders[0]), values_[0].size(), printable(folders[i]),
+                            values_[i].size()));
   }
 }
 
@@ -90,7 +94,8 @@ at::Tensor FolderLabels::tensor(size_t folder) const {
   if (one_class()) return at::full({}, number_of(folder), at::kLong);
   if (!numbers_) {
     at::Tensor labels = at::zeros({static_cast<int64_t>(class_names_.size())}, at::kFloat);
-    for (const int64_t number : parts_.at(folder)) labels.mutable_data_ptr<float>()[number] = 1;
+    for (const int64_t number : class_numbers_.at(folder))
+      labels.mutable_data_ptr<float>()[number] = 1;
     return labels;
   }
   const std::vector<float>& values = values_.at(folder);

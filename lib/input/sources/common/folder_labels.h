@@ -1,4 +1,4 @@
-// What the names of class folders say of the images in them.
+// The labels in the names of class folders.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,17 +32,20 @@ class FolderLabels {
   const char* feature() const { return several_ ? "labels" : "label"; }
   // Returns whether each folder is one class: that of the number number_of(folder).
   bool one_class() const { return !several_ && !numbers_; }
-  int64_t number_of(size_t folder) const { return parts_.at(folder).at(0); }
+  int64_t number_of(size_t folder) const { return class_numbers_.at(folder).at(0); }
   // Returns the feature for images in `folder`, a place in the list of the constructor: of one
   // class () int64; of several (classes,) float32 with 1 for each class; of one number () float32;
   // of several (numbers,) float32.
   at::Tensor tensor(size_t folder) const;
+  // Returns what a user should know of the names; "" if there is nothing.
+  const std::string& remark() const { return remark_; }
 
  private:
   bool numbers_ = false, several_ = false;
+  std::string remark_;
   std::vector<std::string> class_names_;
-  std::vector<std::vector<int64_t>> parts_;  // of each folder, the classes
-  std::vector<std::vector<float>> values_;   // of each folder, the numbers to predict
+  std::vector<std::vector<int64_t>> class_numbers_;  // of each folder
+  std::vector<std::vector<float>> values_;           // of each folder, the numbers to predict
 };
 
 }  // namespace bv
