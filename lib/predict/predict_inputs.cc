@@ -49,7 +49,7 @@ class FileInputs : public Source {
   Example read(size_t, int64_t index) const override {
     const std::string bytes = read_image_file(files_.at(index));
     at::Tensor image = at::zeros({std::ssize(bytes)}, at::kByte);
-    std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(image.mutable_data_ptr(), bytes.data(), bytes.size());
     note(index, exif_orientation({image.const_data_ptr<uint8_t>(), bytes.size()}) != 1);
     return {{"image", image}, {"label", at::zeros({}, at::kLong)}};
   }

@@ -12,6 +12,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
+#include "test/support/limits.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -90,6 +91,7 @@ TEST_CASE("a signal while the ranks start ends the run with the documented code"
 
 // A library whose constructor runs among those of LibTorch sends the signal.
 TEST_CASE("a signal before main() ends the program with the documented code") {
+  if (kSanitized) return;  // the sanitizer's library has to be loaded first
   const Fixture f;
   write_file_atomically(f.dir / "early.c",
                         "#include <signal.h>\n#include <stdlib.h>\n"
