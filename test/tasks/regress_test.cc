@@ -157,7 +157,7 @@ TEST_CASE("regress refuses batches and keys that do not fit") {
   classes["labels"] = at::zeros({2}, at::kLong);
   CHECK(refusal(classes) ==
         "[regress] 'labels' must be float32, got int64; store numbers to predict with a decimal "
-        "point, or use task: classify for classes");
+        "point (image_folder: give label: number), or use task: classify for classes");
   Batch wide = batch();
   wide["labels"] = at::zeros({2, 3});
   CHECK(refusal(wide) ==
