@@ -42,9 +42,10 @@ class OrderedWork {
   }
 
  private:
-  // Returns whether to do piece i. After a failure, pieces before the failed one are still done, so
-  // that the error does not depend on timing; they always have room. After a stop by a signal they
-  // may have none, and never will, because nothing is taken any more.
+  // Waits until piece i may begin. Returns false if it must not be done. If another piece has
+  // failed, the pieces before that one are still done, so that the same error is thrown whatever
+  // the timing. If a signal has stopped the work, a piece that has no room is not done: no result
+  // is taken any more, so it would wait for ever.
   bool await_room(int64_t i) {
     const auto has_room = [&] { return i < taken_ + std::ssize(done_); };
     std::unique_lock lock(mutex_);

@@ -45,9 +45,9 @@ class Pipeline {
   // there is no such op or if an op after it may use the image. Call it before the pipeline is
   // shared.
   std::optional<Normalization> leave_normalization();
-  // Leaves out the ops after the last one that may read or change 'image', and all other features,
-  // for a caller that uses nothing else: those ops may ask for labels that its examples do not
-  // have. text() stays as it is. Call it before the pipeline is shared.
+  // Drops the ops after the last one that may read or change 'image', and then all features but
+  // 'image'. This is for images without labels, because the dropped ops may ask for labels. text()
+  // does not change. Call it before the pipeline is shared.
   void end_with_image();
   // Returns how the first op decodes image files; nullopt if it does not.
   std::optional<Decoding> decodes() const;

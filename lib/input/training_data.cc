@@ -51,12 +51,13 @@ int64_t TrainingData::bound(size_t part, int64_t block) const {
   return std::llround(static_cast<double>(block * block_) * shares_before_[part]);
 }
 
-// Returns the place of a position of a mixture in the permutation of its block.
+// The positions of a block are permuted. Returns to which place, from 0 to block_ - 1, this
+// position goes.
 int64_t TrainingData::place_in_block(int64_t position, uint64_t seed) const {
   return shuffle(seed_of(seed, "mixture"), position / block_, position % block_, block_);
 }
 
-// Returns the data set to which a place in the permutation of a block belongs.
+// Returns the data set that has this place in the permuted block.
 size_t TrainingData::part_at(int64_t block, int64_t place) const {
   size_t part = 0;
   while (bound(part + 1, block + 1) - bound(part + 1, block) <= place) ++part;

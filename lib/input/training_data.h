@@ -70,9 +70,9 @@ class TrainingData {
   // Returns the example at a position of the endless training stream. A mixture is shuffled always,
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
-  // Returns how many of the first `positions` positions of the stream belong to each data set.
-  // Takes well under a millisecond, but tenths of a second if the share of a data set is near
-  // kLeastShare.
+  // Returns how many of the first `positions` positions of the stream belong to each data set. The
+  // positions of the last block are counted one by one: up to 1,024, or up to 8 divided by the
+  // smallest share if that is more.
   std::vector<int64_t> examples_of_parts(int64_t positions, uint64_t seed) const;
   // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,
   // position, {pick.index, pick.pass}).

@@ -47,7 +47,7 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   return data;
 }
 
-// Returns what the pp_fn of the first evaluator that has one does to images.
+// Returns the pp_fn of the first evaluator that has one, without the ops for labels.
 std::optional<Pipeline> evaluator_pp(const Config& config) {
   const auto keys = first_evaluator_with_pp(config);
   if (!keys) return std::nullopt;

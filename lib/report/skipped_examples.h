@@ -43,11 +43,11 @@ class SkippedExamples {
   // Takes over what open() has returned on another rank.
   void adopt(std::string_view lines);
 
-  // Lists the example, unless it is listed already. An entry that the file refuses is written by a
-  // later add() or sync(); a warning says so.
+  // Lists the example, unless it is listed already. If the file cannot be written, this warns and
+  // keeps the entry; a later add() or sync() writes it.
   void add(const SkippedExample& example);
-  // Waits until all entries are on disk. What the file refuses is tried again for 6.2 s
-  // (StorageRetries). Throws Error(Exit::storage).
+  // Waits until all entries are on disk. Tries a failed write again for 6.2 s (StorageRetries),
+  // then throws Error(Exit::storage).
   void sync();
 
   bool contains(const std::string& data, const std::string& example) const;
@@ -64,12 +64,12 @@ class SkippedExamples {
     std::vector<SkippedExample> first;
   };
   bool remember(const SkippedExample& example);
-  void write();  // what waits
+  void write();  // writes the lines that wait
 
   std::string file_;     // empty: nothing is written
-  std::string waiting_;  // lines that out_ does not have
+  std::string waiting_;  // lines that out_ was not given yet
   std::optional<AppendFile> out_;
-  bool refused_ = false;  // the last write
+  bool refused_ = false;  // whether the last write failed
   bool synced_ = true;
   StorageRetries retries_;
   std::map<std::string, DataSet> sets_;

@@ -31,8 +31,8 @@ BY_SECONDS = kills.CONFIG.replace("total_steps: 120", "total_steps: 6000").repla
 class Runs:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
-        self.library = os.path.join(folder, "clock_jumps.so")
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", self.library,
+        self.shim = os.path.join(folder, "clock_jumps.so")
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", self.shim,
                         os.path.join(HERE, "clock_jumps.c"), "-ldl"], check=True)
 
     def train(self, name, config=kills.CONFIG, flags=(), jumps=True):
@@ -41,7 +41,7 @@ class Runs:
         with open(workdir + ".yaml", "w") as file:
             file.write(config)
         args = [self.binary, "--config", workdir + ".yaml", "--workdir", workdir, "--devices", "cpu:1", *flags]
-        environment = dict(os.environ, **({"LD_PRELOAD": self.library} if jumps else {}))
+        environment = dict(os.environ, **({"LD_PRELOAD": self.shim} if jumps else {}))
         began = time.monotonic()
         try:
             done = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -173,6 +173,27 @@ TEST_CASE("csv: a list of label columns", "[csv]") {
         "columns");
 }
 
+TEST_CASE("csv: the metadata.csv of a Hugging Face image folder", "[csv]") {
+  const CsvFolder folder;
+  const std::string text = "file_name,breed,age\nimages/a.jpg,pug,3\nimages/b.jpg,collie,12\n";
+  const auto classes = folder.data(text, "label: breed\n");
+  CHECK(classes->class_names() == Names{"collie", "pug"});
+  CHECK(text_of(classes->read(1).at("image")) == flat_jpeg(100));
+  CHECK(folder.data(text, "label: [age]\n")->read(1).at("labels").equal(at::tensor({12.0F})));
+}
+
+TEST_CASE("csv: generated examples have the labels of the keys", "[csv]") {
+  const CsvFolder folder;
+  const DataEnv env{{.seed = 1, .num_classes = 3}, /*synthetic=*/true};
+  const auto labels = [&](const std::string& keys) {
+    return folder.data("", keys, env)->read(1).at("labels");
+  };
+  CHECK(labels("multilabel: true\n").equal(at::tensor({0.0F, 1.0F, 0.0F})));
+  CHECK(labels("multilabel: true\nclasses: [a, b]\n").equal(at::tensor({0.0F, 1.0F})));
+  CHECK(labels("label: [x, y, z]\n").sizes() == at::IntArrayRef{3});
+  CHECK(folder.data("", "", env)->read(1).at("label").scalar_type() == at::kLong);
+}
+
 TEST_CASE("csv: which columns are taken", "[csv]") {
   const CsvFolder folder;
   const std::string rows = "images/a.jpg,3,x\n";

@@ -1,4 +1,4 @@
-// What the names of class folders say: classes, several labels, numbers.
+// Labels in the names of class folders: one class, several labels, numbers.
 #include "lib/input/sources/common/folder_labels.h"
 
 #include <ATen/ops/tensor.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// An image folder with an image in each of the class folders `names`.
+// An image folder that has the class folders `names`, each with one image.
 struct Folder : TempFolder {
   explicit Folder(const Names& names) {
     for (const std::string& name : names) write(name + "/1.jpg", flat_jpeg(100));

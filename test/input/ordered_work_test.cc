@@ -72,7 +72,7 @@ TEST_CASE("the error of the lowest piece ends the work") {
         }) == "error: taking");
 }
 
-// Nothing is taken after a stop, so the helpers that wait for room must not wait for it.
+// After a stop no result is taken, so no room becomes free. Threads that wait for room must end.
 TEST_CASE("a signal ends the work, also that of threads that wait") {
   if (kThreadSanitized) return;
   const int status = run_in_child([] {

@@ -92,10 +92,12 @@ class ImageFolder : public Source {
   }
 
   Example read(size_t split, int64_t i) const override {
-    if (index(split).file(i).empty())
-      throw Error::bare(Exit::data, "no images in this class folder");
+    const Layout& all = layout();
+    const FolderIndex& files = index(split);
+    if (files.file(i).empty()) throw Error::bare(Exit::data, "no images in this class folder");
+    const size_t folder = all.splits.at(split).folders[files.class_of(i)];
     return {{"image", file_bytes(dir_.path + "/" + describe(split, i), "can't be read")},
-            {layout().labels.feature(), layout().labels.tensor(folder(split, i))}};
+            {all.labels.feature(), all.labels.tensor(folder)}};
   }
 
   FileNotes file_notes(size_t split) const override {
@@ -134,13 +136,13 @@ class ImageFolder : public Source {
     std::string name;
     std::string prefix;                  // "train/", or "" in the layout without splits
     std::vector<std::string> classes;    // its class folders, sorted
-    std::vector<size_t> folders;         // the place in Layout::folders of each of these
+    std::vector<size_t> folders;         // their indices in Layout::folders
     std::unique_ptr<FolderIndex> index;  // built at the first use
   };
   struct Layout {
     std::vector<Split> splits;
-    std::vector<std::string> folders;  // the class folders of all splits, sorted, each once
-    FolderLabels labels;               // of these
+    std::vector<std::string> folders;  // the names of the class folders of all splits, sorted
+    FolderLabels labels;               // of these folders
     std::vector<std::string> unused;   // folders beside the splits that hold images
 
     bool has_training() const {
@@ -159,7 +161,8 @@ class ImageFolder : public Source {
                     dir.path, layout.unused[0], layout.splits[0].name));
   }
 
-  // Throws if a folder such as ".5" is left out because it is hidden.
+  // Throws Error(Exit::usage) for a hidden folder whose name is a number, such as ".5". Hidden
+  // folders are ignored, so its images would be missing.
   void refuse_hidden_number(const std::string& folder) const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
@@ -173,7 +176,8 @@ class ImageFolder : public Source {
     }
   }
 
-  // Notes a list as Hugging Face's imagefolder has it: a user may think that its labels are read.
+  // Adds a remark if `folder` holds metadata.csv or metadata.jsonl. Hugging Face's image folders
+  // keep labels in these files, but this source does not read them.
   static void note_unused_list(const std::string& folder, FileNotes& notes) {
     for (const char* list : {"metadata.csv", "metadata.jsonl"}) {
       std::error_code ignored;
@@ -243,11 +247,6 @@ class ImageFolder : public Source {
           std::make_unique<FolderIndex>(folder_of(folders), folders.classes, keep_broken_);
     }
     return *folders.index;
-  }
-
-  // Returns the place in Layout::folders of the folder that holds an image.
-  size_t folder(size_t split, int64_t i) const {
-    return layout().splits.at(split).folders[index(split).class_of(i)];
   }
 
   FolderKey dir_;

@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-// Returns the labels in the name of a folder, which are not empty.
+// Splits the name of a folder into its labels. Throws Error(Exit::usage) if a label is empty.
 std::vector<std::string> labels_in(const std::string& folder, const FolderLabelKeys& keys) {
   if (!keys.separator) return {folder};
   std::vector<std::string> labels;
@@ -31,8 +31,8 @@ std::vector<std::string> labels_in(const std::string& folder, const FolderLabelK
   return labels;
 }
 
-// Returns the number that a label is. It may have leading zeros, which pad folder names to equal
-// length, although plain_number() refuses them.
+// Reads a label as a number. Leading zeros are allowed, although plain_number() refuses them: they
+// pad folder names to equal length.
 float number_in(const std::string& folder, const std::string& label, const FolderLabelKeys& keys) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   std::string text = label;
