@@ -35,7 +35,8 @@ cp -r "$root/configs" "$folder/"
 cat >"$folder/run" <<'RUN'
 #!/bin/sh
 # run PROGRAM [ARGS...]: runs a program of this folder with the LibTorch of $BVTRAIN_LIBTORCH (a folder
-# torch/ of a wheel, or the one above it), else with that of python3.
+# torch/ of a wheel, or the one above it), else with that of python3. run --libraries prints where
+# shared libraries are looked for.
 here=$(cd "$(dirname "$0")" && pwd)
 torch=${BVTRAIN_LIBTORCH:-$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null)}
 [ -e "$torch/torch/lib/libtorch_cpu.so" ] && torch=$torch/torch
@@ -45,6 +46,7 @@ if [ ! -e "$torch/lib/libtorch_cpu.so" ]; then
 fi
 libraries=$torch/lib:$here/lib
 for folder in "$(dirname "$torch")"/nvidia/*/lib; do [ -d "$folder" ] && libraries=$libraries:$folder; done
+if [ "$1" = --libraries ]; then echo "$libraries"; exit; fi
 program=$here/$1
 shift
 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$program" "$@"

@@ -26,7 +26,9 @@ const KeyTable keys(
     "evals.*: class_metrics",
     {"Measures a classifier class by class, on images with one class or, with `multilabel`, with "
      "any number: precision, recall, F1, area under the ROC curve (AUROC), average precision (AP), "
-     "log loss and Brier score, with the values of scikit-learn. `metrics` chooses among them. The "
+     "log loss and Brier score, with the values of scikit-learn. Labels may also be shares of "
+     "classes "
+     "(`soft_labels`). `metrics` chooses among them. The "
      "report shows a table of the classes, ROC and precision-recall curves, and the confusion "
      "matrix. The outputs of all examples are in memory at once, 4 bytes for each class of each.",
      "type: class_metrics\n"
@@ -55,11 +57,18 @@ const KeyTable keys(
       "Whether an image may have several classes or none. Each class is then judged for itself, "
       "with the sigmoid of its output as probability; otherwise probabilities are the softmax of "
       "all outputs. Give `true` for models trained with `multilabel: true`."},
+     {"soft_labels", "bool", "false",
+      "Whether labels are shares of classes. `log_loss` and `brier` then measure the distance to "
+      "the shares. For the other metrics the class with the largest share is right, of equal ones "
+      "the lowest class. The shares of an image must add up to 1; an image whose shares are all 0 "
+      "is left out. With `multilabel`, each share may be anything from 0 to 1, and all classes "
+      "with at least 0.5 are right."},
      {"threshold", "float 0..1", "0.5",
       "With `multilabel`, the probability from which on a class counts as guessed."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr double kNotComputed = 0;
+constexpr double kShareTolerance = 1e-3;  // labels may come from float16 or from text
 
 enum class Figure {
   accuracy,
@@ -177,6 +186,7 @@ class ClassMetrics : public Evaluator {
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
         multilabel_(config.get<bool>("multilabel", false)),
+        soft_(config.get<bool>("soft_labels", false)),
         threshold_(config.get<double>("threshold", 0.5)),
         num_classes_(env.data.source.num_classes),
         input_(config, env) {
@@ -219,8 +229,12 @@ class ClassMetrics : public Evaluator {
           classes = outputs.size(1);
           return rows_of(batch, classes);
         });
+    at::Tensor right;
     std::unique_ptr<ClassScores> scores;
-    if (context.group->rank() == 0) scores = std::make_unique<ClassScores>(examples_of(all));
+    if (context.group->rank() == 0) {
+      right = right_classes(all.labels);
+      scores = std::make_unique<ClassScores>(examples_of(all, right));
+    }
     emit_metrics(context, classes, scores.get(), emit);
     if (context.details && scores) {
       EvalDetails details = class_details(*scores, class_names(classes));
@@ -262,15 +276,16 @@ class ClassMetrics : public Evaluator {
   at::Tensor labels_in(const Batch& batch) const {
     const auto found = batch.find(label_key_);
     const bool numbers = found != batch.end() && found->second.dim() == 1;
-    if (numbers && multilabel_)
-      refuse(fmt::format("multilabel needs a number per class, but '{}' is one number per example",
-                         label_key_));
+    if (numbers && (multilabel_ || soft_)) {
+      refuse(fmt::format("{} needs a number per class, but '{}' is one number per example",
+                         soft_ ? "soft_labels" : "multilabel", label_key_));
+    }
     return numbers ? class_labels(batch, label_key_, name_)
                    : dense_labels(batch, label_key_, name_);
   }
 
   // Returns the rows of a batch that count, with their classes: (m) int64, or with `multilabel`
-  // (m, classes) uint8.
+  // (m, classes) uint8. With `soft_labels` with their shares, (m, classes) float32.
   CollectedRows rows_of(const Batch& batch, int64_t classes) const {
     const at::Tensor labels = labels_in(batch);
     at::Tensor keep = batch.at("_mask");  // (n) bool
@@ -284,8 +299,11 @@ class ClassMetrics : public Evaluator {
       refuse(fmt::format("the model has {} outputs but '{}' {} classes", classes, label_key_,
                          labels.size(1)));
     }
+    if (soft_) return soft_rows_of(batch, labels, keep);
     const at::Tensor neither = labels.ne(0).logical_and(labels.ne(1)).any(1).logical_and(keep);
-    check_rows(batch, neither, "has values that are neither 0 nor 1");
+    check_rows(batch, neither,
+               "has values that are neither 0 nor 1; if they are shares of classes, "
+               "add soft_labels: true");
     if (multilabel_) {
       const at::Tensor rows = keep.nonzero().squeeze(1);
       return {rows, labels.index_select(0, rows).to(at::kByte)};
@@ -294,6 +312,19 @@ class ClassMetrics : public Evaluator {
     check_rows(batch, count.gt(1).logical_and(keep), "has several classes; add multilabel: true");
     const at::Tensor rows = keep.logical_and(count.gt(0)).nonzero().squeeze(1);
     return {rows, labels.argmax(1).index_select(0, rows)};
+  }
+
+  // The same for `labels` (n, classes) that are shares; keep (n) bool.
+  CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep) const {
+    const at::Tensor within = labels.ge(0).logical_and(labels.le(1)).all(1);
+    check_rows(batch, within.logical_not().logical_and(keep), "has shares outside of 0 .. 1");
+    if (!multilabel_) {
+      keep = keep.logical_and(labels.ne(0).any(1));
+      const at::Tensor off = labels.sum(1).sub(1).abs().gt(kShareTolerance).logical_and(keep);
+      check_rows(batch, off, "has shares that do not add up to 1");
+    }
+    const at::Tensor rows = keep.nonzero().squeeze(1);
+    return {rows, labels.index_select(0, rows).contiguous()};
   }
 
   // Throws if a row is marked in `wrong`, (n) bool.
@@ -305,16 +336,25 @@ class ClassMetrics : public Evaluator {
                             input_.data().describe(batch.at("_id")[row].item<int64_t>()), why));
   }
 
-  ScoredExamples examples_of(const Collected& all) const {
+  // Returns the classes that are right: (n) int64, or with `multilabel` (n, classes) uint8.
+  at::Tensor right_classes(const at::Tensor& labels) const {
+    if (!soft_) return labels;
+    return multilabel_ ? labels.ge(0.5).to(at::kByte) : labels.argmax(1);
+  }
+
+  // `classes` are right_classes(all.labels). The result has views of both.
+  ScoredExamples examples_of(const Collected& all, const at::Tensor& classes) const {
     const auto n = static_cast<size_t>(all.size);
     ScoredExamples examples;
     examples.classes = all.outputs.size(1);
-    examples.logits = {all.outputs.const_data_ptr<float>(), n * examples.classes};
+    const size_t values = n * static_cast<size_t>(examples.classes);
+    examples.logits = {all.outputs.const_data_ptr<float>(), values};
     examples.threshold = threshold_;
     if (multilabel_)
-      examples.labels = {all.labels.const_data_ptr<uint8_t>(), n * examples.classes};
+      examples.labels = {classes.const_data_ptr<uint8_t>(), values};
     else
-      examples.truth = {all.labels.const_data_ptr<int64_t>(), n};
+      examples.truth = {classes.const_data_ptr<int64_t>(), n};
+    if (soft_) examples.soft = {all.labels.const_data_ptr<float>(), values};
     return examples;
   }
 
@@ -348,7 +388,7 @@ class ClassMetrics : public Evaluator {
   }
 
   const std::string name_, label_key_;
-  const bool multilabel_;
+  const bool multilabel_, soft_;
   const double threshold_;
   const int64_t num_classes_;  // of the model; 0 if not known
   std::vector<ClassMetric> metrics_;

@@ -9,7 +9,9 @@
 #   bash .gpu/gpu.sh ours          # steps of each model, loader, start-up, snapshot of a checkpoint
 #   bash .gpu/gpu.sh peers         # the same in PyTorch: eager, torch.compile, timm where it is installed
 #   bash .gpu/gpu.sh prof          # kernels of a step by kind, and what bounds the device
-#   bash .gpu/gpu.sh table         # all results so far as JSON and as a table, with ratios to the peers
+#   bash .gpu/gpu.sh nccl          # with two GPUs or more: collectives, and training on all of them
+#   bash .gpu/gpu.sh table         # all results so far as JSON and as a table, with ratios to the peers and
+#                                  # a verdict for each goal
 #
 # Each result is a line that begins with PASS, FAIL or the kind of measurement. $OUT (or /tmp) gets them
 # in gpu.log, with all output. DEVICE=cpu tries the script without a GPU.
@@ -68,6 +70,8 @@ step() {
   cat "$work/out" "$work/err" >>"$log"
   grep -aE '^(step|state|twice|profile|FAIL|  )' "$work/out" ||
     say "FAIL step_bench $* exit $code: $(tail -1 "$work/err" | cut -c1-200)"
+  [[ " $* " != *" --twice "* || " $* " == *" --deterministic false "* ]] ||
+    say "$( ((code == 0)) && echo PASS || echo FAIL) same bits twice: $*"
   grep -aiE 'warning' "$work/err" | sort -u | head -2 | cut -c1-200 | sed 's/^/  warned: /'
 }
 
@@ -96,6 +100,14 @@ def version(name):
 print(f"py   torch {torch.__version__} cudnn {torch.backends.cudnn.version()} timm {version('timm')} triton {version('triton')}")
 P
   try "bvtrain --version" 60 "$here/run" bvtrain --version
+  [[ $device == cpu ]] || try "the libraries of libbvtrain_cuda.so" 60 libraries
+}
+
+# Fails with the names of libraries that the plug-in needs and this machine lacks.
+libraries() {
+  local missing
+  missing=$(LD_LIBRARY_PATH=$("$here/run" --libraries) ldd "$here/libbvtrain_cuda.so" | awk '/not found/ { print $1 }' | xargs)
+  [[ -z $missing ]] || { echo "error: not found: $missing"; return 1; }
 }
 
 # train DEVICE CONFIG WORKDIR --set ...
@@ -233,6 +245,23 @@ stage_peers() {
   done
   for n in 128 512; do
     for mode in eager compile reduce; do peer 60 --model cnn28 --batch $n --mode $mode --seconds 3; done
+  done
+}
+
+# Every GPU of the machine. The curve of all of them is that of one, because the batch is the same.
+stage_nccl() {
+  local count=${GPUS:-$(nvidia-smi --list-gpus 2>/dev/null | wc -l)} one=cuda:0 all=cuda:all model=digits_cnn half=100 p precision
+  [[ $device == cpu ]] && count=2 one=cpu all=cpu:2 half=10
+  ((count > 1)) || { say "nccl: not run, this machine has $count GPU"; return; }
+  timeout 120 "$here/run" bvtrain bench collectives --devices $all 2>>"$log" | tee -a "$log" || say "FAIL bench collectives"
+  for precision in float32 bf16; do
+    p=$model.$precision
+    local common=(--set total_steps=$((2 * half)) --set precision=$precision --set ckpt_steps=$half --set keep_ckpt_steps=$half)
+    train $one $model.yaml $p.one "${common[@]}" || continue
+    train $all $model.yaml $p.all "${common[@]}" || continue
+    python3 "$here/tally.py" curves "$p on one GPU and on $count" "$work/$p".{one,all}/metrics.jsonl $precision | tee -a "$log"
+    train $all $model.yaml $p.all_again "${common[@]}" --set "resume=$work/$p.all/ckpt/step-$half" || continue
+    same_state "$p on $count GPUs resumed" "$work/$p".{all,all_again}/ckpt/step-$((2 * half))
   done
 }
 

@@ -338,6 +338,15 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   const double least = -3 * (0.1 * std::log(0.1) + 0.9 * std::log(0.9));
   CHECK(last(soft, "training_loss") > least);
   CHECK(last(soft, "training_loss") < 1.5 * least);
+
+  write_csv(squares, "test", /*soft=*/true);
+  config(replaced(kSeveral, "metrics: [f1_macro, map, auroc_per_class]",
+                  "soft_labels: true, metrics: [f1_macro, log_loss]"),
+         "[left, middle, right]");
+  const auto measured = rows_of("measured");
+  CHECK(last(measured, "test/f1_macro") == last(soft, "test/f1_macro"));
+  CHECK(last(measured, "test/log_loss") > least / 3);
+  CHECK(last(measured, "test/log_loss") < 1.5 * least / 3);
 }
 
 }  // namespace bv::test

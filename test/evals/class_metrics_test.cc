@@ -167,6 +167,62 @@ TEST_CASE("class_metrics by hand: an example without a class is left out, or cou
   CHECK(several.details.at(0).confusion.empty());
 }
 
+// The metrics of soft labels in closed form, from log(softmax(logits)) or log(sigmoid(logits)).
+struct SoftReference {
+  double log_loss, brier;
+};
+
+SoftReference soft_reference(const at::Tensor& logits, const at::Tensor& labels, bool multilabel) {
+  const at::Tensor z = logits.to(at::kDouble), y = labels.to(at::kDouble);
+  if (multilabel) {
+    const at::Tensor losses = y * at::log_sigmoid(z) + (1 - y) * at::log_sigmoid(-z);
+    return {-losses.mean().item<double>(), (z.sigmoid() - y).square().mean().item<double>()};
+  }
+  return {-(y * z.log_softmax(1)).sum(1).mean().item<double>(),
+          (z.softmax(1) - y).square().sum(1).mean().item<double>()};
+}
+
+TEST_CASE("class_metrics of soft labels: log loss and Brier score use the shares") {
+  const TempFolder folder;
+  const at::Tensor logits = noise({40, 5}, 1);
+  const at::Tensor shares = (noise({40, 5}, 2) * 2).softmax(1);
+  for (const bool multilabel : {false, true}) {
+    INFO(multilabel);
+    const at::Tensor right = multilabel ? shares.ge(0.5) : at::one_hot(shares.argmax(1), 5);
+    const std::string more = multilabel ? ", multilabel: true" : "";
+    Names asked = kOfClasses;
+    asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
+    const Measured hard = measure_names(store(folder, logits, right.to(at::kFloat), "hard.npz"),
+                                        asked, more + ", batch_size: 7");
+    const Measured soft = measure_names(store(folder, logits, shares, "soft.npz"), asked,
+                                        more + ", soft_labels: true, batch_size: 7");
+    const SoftReference reference = soft_reference(logits, shares, multilabel);
+    CHECK(soft.at("log_loss") == Approx(reference.log_loss).epsilon(1e-12));
+    CHECK(soft.at("brier") == Approx(reference.brier).epsilon(1e-12));
+    CHECK(soft.at("log_loss") != Approx(hard.at("log_loss")));
+    REQUIRE(soft.names() == hard.names());
+    for (const auto& [name, value] : hard.values)
+      if (name != "log_loss" && name != "brier") CHECK(soft.at(name) == value);
+    // Labels that are 0 and 1 give the same bits with and without the key.
+    CHECK(measure_names(folder / "hard.npz", kOfClasses, more + ", soft_labels: true").values ==
+          measure_names(folder / "hard.npz", kOfClasses, more).values);
+  }
+}
+
+TEST_CASE("class_metrics of soft labels: of equal shares the lower class is right") {
+  const TempFolder folder;
+  const at::Tensor logits = at::tensor({1.f, 3.f, 0.f, 1.f, 3.f, 0.f, 2.f, 0.f, 0.f}).view({3, 3});
+  const at::Tensor shares =
+      at::tensor({0.5f, 0.5f, 0.f, 0.25f, 0.7496f, 0.f, 0.f, 0.f, 0.f}).view({3, 3});
+  const Measured measured = measure_names(store(folder, logits, shares),
+                                          {"accuracy", "recall_per_class"}, ", soft_labels: true");
+  CHECK(measured.at("accuracy") == 0.5);  // of two: the last example has no class
+  CHECK(measured.at("recall@0") == 0);
+  CHECK(measured.at("recall@1") == 1);
+  CHECK(measured.details.at(0).confusion ==
+        std::vector<std::vector<int64_t>>{{0, 1, 0}, {0, 1, 0}, {0, 0, 0}});
+}
+
 TEST_CASE("curves have at most 200 points and keep their ends") {
   const TempFolder folder;
   const at::Tensor labels = at::one_hot(at::arange(3000).remainder(2), 2).to(at::kFloat);
@@ -203,13 +259,23 @@ TEST_CASE("class_metrics refuses labels and keys that do not fit") {
         "error: evaluator 'e': 'labels' of train row 1 has several classes; add multilabel: true");
   const std::string soft = store(folder, logits, two * 0.5, "soft.npz");
   CHECK(refusal("class_metrics", input(soft, "multilabel: true"), Exit::data) ==
-        "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1");
+        "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1; "
+        "if they are shares of classes, add soft_labels: true");
+  CHECK(refusal("class_metrics", input(soft, "soft_labels: true"), Exit::data) ==
+        "error: evaluator 'e': 'labels' of train row 0 has shares that do not add up to 1");
+  const std::string outside = store(folder, logits, two * 1.5, "outside.npz");
+  CHECK(
+      refusal("class_metrics", input(outside, "soft_labels: true, multilabel: true"), Exit::data) ==
+      "error: evaluator 'e': 'labels' of train row 0 has shares outside of 0 .. 1");
   const std::string number = store(folder, logits, at::arange(2, 5), "number.npz");
   CHECK(refusal("class_metrics", input(number, "batch_size: 2"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 2 is not within 0 .. 3");
   CHECK(refusal("class_metrics", input(number, "multilabel: true")) ==
         "error: evaluator 'e': multilabel needs a number per class, but 'labels' is one number per "
         "example");
+  CHECK(refusal("class_metrics", input(number, "soft_labels: true")) ==
+        "error: evaluator 'e': soft_labels needs a number per class, but 'labels' is one number "
+        "per example");
   const std::string none = store(folder, logits, two * 0, "none.npz");
   CHECK(refusal("class_metrics", input(none, "batch_size: 2")) ==
         "error: evaluator 'e': no example of its data has a label");

@@ -29,9 +29,9 @@ class CountingAllocator : public c10::Allocator {
     live += bytes;
     peak = std::max(peak.load(), live.load());
     void* data = static_cast<char*>(memory) + kHeader;
-    return {data, memory, &release, c10::Device(c10::kCPU)};
+    return {data, data, &release, c10::Device(c10::kCPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
@@ -48,7 +48,9 @@ class CountingAllocator : public c10::Allocator {
 
  private:
   static constexpr size_t kHeader = 64;
-  static void release(void* memory) {
+  static void release(void* data) {
+    if (data == nullptr) return;
+    void* const memory = static_cast<char*>(data) - kHeader;
     live -= *static_cast<size_t*>(memory);
     std::free(memory);
   }

@@ -64,6 +64,11 @@ bool ClassScores::is_positive(int64_t i, int64_t label) const {
                       : examples_.truth[i] == label;
 }
 
+double ClassScores::target(int64_t i, int64_t label) const {
+  if (!examples_.soft.empty()) return examples_.soft[i * examples_.classes + label];
+  return is_positive(i, label) ? 1 : 0;
+}
+
 double ClassScores::log_probability(int64_t i, int64_t label) const {
   return static_cast<double>(row(i)[label]) - row(i)[guess_[i]] - log_sums_[i];
 }
@@ -122,9 +127,13 @@ double ClassScores::f1(Averaging averaging) const { return average(averaging, &C
 double ClassScores::log_loss() const {
   double sum = 0;
   for (int64_t i = 0; i < size_; ++i) {
-    if (!multilabel()) sum -= log_probability(i, examples_.truth[i]);
-    for (int64_t c = 0; multilabel() && c < examples_.classes; ++c)
-      sum += softplus(is_positive(i, c) ? -row(i)[c] : row(i)[c]);
+    for (int64_t c = 0; c < examples_.classes; ++c) {
+      const double y = target(i, c);
+      if (multilabel())
+        sum += y * softplus(-row(i)[c]) + (1 - y) * softplus(row(i)[c]);
+      else if (y > 0)
+        sum -= y * log_probability(i, c);
+    }
   }
   return sum / static_cast<double>(multilabel() ? size_ * examples_.classes : size_);
 }
@@ -134,7 +143,7 @@ double ClassScores::brier() const {
   for (int64_t i = 0; i < size_; ++i) {
     for (int64_t c = 0; c < examples_.classes; ++c) {
       const double p = multilabel() ? sigmoid(row(i)[c]) : std::exp(log_probability(i, c));
-      const double distance = p - (is_positive(i, c) ? 1 : 0);
+      const double distance = p - target(i, c);
       sum += distance * distance;
     }
   }

@@ -1,5 +1,6 @@
 // Metrics of a classifier from its logits and the right classes of all examples, in float64 and in
-// the order of the examples. They are scikit-learn's, with zero_division=0.
+// the order of the examples. They are scikit-learn's, with zero_division=0. scikit-learn has none
+// for soft labels.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct ScoredExamples {
   std::span<const float> logits;    // (n, classes), finite
   std::span<const int64_t> truth;   // (n): each example has one class; probabilities by softmax
   std::span<const uint8_t> labels;  // (n, classes), 0 or 1: any number; probabilities by sigmoid
+  std::span<const float> soft;      // (n, classes), 0..1, or empty: what log_loss and brier use
   double threshold = 0.5;           // with `labels`, a class is guessed from this probability on
 };
 
@@ -49,8 +51,8 @@ class ClassScores {
   double precision(Averaging averaging) const;
   double recall(Averaging averaging) const;
   double f1(Averaging averaging) const;
-  // Returns the mean of -log(p) of the right class. With `labels` the mean over examples and
-  // classes of the binary log loss. Probabilities are not clipped.
+  // Returns the mean of -log(p) of the right class, or with `soft` of -sum(y log(p)). With `labels`
+  // the mean over examples and classes of the binary log loss. Probabilities are not clipped.
   double log_loss() const;
   // Returns the mean over the examples of sum((p - y)^2). With `labels` the mean over examples and
   // classes of (p - y)^2.
@@ -72,6 +74,7 @@ class ClassScores {
  private:
   const float* row(int64_t i) const { return examples_.logits.data() + i * examples_.classes; }
   bool is_positive(int64_t i, int64_t label) const;
+  double target(int64_t i, int64_t label) const;  // what the probability should be
   double log_probability(int64_t i, int64_t label) const;
   double average(Averaging averaging, double (ClassCounts::*value)() const) const;
   void rank_classes() const;

@@ -2,7 +2,7 @@
 tally.py evaluations NAME A B: whether the rows of a run's evaluators are those of `bvtrain eval`.
 tally.py logits NAME A B BOUND: how far the logits of two files of `bvtrain predict` are apart.
 tally.py table LOG JSON: writes the results of gpu.sh's log as JSON, and prints a table of the steps with
-their ratios to the peers."""
+their ratios to the peers, and whether each goal is met."""
 import json
 import math
 import re
@@ -52,10 +52,56 @@ def logits(name, first, second, bound):
     print(f"{'PASS' if good else 'FAIL'} {name}: {a.shape[0]} rows of logits differ by {far:.1e} (bound {bound})")
 
 
+# Goals for one H200: model FLOPs utilisation in %, and speed as a multiple of PyTorch in a mode. "timm" asks for
+# timm's model as the peer.
+MFU_GOALS = {"vit_b16": 50, "vit_s16": 40, "vit_l16": 55, "mixer_b16": 45}
+SPEED_GOALS = [("vit_b16", "compile", "timm", 1.15), ("vit_s16", "eager", "", 4), ("mixer_b16", "compile", "", 1.1),
+               ("resnetv2_50x1", "eager", "", 1.5), ("cnn28", "eager", "", 3), ("cnn28", "reduce", "", 1.3)]
+# What other lines of the log say: the goal, the line, the bound, and whether more is better.
+LINE_GOALS = [
+    ("first step of vit_b16 after the start of the process, s", r"^start vit_b16: ([\d.]+) s .* of 1 step\(s\), exit 0", 5, False),
+    ("snapshot of vit_b16 stops the training, ms", r"^state\(\)\s+vit_b16 .*blocks ([\d.]+) ms", 5, False),
+]
+RATE = r"\s+([\d.]+) img/s"
+
+
+def goals(steps, peers, lines):
+    """Returns a line for each goal: MET, MISSED, or OPEN if it was not measured."""
+    said = []
+
+    def say(what, value, bound, higher, note=""):
+        met = value is not None and (value >= bound if higher else value <= bound)
+        word = "OPEN  " if value is None else "MET   " if met else "MISSED"
+        figure = "not measured" if value is None else f"{value:.4g}"
+        said.append(f"{word} {what}: {figure} (goal: at {'least' if higher else 'most'} {bound:g}){note}")
+
+    fast = [s for s in steps if s["precision"] == "bf16" and s["feed"] == "device" and s["batch"] <= 1024]
+    for model, bound in MFU_GOALS.items():
+        best = max((s for s in fast if s["model"] == model), key=lambda s: s["mfu"], default=None)
+        note = f", batch {best['batch']}, deterministic {best['deterministic']}" if best else ""
+        say(f"{model} MFU, %", best and best["mfu"], bound, True, note)
+    for model, mode, kind, bound in SPEED_GOALS:
+        ratios = [(s["images_per_second"] / p["images_per_second"], s, p) for s in fast for p in peers
+                  if (s["model"], s["batch"]) == (model, p["batch"]) and (p["model"], p["mode"]) == (model, mode)
+                  and kind in ("", p["kind"])]
+        best = max(ratios, key=lambda r: r[0], default=None)
+        note = f", batch {best[1]['batch']}, deterministic {best[1]['deterministic']}" if best else ""
+        say(f"{model} as a multiple of PyTorch {mode} ({kind or 'timm or plain'})", best and best[0], bound, True, note)
+    for what, pattern, bound, higher in LINE_GOALS:
+        found = [float(m.group(1)) for line in lines if (m := re.match(pattern, line))]
+        say(what, min(found, default=None), bound, higher)
+    rates = {part: [float(m.group(1)) for line in lines if (m := re.match(r"^jpeg vit B/16: " + part + RATE, line))]
+             for part in ("step", "training")}
+    share = 100 * rates["training"][-1] / rates["step"][-1] if all(rates.values()) else None
+    say("vit_b16 on JPEG files as a share of its speed on one batch, %", share, 97, True)
+    return said
+
+
 def table(log, out):
-    steps, peers, verdicts = [], [], {"PASS": 0, "FAIL": 0}
+    steps, peers, lines, verdicts = [], [], [], {"PASS": 0, "FAIL": 0}
     with open(log, errors="replace") as file:
         for line in file:
+            lines.append(line)
             if found := STEP.match(line):
                 name, batch, precision, feed, sdpa, deterministic, graph, *numbers = found.groups()
                 keys = ("images_per_second", "least", "most", "ms", "mfu", "first_step")
@@ -68,7 +114,7 @@ def table(log, out):
             elif line[:4] in verdicts:
                 verdicts[line[:4]] += 1
     with open(out, "w") as file:
-        json.dump({"steps": steps, "peers": peers, "verdicts": verdicts}, file, indent=1)
+        json.dump({"steps": steps, "peers": peers, "verdicts": verdicts, "goals": goals(steps, peers, lines)}, file, indent=1)
     print("| model | batch | precision | feed | images/s (least to most) | MFU % | peers: ours / theirs |\n"
           "| --- | --- | --- | --- | --- | --- | --- |")
     for step in steps:
@@ -79,6 +125,7 @@ def table(log, out):
         print(f"| {step['model']} | {step['batch']} | {step['precision']} | {step['feed']}{other} | "
               f"{step['images_per_second']:.0f} ({step['least']:.0f} to {step['most']:.0f}) | {step['mfu']:.1f} | "
               f"{', '.join(ratios)} |")
+    print("", *goals(steps, peers, lines), sep="\n")
     print(f"\n{verdicts['PASS']} passed, {verdicts['FAIL']} failed")
 
 
