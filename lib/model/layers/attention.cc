@@ -1,8 +1,6 @@
 #include "lib/model/layers/attention.h"
 
-#include <ATen/ops/scaled_dot_product_attention.h>
-
-#include "lib/model/deterministic_backward.h"
+#include "lib/model/kernels/attention.h"
 #include "lib/model/layers/compute.h"
 #include "lib/model/layers/stacked.h"
 
@@ -35,9 +33,7 @@ at::Tensor Attention::operator()(const at::Tensor& queries, const at::Tensor& to
   const auto split = [&](const at::Tensor& input, const Dense& projection) {  // (n, H, l, D/H)
     return projection(input, pass).unflatten(-1, {heads, size}).transpose(1, 2);
   };
-  const at::Tensor mixed =
-      at::scaled_dot_product_attention(split(x, query), split(y, key), split(y, value));
-  require_deterministic_backward(mixed);
+  const at::Tensor mixed = attention(split(x, query), split(y, key), split(y, value));
   count_macs(pass, 2 * x.numel() * y.size(1));
   const at::Tensor kernel = out.kernel.flatten(0, 1);  // (D, D)
   return matmul(mixed.transpose(1, 2).flatten(2), kernel, out.bias, compute_type(pass), pass);

@@ -1,6 +1,6 @@
 #include "lib/model/layers/compute.h"
 
-#include <ATen/ops/linear.h>
+#include "lib/model/kernels/linear.h"
 
 namespace bv {
 
@@ -21,7 +21,7 @@ at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tenso
   TORCH_CHECK(weight.size(0) == bias.numel(), in, " features do not fit a kernel of shape ",
               kernel.sizes());
   count_macs(pass, x.numel() * weight.size(0));
-  return at::linear(x.to(type), weight, bias.to(type).reshape(-1));
+  return linear(x.to(type), weight, bias.to(type).reshape(-1));
 }
 
 }  // namespace bv

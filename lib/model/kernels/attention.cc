@@ -1,0 +1,297 @@
+#include "lib/model/kernels/attention.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "lib/device/plain_kernels.h"
+#include "lib/model/deterministic_backward.h"
+#include "lib/model/kernels/attention_parts.h"
+
+namespace bv {
+namespace {
+
+using at::native::cpublas::brgemm;
+using c10::BFloat16;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+template <class T>
+constexpr bool kPairs = std::is_same_v<T, BFloat16>;  // operands are interleaved pairs of rows
+
+// Whether brgemm(), LibTorch's way to oneDNN's small products, computes products of type T on this
+// CPU. With AMX LibTorch's attention is fast by itself.
+template <class T>
+bool can_multiply() {
+  static const bool can = [] {
+    if (at::native::cpublas::could_pack(at::kBFloat16)) return false;
+    const T a[4] = {T(1), T(2), T(3), T(4)}, b[4] = {T(5), T(6), T(7), T(8)};
+    float c[4] = {};
+    try {
+      brgemm(2, 2, 2, 2, 2, 2, false, a, b, c, kPairs<T>);
+    } catch (const std::exception&) {  // an error of LibTorch or of oneDNN
+      return false;
+    }
+    // Of pairs, b is ((5, 7), (6, 8)) as rows.
+    return kPairs<T> ? c[0] == 17 && c[1] == 23 : c[0] == 19 && c[1] == 22;
+  }();
+  return can;
+}
+
+// The (l, d) numbers of one head: row i begins at data + i * stride.
+template <class T>
+struct HeadRows {
+  T* data;
+  int64_t stride;
+};
+
+// A tensor (n, heads, l, d) whose last stride is 1.
+template <class T>
+class Heads {
+ public:
+  explicit Heads(const at::Tensor& t)
+      : data_(t.data_ptr<std::remove_const_t<T>>()),
+        heads_(t.size(1)),
+        outer_(t.stride(0)),
+        inner_(t.stride(1)),
+        row_(t.stride(2)) {}
+  HeadRows<T> operator[](int64_t i) const {
+    return {data_ + (i / heads_) * outer_ + (i % heads_) * inner_, row_};
+  }
+
+ private:
+  T* data_;
+  int64_t heads_, outer_, inner_, row_;
+};
+
+struct Sizes {
+  int64_t n, heads, l, m, d;
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(d)); }
+};
+
+Sizes sizes_of(const at::Tensor& q, const at::Tensor& k) {
+  return {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3)};
+}
+
+constexpr int64_t rounded_up(int64_t x) { return (x + simd::kLanes - 1) & -simd::kLanes; }
+constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
+
+// How many rows of the l x m matrix are computed at a time: few enough for the second-level cache.
+int64_t block_rows(int64_t columns) { return columns <= 512 ? 64 : 32; }
+
+// Arrays for one thread, aligned to 64 bytes. They live as long as this.
+class ThreadMemory {
+ public:
+  template <class T>
+  T* take(int64_t count) {
+    arrays_.push_back(c10::GetCPUAllocator()->allocate(static_cast<size_t>(count) * sizeof(T)));
+    return static_cast<T*>(arrays_.back().get());
+  }
+
+ private:
+  std::vector<c10::DataPtr> arrays_;
+};
+
+// C (rows, n) = A (rows, k) B (k, n), plus C if `add`. B is packed.
+template <class T>
+void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+              float* c, int64_t ldc, bool add = false) {
+  brgemm(rows, n, kPairs<T> ? even(k) : k, lda, ldb, ldc, add, a, b, c, kPairs<T>);
+}
+
+template <class T>
+struct Packed {
+  const T* data;
+  int64_t stride;
+};
+
+// Returns (rows, d) as the right operand of a product, in `memory` if it must be packed.
+template <class T>
+Packed<T> packed_rows(const HeadRows<const T>& rows, int64_t count, int64_t d, T* memory) {
+  if constexpr (!kPairs<T>) return {rows.data, rows.stride};
+  pack_pairs(rows.data, rows.stride, count, d, d, memory);
+  return {memory, d};
+}
+
+template <class T>
+void forward_heads(const Sizes& s, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                   const at::Tensor& out, float* log_sums, int64_t begin, int64_t end) {
+  const int64_t ldm = rounded_up(s.m), block = std::min(block_rows(s.m), s.l);
+  ThreadMemory memory;
+  T* const keys = memory.take<T>(s.d * s.m);
+  T* const pairs = memory.take<T>(even(s.m) * s.d);
+  auto* const scores = memory.take<float>(block * ldm);
+  T* const weights = memory.take<T>(block * ldm);
+  auto* const sums = memory.take<float>(block * s.d);
+  auto* const norms = memory.take<float>(block);
+  const Heads<const T> queries(q), all_keys(k), values(v);
+  const Heads<T> outs(out);
+  for (int64_t head = begin; head < end; ++head) {
+    transpose_words<T>(all_keys[head].data, all_keys[head].stride, s.m, s.d, s.m, keys);
+    const Packed<T> value = packed_rows<T>(values[head], s.m, s.d, pairs);
+    for (int64_t i = 0; i < s.l; i += block) {
+      const int64_t rows = std::min(block, s.l - i);
+      multiply<T>(rows, s.m, s.d, queries[head].data + i * queries[head].stride,
+                  queries[head].stride, keys, s.m, scores, ldm);
+      softmax_rows(scores, rows, s.m, ldm, s.scale(), weights, norms, log_sums + head * s.l + i);
+      multiply<T>(rows, s.d, s.m, weights, ldm, value.data, value.stride, sums, s.d);
+      const HeadRows<T> o = outs[head];
+      store_scaled(sums, s.d, norms, rows, s.d, o.data + i * o.stride, o.stride);
+    }
+  }
+}
+
+template <class T>
+struct BackwardTensors {
+  Heads<const T> q, k, v, out, grad;
+  Heads<T> dq, dk, dv;
+  const float* log_sums;  // (n * heads, l)
+};
+
+// Goes over the columns of P = softmax(q k^T) in blocks, as rows of P^T. With dS, the gradient of
+// the scores: dv = P^T grad, dk = dS^T q, and dq^T = k^T dS^T, which adds up over the blocks.
+template <class T>
+class BackwardHead {
+ public:
+  explicit BackwardHead(const Sizes& s)
+      : s_(s),
+        ldl_(rounded_up(s.l)),
+        ldk_(even(s.m)),
+        block_(std::min(block_rows(s.l), even(s.m))) {
+    queries_ = memory_.take<T>(s.d * ldl_);
+    grads_ = memory_.take<T>(s.d * ldl_);
+    query_pairs_ = memory_.take<T>(even(s.l) * s.d);
+    grad_pairs_ = memory_.take<T>(even(s.l) * s.d);
+    keys_ = memory_.take<T>(s.d * ldk_);
+    scores_ = memory_.take<float>(block_ * ldl_);
+    slopes_ = memory_.take<float>(block_ * ldl_);
+    p_ = memory_.take<T>(block_ * ldl_);
+    ds_ = memory_.take<T>(block_ * ldl_);
+    ds_pairs_ = memory_.take<T>(block_ * ldl_);
+    sums_ = memory_.take<float>(block_ * s.d);
+    dq_ = memory_.take<float>(s.d * ldl_);
+    log_sums_ = memory_.take<float>(ldl_);
+    deltas_ = memory_.take<float>(ldl_);
+    // What products never write, but vectors read.
+    std::memset(scores_, 0, sizeof(float) * block_ * ldl_);
+    std::memset(slopes_, 0, sizeof(float) * block_ * ldl_);
+  }
+
+  void run(const BackwardTensors<T>& all, int64_t head) {
+    const HeadRows<const T> q = all.q[head], k = all.k[head], grad = all.grad[head];
+    transpose_words<T>(q.data, q.stride, s_.l, s_.d, s_.l, queries_);
+    transpose_words<T>(grad.data, grad.stride, s_.l, s_.d, s_.l, grads_);
+    transpose<T>(k.data, k.stride, s_.m, s_.d, ldk_, keys_);
+    const Packed<T> query = packed_rows<T>(q, s_.l, s_.d, query_pairs_);
+    const Packed<T> gradient = packed_rows<T>(grad, s_.l, s_.d, grad_pairs_);
+    std::memcpy(log_sums_, all.log_sums + head * s_.l, sizeof(float) * s_.l);
+    std::fill(log_sums_ + s_.l, log_sums_ + ldl_, kNothing);
+    const HeadRows<const T> out = all.out[head];
+    row_products(grad.data, grad.stride, out.data, out.stride, s_.l, s_.d, deltas_);
+    std::fill(deltas_ + s_.l, deltas_ + ldl_, 0.0f);
+    for (int64_t j = 0; j < s_.m; j += block_) {
+      const int64_t rows = std::min(block_, s_.m - j);
+      const HeadRows<const T> v = all.v[head];
+      multiply<T>(rows, s_.l, s_.d, k.data + j * k.stride, k.stride, queries_, s_.l, scores_, ldl_);
+      multiply<T>(rows, s_.l, s_.d, v.data + j * v.stride, v.stride, grads_, s_.l, slopes_, ldl_);
+      softmax_slopes(scores_, slopes_, rows, ldl_, s_.scale(), log_sums_, deltas_, p_, ds_);
+      product_rows(rows, p_, gradient, all.dv[head], j);
+      product_rows(rows, ds_, query, all.dk[head], j);
+      const T* right = ds_;
+      if constexpr (kPairs<T>) {
+        pack_pairs(ds_, ldl_, rows, ldl_, ldl_, ds_pairs_);
+        right = ds_pairs_;
+      }
+      multiply<T>(s_.d, ldl_, rows, keys_ + j, ldk_, right, ldl_, dq_, ldl_, /*add=*/j > 0);
+    }
+    const HeadRows<T> dq = all.dq[head];
+    store_transposed(dq_, ldl_, s_.l, s_.d, dq.data, dq.stride);
+  }
+
+ private:
+  // HeadRows j ... of `to` = left (rows, l) right (l, d).
+  void product_rows(int64_t rows, const T* left, const Packed<T>& right, const HeadRows<T>& to,
+                    int64_t j) {
+    multiply<T>(rows, s_.d, s_.l, left, ldl_, right.data, right.stride, sums_, s_.d);
+    store_scaled(sums_, s_.d, nullptr, rows, s_.d, to.data + j * to.stride, to.stride);
+  }
+
+  const Sizes s_;
+  const int64_t ldl_, ldk_, block_;
+  ThreadMemory memory_;
+  T *queries_, *grads_, *query_pairs_, *grad_pairs_, *keys_, *p_, *ds_, *ds_pairs_;
+  float *scores_, *slopes_, *sums_, *dq_, *log_sums_, *deltas_;
+};
+
+// Returns an empty tensor (n, heads, l, d), in memory (n, l, heads, d).
+at::Tensor empty_heads(const Sizes& s, int64_t l, const at::Tensor& like) {
+  return at::empty({s.n, l, s.heads, s.d}, like.options()).transpose(1, 2);
+}
+
+template <class T>
+class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v) {
+    const Sizes s = sizes_of(q, k);
+    const at::Tensor out = empty_heads(s, s.l, q);
+    const at::Tensor log_sums = at::empty({s.n * s.heads, s.l}, at::kFloat);
+    at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
+      forward_heads<T>(s, q, k, v, out, log_sums.data_ptr<float>(), begin, end);
+    });
+    context->save_for_backward({q, k, v, out, log_sums});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3];
+    const at::Tensor grad = grads[0].stride(-1) == 1 ? grads[0] : grads[0].contiguous();
+    const Sizes s = sizes_of(q, k);
+    const at::Tensor dq = empty_heads(s, s.l, q), dk = empty_heads(s, s.m, q),
+                     dv = empty_heads(s, s.m, q);
+    using Const = Heads<const T>;
+    const BackwardTensors<T> all = {Const(q),     Const(k),     Const(v),
+                                    Const(out),   Const(grad),  Heads<T>(dq),
+                                    Heads<T>(dk), Heads<T>(dv), saved[4].data_ptr<float>()};
+    at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
+      BackwardHead<T> one(s);
+      for (int64_t head = begin; head < end; ++head) one.run(all, head);
+    });
+    return {dq, dk, dv};
+  }
+};
+
+bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (plain_kernels() || q.numel() == 0 || k.numel() == 0 || q.size(-1) % 2 != 0) return false;
+  for (const at::Tensor* each : {&q, &k, &v}) {
+    if (!each->is_cpu() || each->scalar_type() != q.scalar_type() || each->stride(-1) != 1)
+      return false;
+    for (int64_t dim = 0; dim < 3; ++dim)
+      if (each->stride(dim) % 2 != 0) return false;  // pairs are read as words
+  }
+  return q.scalar_type() == at::kFloat      ? can_multiply<float>()
+         : q.scalar_type() == at::kBFloat16 ? can_multiply<BFloat16>()
+                                            : false;
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (fits(q, k, v)) {
+    return q.scalar_type() == at::kFloat ? FlashAttention<float>::apply(q, k, v)
+                                         : FlashAttention<BFloat16>::apply(q, k, v);
+  }
+  const at::Tensor mixed = at::scaled_dot_product_attention(q, k, v);
+  require_deterministic_backward(mixed);
+  return mixed;
+}
+
+}  // namespace bv

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace bv {
+
+// Returns softmax(q k^T / sqrt(d)) v, as at::scaled_dot_product_attention(): q (n, heads, l, d),
+// k and v (n, heads, m, d); float32 or bfloat16. The result is (n, heads, l, d), and on a CPU in
+// memory (n, l, heads, d).
+//
+// LibTorch's kernel for CPUs multiplies with MKL, which is slow on AMD's processors: forward and
+// backward of float32 and bfloat16 take two to three times as long as with this kernel. Like
+// LibTorch's, it is FlashAttention (Dao et al. 2022): backward computes the probabilities again, so
+// no tensor of l times m numbers for each head is kept. In bfloat16 the probabilities are rounded
+// before they are multiplied with v; all sums and the softmax are float32.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+}  // namespace bv

@@ -1,0 +1,295 @@
+// The loops of attention.cc around its products: softmax, layouts and rounding, with vectors. T is
+// float or BFloat16. Where "ld" is not given, rows follow each other.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "lib/device/float_lanes.h"
+
+namespace bv {
+
+// The logarithm of the sum of a row that is not there: its probabilities are practically 0.
+inline constexpr float kNothing = 1e30f;
+
+namespace simd {
+
+using Words8 = uint32_t __attribute__((vector_size(32)));
+using Halves8 = uint16_t __attribute__((vector_size(16)));
+typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias));
+
+// The first `count` numbers; the others are 0.
+template <class T>
+[[gnu::always_inline]] inline void load_some(const T* from, int64_t count, Floats& to) {
+  if (count >= kLanes) return load(from, to);
+  T part[kLanes] = {};
+  std::memcpy(part, from, sizeof(T) * static_cast<size_t>(count));
+  load(part, to);
+}
+template <class T>
+[[gnu::always_inline]] inline void store_some(const Floats& from, int64_t count, T* to) {
+  if (count >= kLanes) return store(from, to);
+  T part[kLanes];
+  store(from, part);
+  std::memcpy(to, part, sizeof(T) * static_cast<size_t>(count));
+}
+
+[[gnu::always_inline]] inline float sum_of(const Floats& x) {
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; ++i) sum += x[i];
+  return sum;
+}
+
+// exp(x) for x up to 88, to about one unit in the last place (Moshier's Cephes library, expf).
+// Below -87 it is exp(-87). A NaN stays a NaN.
+[[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
+  const Floats least = Floats{} - 87.0f;
+  Ints low;
+  at_most(x, least, low);
+  Floats z;
+  choose(low, least, x, z);
+  const Floats shifted = z * 1.44269504f + kRound, n = shifted - kRound;
+  const Floats r = z - n * 0.693359375f - n * -2.12194440e-4f;
+  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const Words exponent = ((Words)shifted - 0x4B400000u + 127u) << 23;
+  y = (p * r * r + r + 1.0f) * (Floats)exponent;
+}
+
+// Row i becomes column i.
+[[gnu::always_inline]] inline void transpose8(Words8 (&r)[8]) {
+  Words8 a[8], b[8];
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    a[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      b[i + 2 * j] = __builtin_shufflevector(a[i + j], a[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      b[i + 2 * j + 1] =
+          __builtin_shufflevector(a[i + j], a[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    r[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+// Calls emit(column, row, values, count) with up to 8 rows of each column of a matrix of words,
+// (rows, columns); row i begins at from + i * stride, stride in bytes.
+template <class Emit>
+[[gnu::always_inline]] inline void transpose_blocks(const void* from, int64_t stride, int64_t rows,
+                                                    int64_t columns, const Emit& emit) {
+  const char* const bytes = static_cast<const char*>(from);
+  for (int64_t i = 0; i < rows; i += 8) {
+    const int64_t count = rows - i < 8 ? rows - i : 8;
+    for (int64_t j = 0; j < columns; j += 8) {
+      const int64_t width = columns - j < 8 ? columns - j : 8;
+      Words8 block[8] = {};
+      for (int64_t k = 0; k < count; ++k) {
+        const char* const row = bytes + (i + k) * stride + 4 * j;
+        if (width == 8)
+          block[k] = *reinterpret_cast<const Words8At*>(row);
+        else
+          std::memcpy(&block[k], row, static_cast<size_t>(4 * width));
+      }
+      transpose8(block);
+      for (int64_t k = 0; k < width; ++k) emit(j + k, i, block[k], count);
+    }
+  }
+}
+
+[[gnu::always_inline]] inline void store_some(const Words8& from, int64_t count, void* to) {
+  if (count == 8)
+    *reinterpret_cast<Words8At*>(to) = from;
+  else
+    std::memcpy(to, &from, static_cast<size_t>(4 * count));
+}
+[[gnu::always_inline]] inline void store_some(const Halves8& from, int64_t count, void* to) {
+  if (count == 8)
+    *reinterpret_cast<Halves8At*>(to) = from;
+  else
+    std::memcpy(to, &from, static_cast<size_t>(2 * count));
+}
+
+}  // namespace simd
+
+// The transposed matrix (rows, d) as the right operand (d, rows) of a product. Words of BFloat16
+// hold two numbers, so that pairs of rows are interleaved, as oneDNN wants them.
+template <class T>
+void transpose_words(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
+  constexpr int64_t kPerWord = 4 / sizeof(T);
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    simd::transpose_blocks(
+        from, stride * static_cast<int64_t>(sizeof(T)), rows, d / kPerWord,
+        [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
+            __attribute__((always_inline)) {
+              simd::store_some(values, count, to + (column * ldto + row) * kPerWord);
+            });
+  });
+}
+
+// to (d, ldto) = the transposed matrix (rows, d); columns from `rows` on are 0.
+template <class T>
+void transpose(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    transpose_words<float>(from, stride, rows, d, ldto, to);
+  } else {
+    simd::dispatch([&]() __attribute__((always_inline)) {
+      simd::transpose_blocks(
+          from, 2 * stride, rows, d / 2,
+          [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
+              __attribute__((always_inline)) {
+                T* const low = to + 2 * column * ldto + row;
+                simd::store_some(__builtin_convertvector(values, simd::Halves8), count, low);
+                simd::store_some(__builtin_convertvector(values >> 16, simd::Halves8), count,
+                                 low + ldto);
+              });
+    });
+  }
+  for (int64_t i = 0; i < d; ++i)
+    for (int64_t j = rows; j < ldto; ++j) to[i * ldto + j] = T(0.0f);
+}
+
+// Rows 2 i and 2 i + 1 of (rows, columns) become row i of (rows / 2, ldto) words. An odd last row
+// gets a partner of zeros.
+inline void pack_pairs(const c10::BFloat16* from, int64_t stride, int64_t rows, int64_t columns,
+                       int64_t ldto, c10::BFloat16* to) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; i += 2) {
+      const c10::BFloat16* const row = from + i * stride;
+      c10::BFloat16* const out = to + i * ldto;
+      for (int64_t j = 0; j < columns; j += simd::kLanes) {
+        const int64_t count = columns - j;
+        simd::Floats first, second{};  // each number in the upper half of a word
+        simd::load_some(row + j, count, first);
+        if (i + 1 < rows) simd::load_some(row + stride + j, count, second);
+        const simd::Floats both = (simd::Floats)((simd::Words)second | ((simd::Words)first >> 16));
+        simd::store_some(both, count, reinterpret_cast<float*>(out + 2 * j));
+      }
+    }
+  });
+}
+inline void pack_pairs(const float*, int64_t, int64_t, int64_t, int64_t, float*) {}  // not packed
+
+// For each row of `scores` (rows, m), which may be overwritten: weights = exp(scale (score - the
+// greatest)), norms = 1 / their sum, log_sums = log(sum(exp(scale score))). ld: of scores and
+// weights, a multiple of 16. Weights from column m on are practically 0.
+template <class T>
+void softmax_rows(float* scores, int64_t rows, int64_t m, int64_t ld, float scale, T* weights,
+                  float* norms, float* log_sums) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    using simd::Floats;
+    for (int64_t i = 0; i < rows; ++i) {
+      float* const row = scores + i * ld;
+      for (int64_t j = m; j < ld; ++j) row[j] = -kNothing;
+      Floats tops;
+      simd::load(row, tops);
+      for (int64_t j = simd::kLanes; j < ld; j += simd::kLanes) {
+        Floats x;
+        simd::load(row + j, x);
+        simd::Ints more;
+        simd::at_most(tops, x, more);
+        simd::choose(more, x, tops, tops);
+      }
+      float top = tops[0];
+      for (int64_t j = 1; j < simd::kLanes; ++j) top = tops[j] > top ? tops[j] : top;
+      Floats sums{};
+      for (int64_t j = 0; j < ld; j += simd::kLanes) {
+        Floats x, y;
+        simd::load(row + j, x);
+        simd::exponential((x - top) * scale, y);
+        simd::store(y, weights + i * ld + j);
+        sums += y;
+      }
+      const float sum = simd::sum_of(sums);
+      norms[i] = 1.0f / sum;
+      log_sums[i] = top * scale + std::log(sum);
+    }
+  });
+}
+
+// p = exp(scale scores - log_sums) and ds = p (slopes - deltas) scale, all (rows, ld) with ld a
+// multiple of 16; log_sums and deltas (ld).
+template <class T>
+void softmax_slopes(const float* scores, const float* slopes, int64_t rows, int64_t ld, float scale,
+                    const float* log_sums, const float* deltas, T* p, T* ds) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < ld; j += simd::kLanes) {
+        simd::Floats x, slope, log_sum, delta, y;
+        simd::load(scores + i * ld + j, x);
+        simd::load(slopes + i * ld + j, slope);
+        simd::load(log_sums + j, log_sum);
+        simd::load(deltas + j, delta);
+        simd::exponential(x * scale - log_sum, y);
+        simd::store(y, p + i * ld + j);
+        simd::store(y * (slope - delta) * scale, ds + i * ld + j);
+      }
+    }
+  });
+}
+
+// sums[i] = the sum over j of a[i, j] b[i, j]; a and b (rows, d).
+template <class T>
+void row_products(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t rows, int64_t d,
+                  float* sums) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; ++i) {
+      simd::Floats sum{};
+      for (int64_t j = 0; j < d; j += simd::kLanes) {
+        simd::Floats x, y;
+        simd::load_some(a + i * lda + j, d - j, x);
+        simd::load_some(b + i * ldb + j, d - j, y);
+        sum += x * y;
+      }
+      sums[i] = simd::sum_of(sum);
+    }
+  });
+}
+
+// to = from times factors[i] for row i, or times 1; both (rows, d).
+template <class T>
+void store_scaled(const float* from, int64_t ldfrom, const float* factors, int64_t rows, int64_t d,
+                  T* to, int64_t ldto) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const float factor = factors == nullptr ? 1.0f : factors[i];
+      for (int64_t j = 0; j < d; j += simd::kLanes) {
+        simd::Floats x;
+        simd::load_some(from + i * ldfrom + j, d - j, x);
+        simd::store_some(x * factor, d - j, to + i * ldto + j);
+      }
+    }
+  });
+}
+
+// to (rows, d) = the transposed matrix (d, ldfrom), of which it has the first `rows` columns.
+template <class T>
+void store_transposed(const float* from, int64_t ldfrom, int64_t rows, int64_t d, T* to,
+                      int64_t ldto) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    simd::transpose_blocks(
+        from, 4 * ldfrom, d, rows,
+        [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
+            __attribute__((always_inline)) {
+              T* const place = to + column * ldto + row;
+              if constexpr (std::is_same_v<T, float>) {
+                simd::store_some(values, count, place);
+              } else {
+                simd::Floats wide{};
+                std::memcpy(&wide, &values, sizeof(values));
+                simd::store_some(wide, count, place);
+              }
+            });
+  });
+}
+
+}  // namespace bv

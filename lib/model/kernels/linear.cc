@@ -1,0 +1,79 @@
+#include "lib/model/kernels/linear.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/linear.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lib/device/plain_kernels.h"
+
+namespace bv {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kLeastMacs = 1 << 20;  // below it, MKL is done before oneDNN has started
+
+using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
+                                const std::optional<at::Tensor>& bias, std::string_view attribute,
+                                c10::List<std::optional<at::Scalar>> scalars,
+                                std::optional<std::string_view> algorithm);
+
+// LibTorch's only operator that hands a float32 product to oneDNN and needs no conversion of its
+// operands. torch.compile uses it. nullopt if LibTorch was built without oneDNN.
+const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& onednn_linear() {
+  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
+    const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    if (!handle) return std::nullopt;
+    return handle->typed<OneDnnLinear>();
+  }();
+  return found;
+}
+
+bool prefers_onednn() {
+#if defined(__x86_64__)
+  static const bool amd = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2");
+  return amd && onednn_linear().has_value();
+#else
+  return false;
+#endif
+}
+
+// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides.
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias = std::nullopt) {
+  return onednn_linear()->call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(),
+                               std::nullopt);
+}
+
+class Linear : public torch::autograd::Function<Linear> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+    context->save_for_backward({x, weight});
+    return product(x, weight, bias);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &grad = grads[0];  // grad (n, out)
+    variable_list result(3);
+    if (context->needs_input_grad(0)) result[0] = product(grad, weight.t());
+    // As (in, out), which is how kernels are stored.
+    if (context->needs_input_grad(1)) result[1] = product(x.t(), grad.t()).t();
+    if (context->needs_input_grad(2)) result[2] = grad.sum(0);
+    return result;
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool fits = x.is_cpu() && x.scalar_type() == at::kFloat && !plain_kernels() &&
+                    x.numel() * weight.size(0) >= kLeastMacs && prefers_onednn();
+  if (!fits) return at::linear(x, weight, bias);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight.size(0);
+  return Linear::apply(x.reshape({-1, x.size(-1)}), weight, bias).reshape(shape);
+}
+
+}  // namespace bv

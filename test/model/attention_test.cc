@@ -1,0 +1,196 @@
+// attention() and linear() against their formulas in float64, forward and backward.
+#include "lib/model/kernels/attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "lib/model/kernels/linear.h"
+
+namespace bv::test {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+at::Tensor noise(at::IntArrayRef shape, at::ScalarType type, uint64_t seed) {
+  return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat).to(type);
+}
+
+struct Sizes {
+  int64_t n, heads, l, m, d;
+};
+
+// Returns q, k, v and a gradient of the result, (n, heads, length, d), as a layer passes them: in
+// memory (n, length, heads, d).
+Tensors operands(const Sizes& s, at::ScalarType type) {
+  Tensors all;
+  for (const int64_t length : {s.l, s.m, s.m, s.l})
+    all.push_back(noise({s.n, length, s.heads, s.d}, type, all.size() + 1).transpose(1, 2));
+  return all;
+}
+
+// Returns the result and the gradients of the inputs. `all`: the inputs, and last the gradient of
+// the result.
+template <class F>
+Tensors results(const F& f, const Tensors& all, at::ScalarType type) {
+  Tensors inputs;
+  for (size_t i = 0; i + 1 < all.size(); ++i)
+    inputs.push_back(all[i].detach().to(type).requires_grad_());
+  const at::Tensor y = f(inputs);
+  Tensors out = torch::autograd::grad({y}, inputs, {all.back().to(type)});
+  out.insert(out.begin(), y.detach());
+  return out;
+}
+
+at::Tensor ours(const Tensors& in) { return attention(in[0], in[1], in[2]); }
+at::Tensor formula(const Tensors& in) {
+  const double scale = 1 / std::sqrt(static_cast<double>(in[0].size(-1)));
+  return (in[0].matmul(in[1].transpose(-1, -2)) * scale).softmax(-1).matmul(in[2]);
+}
+at::Tensor torch_attention(const Tensors& in) {
+  return at::scaled_dot_product_attention(in[0], in[1], in[2]);
+}
+
+// The greatest distance of each, in parts of the greatest value.
+std::vector<double> errors(const Tensors& found, const Tensors& exact) {
+  std::vector<double> all;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    REQUIRE(found[i].sizes() == exact[i].sizes());
+    const at::Tensor far = (found[i].to(at::kDouble) - exact[i]).abs().max();
+    all.push_back((far / exact[i].abs().max()).item<double>());
+  }
+  return all;
+}
+
+class Threads {
+ public:
+  explicit Threads(int count) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
+}  // namespace
+
+TEST_CASE("attention agrees with its formula, whatever the lengths and the size of a head") {
+  for (const Sizes& s : std::vector<Sizes>{{1, 1, 1, 1, 2},
+                                           {2, 3, 5, 5, 4},
+                                           {2, 3, 1, 9, 6},
+                                           {3, 2, 9, 1, 8},
+                                           {1, 2, 17, 17, 16},
+                                           {2, 2, 33, 70, 20},
+                                           {1, 1, 129, 65, 64},
+                                           {1, 2, 64, 128, 32},
+                                           {2, 3, 197, 197, 64},
+                                           {1, 1, 600, 577, 48},
+                                           {1, 2, 6, 6, 7}}) {
+    INFO(s.l << " queries, " << s.m << " keys of " << s.d);
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Tensors all = operands(s, type);
+      const Tensors exact = results(formula, all, at::kDouble);
+      const std::vector<double> found = errors(results(ours, all, type), exact);
+      const std::vector<double> torch = errors(results(torch_attention, all, type), exact);
+      // The gradients of one key are exactly 0 in float64.
+      for (size_t i = 0; i < found.size(); ++i) {
+        INFO("result " << i << " in " << type << ", LibTorch's error " << torch[i]);
+        if (exact[i].abs().max().item<double>() < 1e-12) continue;
+        CHECK(found[i] < (type == at::kFloat ? 2e-6 : 0x1.8p-8));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention has the same bits for any number of threads") {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const Tensors all = operands({3, 4, 50, 41, 32}, type);
+    Tensors one;
+    {
+      const Threads single(1);
+      one = results(ours, all, type);
+    }
+    const Threads four(4);
+    const Tensors again = results(ours, all, type);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(again[i].equal(one[i]));
+  }
+}
+
+TEST_CASE("attention takes large scores, other layouts and other types") {
+  Tensors all = operands({1, 2, 20, 20, 16}, at::kFloat);
+  all[0] = all[0] * 200;  // scores of some hundred: most probabilities are 0
+  const Tensors exact = results(formula, all, at::kDouble);
+  const std::vector<double> found = errors(results(ours, all, at::kFloat), exact),
+                            torch = errors(results(torch_attention, all, at::kFloat), exact);
+  for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] < 2 * torch[i]);
+  all = operands({2, 2, 12, 10, 16}, at::kFloat);
+  const Tensors plain = results(ours, all, at::kFloat);
+  Tensors other = all;
+  other[1] = other[1].transpose(2, 3).contiguous().transpose(2, 3);  // the last stride is not 1
+  other[3] = at::ones({1}).expand(other[3].sizes());                 // a gradient without memory
+  Tensors same = all;
+  same[3] = at::ones_like(all[3]);
+  const Tensors a = results(ours, other, at::kFloat), b = results(ours, same, at::kFloat);
+  CHECK(at::allclose(a[0], plain[0], 1e-5, 1e-6));
+  for (size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-4, 1e-6));
+  for (const at::Tensor& each : results(ours, all, at::kDouble))
+    CHECK(each.scalar_type() == at::kDouble);
+}
+
+TEST_CASE("attention keeps what is not finite") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
+      for (const int64_t token : {0, 13, 39}) {
+        INFO(bad << " in token " << token);
+        Tensors all = operands({1, 1, 40, 40, 16}, type);
+        all[0] = all[0].contiguous();
+        all[0][0][0][token][3] = bad;
+        const Tensors found = results(ours, all, type);
+        CHECK(found[0][0][0][token].isnan().all().item<bool>());
+        CHECK(found[0].isnan().sum().item<int64_t>() == 16);  // the other queries are as before
+        for (size_t i = 1; i < 4; ++i) CHECK(found[i].isnan().any().item<bool>());
+      }
+    }
+  }
+}
+
+TEST_CASE("a linear layer agrees with its formula, forward and backward") {
+  const auto layer = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
+  const auto exact_layer = [](const Tensors& in) { return in[0].matmul(in[1].t()) + in[2]; };
+  struct Shape {
+    std::vector<int64_t> x;
+    int64_t out;
+  };
+  for (const Shape& shape : std::vector<Shape>{{{2, 3}, 4},
+                                               {{400, 64}, 96},
+                                               {{3, 197, 48}, 80},
+                                               {{2, 5, 33, 65}, 129},
+                                               {{1, 2000}, 1000}}) {
+    const int64_t in = shape.x.back();
+    std::vector<int64_t> grad = shape.x;
+    grad.back() = shape.out;
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      // As a kernel (in, out), which a layer passes as the transposed matrix.
+      const Tensors all = {noise(shape.x, type, 1), noise({in, shape.out}, type, 2).t(),
+                           noise({shape.out}, type, 3), noise(grad, type, 4)};
+      const std::vector<double> found =
+          errors(results(layer, all, type), results(exact_layer, all, at::kDouble));
+      for (size_t i = 0; i < found.size(); ++i) {
+        INFO(shape.x << " to " << shape.out << ", result " << i << " in " << type);
+        CHECK(found[i] < (type == at::kFloat ? 2e-6 : 0x1p-7));
+      }
+    }
+  }
+  // Rows and columns in another order in memory, and a gradient without memory.
+  const at::Tensor x = noise({70, 300}, at::kFloat, 1).t();
+  const Tensors all = {x, noise({128, 70}, at::kFloat, 2), noise({128}, at::kFloat, 3),
+                       at::ones({1}).expand({300, 128})};
+  for (const double far :
+       errors(results(layer, all, at::kFloat), results(exact_layer, all, at::kDouble)))
+    CHECK(far < 2e-6);
+}
+
+}  // namespace bv::test
