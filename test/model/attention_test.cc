@@ -83,6 +83,8 @@ TEST_CASE("attention agrees with its formula, whatever the lengths and the size 
                                            {3, 2, 9, 1, 8},
                                            {1, 2, 17, 17, 16},
                                            {2, 2, 33, 70, 20},
+                                           {2, 1, 61, 43, 30},
+                                           {1, 3, 1, 1100, 64},
                                            {1, 1, 129, 65, 64},
                                            {1, 2, 64, 128, 32},
                                            {2, 3, 197, 197, 64},
@@ -119,13 +121,13 @@ TEST_CASE("attention has the same bits for any number of threads") {
 }
 
 TEST_CASE("attention takes large scores, other layouts and other types") {
-  Tensors all = operands({1, 2, 20, 20, 16}, at::kFloat);
+  Tensors all = operands({1, 2, 48, 48, 32}, at::kFloat);
   all[0] = all[0] * 200;  // scores of some hundred: most probabilities are 0
   const Tensors exact = results(formula, all, at::kDouble);
   const std::vector<double> found = errors(results(ours, all, at::kFloat), exact),
                             torch = errors(results(torch_attention, all, at::kFloat), exact);
   for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] < 2 * torch[i]);
-  all = operands({2, 2, 12, 10, 16}, at::kFloat);
+  all = operands({2, 2, 52, 50, 32}, at::kFloat);
   const Tensors plain = results(ours, all, at::kFloat);
   Tensors other = all;
   other[1] = other[1].transpose(2, 3).contiguous().transpose(2, 3);  // the last stride is not 1
@@ -145,12 +147,12 @@ TEST_CASE("attention keeps what is not finite") {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
       for (const int64_t token : {0, 13, 39}) {
         INFO(bad << " in token " << token);
-        Tensors all = operands({1, 1, 40, 40, 16}, type);
+        Tensors all = operands({1, 1, 40, 40, 64}, type);
         all[0] = all[0].contiguous();
         all[0][0][0][token][3] = bad;
         const Tensors found = results(ours, all, type);
         CHECK(found[0][0][0][token].isnan().all().item<bool>());
-        CHECK(found[0].isnan().sum().item<int64_t>() == 16);  // the other queries are as before
+        CHECK(found[0].isnan().sum().item<int64_t>() == 64);  // the other queries are as before
         for (size_t i = 1; i < 4; ++i) CHECK(found[i].isnan().any().item<bool>());
       }
     }
@@ -168,7 +170,8 @@ TEST_CASE("a linear layer agrees with its formula, forward and backward") {
                                                {{400, 64}, 96},
                                                {{3, 197, 48}, 80},
                                                {{2, 5, 33, 65}, 129},
-                                               {{1, 2000}, 1000}}) {
+                                               {{1, 2000}, 1000},
+                                               {{2, 331, 100}, 129}}) {
     const int64_t in = shape.x.back();
     std::vector<int64_t> grad = shape.x;
     grad.back() = shape.out;
@@ -185,8 +188,8 @@ TEST_CASE("a linear layer agrees with its formula, forward and backward") {
     }
   }
   // Rows and columns in another order in memory, and a gradient without memory.
-  const at::Tensor x = noise({70, 300}, at::kFloat, 1).t();
-  const Tensors all = {x, noise({128, 70}, at::kFloat, 2), noise({128}, at::kFloat, 3),
+  const at::Tensor x = noise({170, 300}, at::kFloat, 1).t();
+  const Tensors all = {x, noise({128, 170}, at::kFloat, 2), noise({128}, at::kFloat, 3),
                        at::ones({1}).expand({300, 128})};
   for (const double far :
        errors(results(layer, all, at::kFloat), results(exact_layer, all, at::kDouble)))

@@ -269,6 +269,10 @@ class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
   }
 };
 
+// Below it, what a float32 product costs at its start outweighs its speed. In bfloat16 LibTorch's
+// start costs more.
+constexpr int64_t kLeastMacs = 1 << 16;  // of one product of a head
+
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (plain_kernels() || q.numel() == 0 || k.numel() == 0 || q.size(-1) % 2 != 0) return false;
   for (const at::Tensor* each : {&q, &k, &v}) {
@@ -277,9 +281,9 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     for (int64_t dim = 0; dim < 3; ++dim)
       if (each->stride(dim) % 2 != 0) return false;  // pairs are read as words
   }
-  return q.scalar_type() == at::kFloat      ? can_multiply<float>()
-         : q.scalar_type() == at::kBFloat16 ? can_multiply<BFloat16>()
-                                            : false;
+  if (q.scalar_type() == at::kFloat)
+    return q.size(2) * k.size(2) * q.size(3) >= kLeastMacs && can_multiply<float>();
+  return q.scalar_type() == at::kBFloat16 && can_multiply<BFloat16>();
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kLeastMacs = 1 << 20;  // below it, MKL is done before oneDNN has started
+constexpr int64_t kLeastMacs = 1 << 22;  // below it, MKL is done before oneDNN has started
 
 using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& bias, std::string_view attribute,
