@@ -67,13 +67,14 @@ TEST_CASE("a training step allocates no more than it did, and takes no new pages
     const Costs step = costs_of_step(folder, config, steps);
     INFO(config << ": " << step.allocations << " allocations, " << step.faults << " faults a step");
     CHECK(step.allocations < most);
-    CHECK(step.allocations > most / 2);  // it counts
+    CHECK(step.allocations > most / 4);  // it counts
     // A step that returns its memory to the system takes 1,800 in digits_vit. Runs of the same
     // length differ by up to 800 in all.
     CHECK(step.faults < 100);
   };
-  check_step("digits_cnn.yaml", 100, 2600);  // November 2026: 2,250
-  check_step("digits_vit.yaml", 10, 8500);   // 7,480
+  // oneDNN, which multiplies on AMD's processors, makes 140 small allocations a product.
+  check_step("digits_cnn.yaml", 100, 2800);  // November 2026: 2,630; with MKL 2,250
+  check_step("digits_vit.yaml", 10, 20000);  // 18,030; with MKL 7,480
 }
 
 }  // namespace bv::test
