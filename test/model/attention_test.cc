@@ -100,7 +100,8 @@ TEST_CASE("attention agrees with its formula, whatever the lengths and the size 
       for (size_t i = 0; i < found.size(); ++i) {
         INFO("result " << i << " in " << type << ", LibTorch's error " << torch[i]);
         if (exact[i].abs().max().item<double>() < 1e-12) continue;
-        CHECK(found[i] < (type == at::kFloat ? 2e-6 : 0x1.8p-8));
+        // On CPUs for which there is no kernel of our own, it is LibTorch's error.
+        CHECK(found[i] <= std::max(type == at::kFloat ? 2e-6 : 0x1.8p-8, torch[i]));
       }
     }
   }
@@ -126,7 +127,7 @@ TEST_CASE("attention takes large scores, other layouts and other types") {
   const Tensors exact = results(formula, all, at::kDouble);
   const std::vector<double> found = errors(results(ours, all, at::kFloat), exact),
                             torch = errors(results(torch_attention, all, at::kFloat), exact);
-  for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] < 2 * torch[i]);
+  for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] < 2 * torch[i] + 1e-6);
   all = operands({2, 2, 52, 50, 32}, at::kFloat);
   const Tensors plain = results(ours, all, at::kFloat);
   Tensors other = all;
