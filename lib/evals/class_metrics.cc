@@ -27,9 +27,8 @@ const KeyTable keys(
     {"Measures a classifier class by class, on images with one class or, with `multilabel`, with "
      "any number: precision, recall, F1, area under the ROC curve (AUROC), average precision (AP), "
      "log loss and Brier score, with the values of scikit-learn. Labels may also be shares of "
-     "classes "
-     "(`soft_labels`). `metrics` chooses among them. The "
-     "report shows a table of the classes, ROC and precision-recall curves, and the confusion "
+     "classes (`soft_labels`). `metrics` chooses among them. The report shows a table of the "
+     "classes, ROC and precision-recall curves, and the confusion "
      "matrix. The outputs of all examples are in memory at once, 4 bytes for each class of each.",
      "type: class_metrics\n"
      "data: {name: digits, split: test}\n"
@@ -284,8 +283,9 @@ class ClassMetrics : public Evaluator {
                    : dense_labels(batch, label_key_, name_);
   }
 
-  // Returns the rows of a batch that count, with their classes: (m) int64, or with `multilabel`
-  // (m, classes) uint8. With `soft_labels` with their shares, (m, classes) float32.
+  // Returns the rows of a batch that count, and the labels of these m rows: the class, (m) int64;
+  // with `multilabel` 0 or 1 for each class, (m, classes) uint8; with `soft_labels` the shares of
+  // the classes, (m, classes) float32.
   CollectedRows rows_of(const Batch& batch, int64_t classes) const {
     const at::Tensor labels = labels_in(batch);
     at::Tensor keep = batch.at("_mask");  // (n) bool
@@ -314,7 +314,8 @@ class ClassMetrics : public Evaluator {
     return {rows, labels.argmax(1).index_select(0, rows)};
   }
 
-  // The same for `labels` (n, classes) that are shares; keep (n) bool.
+  // Does what rows_of() does for soft labels. labels (n, classes) float32: the shares; keep (n)
+  // bool: false for rows that pad the batch.
   CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep) const {
     const at::Tensor within = labels.ge(0).logical_and(labels.le(1)).all(1);
     check_rows(batch, within.logical_not().logical_and(keep), "has shares outside of 0 .. 1");
@@ -336,13 +337,15 @@ class ClassMetrics : public Evaluator {
                             input_.data().describe(batch.at("_id")[row].item<int64_t>()), why));
   }
 
-  // Returns the classes that are right: (n) int64, or with `multilabel` (n, classes) uint8.
+  // Returns the classes that are right, given the labels from rows_of(): (n) int64, or with
+  // `multilabel` (n, classes) uint8.
   at::Tensor right_classes(const at::Tensor& labels) const {
     if (!soft_) return labels;
     return multilabel_ ? labels.ge(0.5).to(at::kByte) : labels.argmax(1);
   }
 
-  // `classes` are right_classes(all.labels). The result has views of both.
+  // `classes`: what right_classes(all.labels) returned. Both arguments must outlive the result,
+  // which points into them.
   ScoredExamples examples_of(const Collected& all, const at::Tensor& classes) const {
     const auto n = static_cast<size_t>(all.size);
     ScoredExamples examples;

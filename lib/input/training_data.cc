@@ -51,8 +51,8 @@ int64_t TrainingData::bound(size_t part, int64_t block) const {
   return std::llround(static_cast<double>(block * block_) * shares_before_[part]);
 }
 
-// The positions of a block are permuted. Returns to which place, from 0 to block_ - 1, this
-// position goes.
+// The positions of each block are shuffled. Returns the place of `position` after that, from 0 to
+// block_ - 1.
 int64_t TrainingData::place_in_block(int64_t position, uint64_t seed) const {
   return shuffle(seed_of(seed, "mixture"), position / block_, position % block_, block_);
 }

@@ -132,7 +132,7 @@ TEST_CASE("attention takes large scores, other layouts and other types") {
   const Tensors plain = results(ours, all, at::kFloat);
   Tensors other = all;
   other[1] = other[1].transpose(2, 3).contiguous().transpose(2, 3);  // the last stride is not 1
-  other[3] = at::ones({1}).expand(other[3].sizes());                 // a gradient without memory
+  other[3] = at::ones({1}).expand(other[3].sizes());                 // one number, expanded
   Tensors same = all;
   same[3] = at::ones_like(all[3]);
   const Tensors a = results(ours, other, at::kFloat), b = results(ours, same, at::kFloat);
@@ -140,6 +140,14 @@ TEST_CASE("attention takes large scores, other layouts and other types") {
   for (size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-4, 1e-6));
   for (const at::Tensor& each : results(ours, all, at::kDouble))
     CHECK(each.scalar_type() == at::kDouble);
+}
+
+TEST_CASE("attention broadcasts as LibTorch's does") {
+  const auto q = noise({3, 4, 60, 64}, at::kFloat, 1), one = noise({1, 4, 60, 64}, at::kFloat, 2);
+  const auto k = noise({3, 4, 50, 64}, at::kFloat, 3), v = noise({3, 4, 50, 32}, at::kFloat, 4);
+  CHECK(at::allclose(attention(one, k, k), torch_attention({one, k, k}), 1e-5, 1e-6));
+  CHECK(at::allclose(attention(q, one, one), torch_attention({q, one, one}), 1e-5, 1e-6));
+  CHECK(at::allclose(attention(q, k, v), torch_attention({q, k, v}), 1e-5, 1e-6));
 }
 
 TEST_CASE("attention keeps what is not finite") {
@@ -188,7 +196,7 @@ TEST_CASE("a linear layer agrees with its formula, forward and backward") {
       }
     }
   }
-  // Rows and columns in another order in memory, and a gradient without memory.
+  // x is transposed in memory, and the gradient is one number, expanded.
   const at::Tensor x = noise({170, 300}, at::kFloat, 1).t();
   const Tensors all = {x, noise({128, 170}, at::kFloat, 2), noise({128}, at::kFloat, 3),
                        at::ones({1}).expand({300, 128})};

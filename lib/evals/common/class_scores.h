@@ -51,8 +51,9 @@ class ClassScores {
   double precision(Averaging averaging) const;
   double recall(Averaging averaging) const;
   double f1(Averaging averaging) const;
-  // Returns the mean of -log(p) of the right class, or with `soft` of -sum(y log(p)). With `labels`
-  // the mean over examples and classes of the binary log loss. Probabilities are not clipped.
+  // Returns the mean over the examples of -log(p) of the right class; with soft labels y, of
+  // -sum(y log(p)). With `labels` it returns the mean over examples and classes of the binary log
+  // loss. Probabilities are not clipped.
   double log_loss() const;
   // Returns the mean over the examples of sum((p - y)^2). With `labels` the mean over examples and
   // classes of (p - y)^2.
@@ -74,7 +75,8 @@ class ClassScores {
  private:
   const float* row(int64_t i) const { return examples_.logits.data() + i * examples_.classes; }
   bool is_positive(int64_t i, int64_t label) const;
-  double target(int64_t i, int64_t label) const;  // what the probability should be
+  // Returns what the probability of class `label` should be: its share, or 0 or 1.
+  double target(int64_t i, int64_t label) const;
   double log_probability(int64_t i, int64_t label) const;
   double average(Averaging averaging, double (ClassCounts::*value)() const) const;
   void rank_classes() const;

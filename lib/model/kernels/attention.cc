@@ -26,8 +26,9 @@ using torch::autograd::variable_list;
 template <class T>
 constexpr bool kPairs = std::is_same_v<T, BFloat16>;  // operands are interleaved pairs of rows
 
-// Whether brgemm(), LibTorch's way to oneDNN's small products, computes products of type T on this
-// CPU. With AMX LibTorch's attention is fast by itself.
+// Returns whether this CPU can compute products of type T with brgemm(), the function of LibTorch
+// that calls oneDNN for small matrices. On CPUs with AMX it returns false, because LibTorch's
+// attention uses AMX itself.
 template <class T>
 bool can_multiply() {
   static const bool can = [] {
@@ -39,7 +40,7 @@ bool can_multiply() {
     } catch (const std::exception&) {  // an error of LibTorch or of oneDNN
       return false;
     }
-    // Of pairs, b is ((5, 7), (6, 8)) as rows.
+    // If pairs of rows are interleaved, b stands for the rows (5, 7) and (6, 8).
     return kPairs<T> ? c[0] == 17 && c[1] == 23 : c[0] == 19 && c[1] == 22;
   }();
   return can;
@@ -99,7 +100,8 @@ class ThreadMemory {
   std::vector<c10::DataPtr> arrays_;
 };
 
-// C (rows, n) = A (rows, k) B (k, n), plus C if `add`. B is packed.
+// C (rows, n) = A (rows, k) B (k, n), plus C if `add`. B is a right operand as packed_rows() or
+// transpose_words() makes it.
 template <class T>
 void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
               float* c, int64_t ldc, bool add = false) {
@@ -112,7 +114,8 @@ struct Packed {
   int64_t stride;
 };
 
-// Returns (rows, d) as the right operand of a product, in `memory` if it must be packed.
+// Returns the matrix (count, d) as the right operand of a product. If T needs a packed operand, it
+// is packed into `memory`.
 template <class T>
 Packed<T> packed_rows(const HeadRows<const T>& rows, int64_t count, int64_t d, T* memory) {
   if constexpr (!kPairs<T>) return {rows.data, rows.stride};
@@ -179,7 +182,7 @@ class BackwardHead {
     dq_ = memory_.take<float>(s.d * ldl_);
     log_sums_ = memory_.take<float>(ldl_);
     deltas_ = memory_.take<float>(ldl_);
-    // What products never write, but vectors read.
+    // Vectors also read the columns from s.l on, which the products never write.
     std::memset(scores_, 0, sizeof(float) * block_ * ldl_);
     std::memset(slopes_, 0, sizeof(float) * block_ * ldl_);
   }
@@ -269,17 +272,20 @@ class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
   }
 };
 
-// Below it, what a float32 product costs at its start outweighs its speed. In bfloat16 LibTorch's
-// start costs more.
-constexpr int64_t kLeastMacs = 1 << 16;  // of one product of a head
+// The least multiply-accumulates of a head's product for which this kernel computes float32. In
+// smaller products oneDNN's overhead for each call outweighs its speed. In bfloat16 LibTorch's
+// overhead is larger than oneDNN's.
+constexpr int64_t kLeastMacs = 1 << 16;
 
+// Returns whether this kernel computes these operands. It broadcasts nothing.
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  if (plain_kernels() || q.numel() == 0 || k.numel() == 0 || q.size(-1) % 2 != 0) return false;
+  if (plain_kernels() || q.numel() == 0 || k.numel() == 0 || q.size(3) % 2 != 0) return false;
+  if (q.size(0) != k.size(0) || q.size(1) != k.size(1) || q.size(3) != k.size(3) ||
+      k.sizes() != v.sizes())
+    return false;
   for (const at::Tensor* each : {&q, &k, &v}) {
-    if (!each->is_cpu() || each->scalar_type() != q.scalar_type() || each->stride(-1) != 1)
+    if (!each->is_cpu() || each->scalar_type() != q.scalar_type() || each->stride(3) != 1)
       return false;
-    for (int64_t dim = 0; dim < 3; ++dim)
-      if (each->stride(dim) % 2 != 0) return false;  // pairs are read as words
   }
   if (q.scalar_type() == at::kFloat)
     return q.size(2) * k.size(2) * q.size(3) >= kLeastMacs && can_multiply<float>();

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "lib/device/float_lanes.h"
+#include "lib/model/kernels/exp_series.h"
 
 namespace bv {
 
@@ -42,8 +43,8 @@ template <class T>
   return sum;
 }
 
-// exp(x) for x up to 88, to about one unit in the last place (Moshier's Cephes library, expf).
-// Below -87 it is exp(-87). A NaN stays a NaN.
+// exp(x) for x up to 88, to about one unit in the last place. Below -87 it is exp(-87). A NaN stays
+// a NaN.
 [[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
   const Floats least = Floats{} - 87.0f;
@@ -52,14 +53,9 @@ template <class T>
   Floats z;
   choose(low, least, x, z);
   const Floats shifted = z * 1.44269504f + kRound, n = shifted - kRound;
-  const Floats r = z - n * 0.693359375f - n * -2.12194440e-4f;
-  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  exp_of_rest(z, n, y);
   const Words exponent = ((Words)shifted - 0x4B400000u + 127u) << 23;
-  y = (p * r * r + r + 1.0f) * (Floats)exponent;
+  y *= (Floats)exponent;
 }
 
 // Row i becomes column i.

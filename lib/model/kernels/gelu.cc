@@ -9,6 +9,7 @@
 
 #include "lib/device/cpu_dispatch.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/exp_series.h"
 
 namespace bv {
 namespace {
@@ -42,20 +43,15 @@ constexpr uint32_t kInfinity = 0x7f800000u;  // larger magnitudes are NaNs
   to->x = static_cast<uint16_t>((rounded & ~nan) | (0x7fc0u & nan));
 }
 
-// exp(x) for |x| <= 87, to about one unit in the last place: 2^n times a polynomial on
-// [-ln(2) / 2, ln(2) / 2] (Moshier's Cephes library, expf). A NaN stays a NaN.
+// exp(x) for |x| <= 87, to about one unit in the last place. A NaN stays a NaN.
 [[gnu::always_inline]] inline float exponential(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
-  const float r = x - n * 0.693359375f - n * -2.12194440e-4f;
-  float p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  float y;
+  exp_of_rest(x, n, y);
   const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) - 0x4B400000u + 127u) << 23;
-  return (p * r * r + r + 1.0f) * std::bit_cast<float>(exponent);
+  return y * std::bit_cast<float>(exponent);
 }
 
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Numbers

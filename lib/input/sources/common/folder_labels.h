@@ -33,9 +33,11 @@ class FolderLabels {
   // Returns whether each folder is one class. number_of() is then the number of its class.
   bool one_class() const { return !several_ && !numbers_; }
   int64_t number_of(size_t folder) const { return class_numbers_.at(folder).at(0); }
-  // Returns the label of the images in `folder`, an index into the constructor's list. One class:
-  // () int64. Several classes: (classes,) float32 with a 1 for each. One number: () float32.
-  // Several numbers: (numbers,) float32.
+  // Returns the label of the images in `folder`, an index into the constructor's list:
+  //   one class         () int64, the number of the class
+  //   several classes   (classes,) float32, 1 for the classes in the name and 0 for the others
+  //   one number        () float32
+  //   several numbers   (numbers,) float32
   at::Tensor tensor(size_t folder) const;
   // Returns what a user should know about the names; "" if there is nothing.
   const std::string& remark() const { return remark_; }
