@@ -1,5 +1,6 @@
 // Writes a tree as YAML that loads again to the same values, as YAML on one line, or as JSON.
 #include <cctype>
+#include <cmath>
 
 #include "lib/config/node.h"
 #include "lib/util/text.h"
@@ -106,7 +107,10 @@ std::string scalar_json(const Node& node) {
     int64_t integer = 0;
     if (is_number(node.text) && !convert(node, integer)) return fmt::format("{}", integer);
     double real = 0;
-    if (is_number(node.text) && !convert(node, real)) return fmt::format("{}", real);
+    if (is_number(node.text) && !convert(node, real)) {
+      // "-0" would be read as an integer, which has no sign.
+      return real == 0 && std::signbit(real) ? "-0.0" : fmt::format("{}", real);
+    }
   }
   return json_string(node.text);
 }
