@@ -58,9 +58,12 @@ __device__ BlockSums block_sum(BlockSums own) {
 
 template <class Rule>
 __global__ void __launch_bounds__(kThreads)
-    update_range(Rule rule, FusedChunk range, FusedScalars scalars, const double* grad_squares,
-                 const float* grad, float* param, float* ema, BlockSums* sums) {
-  if (grad_squares) scalars.norm = static_cast<float>(sqrt(*grad_squares));
+    update_range(Rule any_rule, FusedChunk range, FusedScalars scalars, FusedNumbers numbers,
+                 const double* grad_squares, const float* grad, float* param, float* ema,
+                 BlockSums* sums) {
+  const Rule rule = in_step(any_rule, numbers);
+  const float norm = grad_squares ? static_cast<float>(sqrt(*grad_squares)) : 0;
+  const FusedFactors factors = fused_factors(range, scalars, numbers, norm);
   grad += range.grad - range.begin;
   param += range.data - range.begin;
   BlockSums own = {0, 0};
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t at = range.begin + blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
        at < range.end; at += stride) {
     Lanes<1> u, p;
-    fused_block<1>(rule, range, scalars, at, grad + at, param + at, ema, u, p);
+    fused_block<1>(rule, factors, at, grad + at, param + at, ema, u, p);
     own += {static_cast<double>(p[0]) * p[0], static_cast<double>(u[0]) * u[0]};
   }
   own = block_sum(own);
@@ -109,8 +112,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // A block computes kThreads * kElements values of one image; `parts` blocks compute an image.
 __global__ void __launch_bounds__(kThreads)
-    compute_images(ImagePass pass, int64_t parts, const uint8_t* bytes, const uint8_t* before,
-                   float* out) {
+    compute_images(ImagePass pass, const float* mixup, int64_t parts, const uint8_t* bytes,
+                   const uint8_t* before, float* out) {
+  if (mixup) {
+    pass.keep = mixup[0];
+    pass.other = mixup[1];
+  }
   const int64_t image = blockIdx.x / parts, part = blockIdx.x % parts;
   const uint8_t* own = bytes + image * pass.width;
   const uint8_t* previous = image == 0 ? before : own - pass.width;
@@ -134,8 +141,8 @@ void update(const Rule& rule, const FusedArguments& all, void* on) {
   for (int64_t i = 0; i < all.count; ++i) {
     const FusedChunk& range = all.ranges[i];
     const int64_t own = blocks_for(range.end - range.begin);
-    launch(update_range<Rule>, own, stream, rule, range, all.scalars, all.grad_squares, all.grad,
-           all.param, all.ema, sums + done);
+    launch(update_range<Rule>, own, stream, rule, range, all.scalars, all.numbers, all.grad_squares,
+           all.grad, all.param, all.ema, sums + done);
     done += own;
   }
   launch(add_up, 1, stream, sums, blocks, all.sums, /*both=*/true);
@@ -180,12 +187,13 @@ BV_EXPORT void bvtrain_cuda_dropout(const bv::DropoutMask& mask, const int64_t* 
   bv::check_cuda(cudaGetLastError(), "a dropout mask");
 }
 
-BV_EXPORT void bvtrain_cuda_images(const bv::ImagePass& pass, const uint8_t* bytes,
-                                   const uint8_t* before, float* out, void* on) {
+BV_EXPORT void bvtrain_cuda_images(const bv::ImagePass& pass, const float* mixup,
+                                   const uint8_t* bytes, const uint8_t* before, float* out,
+                                   void* on) {
   if (pass.images == 0 || pass.width == 0) return;
   constexpr int64_t kPerBlock = bv::kThreads * bv::kElements;
   const int64_t parts = (pass.width + kPerBlock - 1) / kPerBlock;
-  bv::launch(bv::compute_images, pass.images * parts, static_cast<cudaStream_t>(on), pass, parts,
-             bytes, before, out);
+  bv::launch(bv::compute_images, pass.images * parts, static_cast<cudaStream_t>(on), pass, mixup,
+             parts, bytes, before, out);
   bv::check_cuda(cudaGetLastError(), "the pass over images");
 }

@@ -346,8 +346,15 @@ Group::Phase::~Phase() {
   if (group_.impl_) group_.impl_->watch->phase(outer_);
 }
 
-int64_t Group::collectives() const { return impl_ ? impl_->collectives : 0; }
-int64_t Group::bytes_sent() const { return impl_ ? static_cast<int64_t>(impl_->bytes) : 0; }
+Group::Counts Group::counts() const {
+  return impl_ ? Counts{impl_->collectives, static_cast<int64_t>(impl_->bytes)} : Counts{};
+}
+
+void Group::count_again(const Counts& repeated) {
+  if (!impl_) return;
+  impl_->collectives += repeated.collectives;
+  impl_->bytes += static_cast<double>(repeated.bytes_sent);
+}
 
 void Group::finish() {
   if (!impl_) return;

@@ -104,12 +104,20 @@ class Group {
     std::string outer_;
   };
 
-  // Returns how many collectives were begun so far; 0 unless the group is open.
-  int64_t collectives() const;
-  // Returns the bytes that this rank has sent in collectives so far, without headers, computed from
-  // the formulas of the algorithms (ring: 2 (N-1)/N of the tensor for an all_reduce, (N-1)/N for a
-  // reduce_scatter or an all_gather).
-  int64_t bytes_sent() const;
+  struct Counts {
+    int64_t collectives = 0;  // that were begun
+    // That this rank has sent in collectives, without headers, computed from the formulas of the
+    // algorithms (ring: 2 (N-1)/N of the tensor for an all_reduce, (N-1)/N for a reduce_scatter or
+    // an all_gather).
+    int64_t bytes_sent = 0;
+    Counts operator-(const Counts& other) const {
+      return {collectives - other.collectives, bytes_sent - other.bytes_sent};
+    }
+  };
+  // Returns the counts so far; 0 unless the group is open.
+  Counts counts() const;
+  // Adds those of collectives that a device has repeated, which this class does not see.
+  void count_again(const Counts& repeated);
 
   // Ends the group in good order: a barrier, then the connections, then the store. All ranks call
   // it exactly once. No collective may be called afterwards.

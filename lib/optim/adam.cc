@@ -47,10 +47,15 @@ at::Tensor Adam::update(const FlatParams& params, std::span<const UpdateRange> r
                    : run<float, false>(params, ranges, scalars, ema);
 }
 
+Optimizer::RuleNumbers Adam::rule_numbers(int64_t count) const {
+  const auto k = static_cast<double>(count + 1);
+  return {static_cast<float>(1 - std::pow(b1_, k)), static_cast<float>(1 - std::pow(b1_, k + 1)),
+          static_cast<float>(1 - std::pow(b2_, k))};
+}
+
 template <class Mu, bool kNesterov>
 at::Tensor Adam::run(const FlatParams& params, std::span<const UpdateRange> ranges,
                      const StepScalars& scalars, const at::Tensor* ema) const {
-  const auto k = static_cast<double>(scalars.count + 1);
   const auto b1 = static_cast<float>(b1_);
   const AdamRule<Mu, kNesterov> rule{
       .mu = static_cast<Mu*>(slots()[0].flat.mutable_data_ptr()),
@@ -60,9 +65,6 @@ at::Tensor Adam::run(const FlatParams& params, std::span<const UpdateRange> rang
       .rest1 = static_cast<float>(1 - b1_),
       .b2 = static_cast<float>(b2_),
       .rest2 = static_cast<float>(1 - b2_),
-      .correct1 = static_cast<float>(1 - std::pow(b1_, k)),
-      .correct1_next = static_cast<float>(1 - std::pow(b1_, k + 1)),
-      .correct2 = static_cast<float>(1 - std::pow(b2_, k)),
       .eps = static_cast<float>(eps_),
       .eps_root = static_cast<float>(eps_root_),
       .weight_decay = weight_decay_,

@@ -34,6 +34,7 @@ class Adam : public Optimizer {
  public:
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override;
+  RuleNumbers rule_numbers(int64_t count) const override;
 
  protected:
   // Reads kAdamKeys, those of optax.scale_by_adam.

@@ -37,8 +37,7 @@ at::Tensor square_sum(const at::Tensor& flat) {
   return result;
 }
 
-std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges,
-                                     const StepScalars& scalars, int64_t longest) {
+std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges, int64_t longest) {
   std::vector<FusedChunk> chunks;
   for (const UpdateRange& range : ranges) {
     for (int64_t begin = range.begin; begin < range.end;) {
@@ -50,7 +49,7 @@ std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges,
                         .counts = range.counts,
                         .lr_mult = range.lr_mult,
                         .weight_decay = range.weight_decay,
-                        .schedule = scalars.schedules.at(static_cast<size_t>(range.schedule))});
+                        .schedule = range.schedule});
       begin += size;
     }
   }
@@ -64,13 +63,12 @@ FusedArguments fused_arguments(const FlatParams& params, const std::vector<Fused
                      .param = params.data().mutable_data_ptr<float>(),
                      .ema = ema ? ema->mutable_data_ptr<float>() : nullptr,
                      .grad_squares = nullptr,
-                     .scalars = {scalars.lr, scalars.ema_decay, 0, scalars.clip_norm},
+                     .scalars = {scalars.lr, scalars.clip_norm},
+                     .numbers = {scalars.numbers.const_data_ptr<float>()},
                      .ranges = chunks.data(),
                      .count = std::ssize(chunks),
                      .sums = sums.mutable_data_ptr<double>()};
-  if (scalars.clip_norm == 0) return all;
-  all.grad_squares = scalars.grad_squares.const_data_ptr<double>();
-  if (params.data().is_cpu()) all.scalars.norm = static_cast<float>(std::sqrt(*all.grad_squares));
+  if (scalars.clip_norm > 0) all.grad_squares = scalars.grad_squares.const_data_ptr<double>();
   return all;
 }
 

@@ -68,17 +68,17 @@ struct ChunkSums {
   double params = 0, updates = 0;
 };
 
-// Updates one chunk. `grad` and `param` are the buffers.
+// Updates one chunk of the buffers of `all`. `norm` is that of the gradients.
 template <class Rule>
 [[gnu::always_inline]] inline ChunkSums fused_chunk(const Rule& rule, const FusedChunk& chunk,
-                                                    const FusedScalars& scalars, const float* grad,
-                                                    float* param, float* ema) {
+                                                    const FusedArguments& all, float norm) {
   LaneSum params, updates;
-  grad += chunk.grad - chunk.begin;
-  param += chunk.data - chunk.begin;
+  const FusedFactors factors = fused_factors(chunk, all.scalars, all.numbers, norm);
+  const float* grad = all.grad + (chunk.grad - chunk.begin);
+  float* param = all.param + (chunk.data - chunk.begin);
   for (int64_t at = chunk.begin; at < chunk.end; at += kBlock) {
     alignas(64) Block u, p;
-    fused_block<kBlock>(rule, chunk, scalars, at, grad + at, param + at, ema, u, p);
+    fused_block<kBlock>(rule, factors, at, grad + at, param + at, all.ema, u, p);
     params.add(p);
     updates.add(u);
   }
@@ -86,8 +86,7 @@ template <class Rule>
 }
 
 // Divides the ranges into chunks of at most `longest` elements.
-std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges,
-                                     const StepScalars& scalars, int64_t longest);
+std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges, int64_t longest);
 // Collects the pointers and scalars of a pass that writes its result to `sums` ((2) float64).
 FusedArguments fused_arguments(const FlatParams& params, const std::vector<FusedChunk>& chunks,
                                const StepScalars& scalars, const at::Tensor* ema,
@@ -103,7 +102,7 @@ at::Tensor fused_update(const Rule& rule, const FlatParams& params,
                         const at::Tensor* ema) {
   const bool cpu = params.data().is_cpu();
   const at::Tensor total = at::empty({2}, params.data().options().dtype(at::kDouble));
-  const auto chunks = fused_chunks(ranges, scalars, cpu ? kChunk : INT64_MAX);
+  const auto chunks = fused_chunks(ranges, cpu ? kChunk : INT64_MAX);
   const FusedArguments all = fused_arguments(params, chunks, scalars, ema, total);
   if (!cpu) {
     if constexpr (std::is_base_of_v<UpdateKernel<Rule>, CudaKernels>) {
@@ -114,11 +113,13 @@ at::Tensor fused_update(const Rule& rule, const FlatParams& params,
     }
     return total;
   }
+  const Rule own = in_step(rule, all.numbers);
+  const float norm = all.grad_squares ? static_cast<float>(std::sqrt(*all.grad_squares)) : 0;
   std::vector<ChunkSums> sums(chunks.size());
   at::parallel_for(0, static_cast<int64_t>(chunks.size()), 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       simd::dispatch([&]() __attribute__((always_inline)) {
-        sums[i] = fused_chunk(rule, chunks[i], all.scalars, all.grad, all.param, all.ema);
+        sums[i] = fused_chunk(own, chunks[i], all, norm);
       });
     }
   });

@@ -14,10 +14,11 @@ struct FusedArguments {
   float* param;
   float* ema;                  // null: no averaged weights
   const double* grad_squares;  // square of the global norm; null: no clipping
-  FusedScalars scalars;        // on CUDA the kernel computes `norm` from grad_squares
-  const FusedChunk* ranges;    // always on the host
-  int64_t count;               // of ranges
-  double* sums;                // (2), see Optimizer::update(); overwritten
+  FusedScalars scalars;
+  FusedNumbers numbers;
+  const FusedChunk* ranges;  // always on the host
+  int64_t count;             // of ranges
+  double* sums;              // (2), see Optimizer::update(); overwritten
 };
 
 template <class Rule>

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "lib/config/key_table.h"
 #include "lib/config/registry.h"
 #include "lib/distributed/group.h"
+#include "lib/optim/rules/rule.h"
 #include "lib/params/flat_params.h"
 
 namespace bv {
@@ -26,22 +28,22 @@ struct UpdateRange {
   // Whether this rank adds the range to the sums of squares that update() returns. Only one rank
   // counts a range that several ranks update in the same way.
   bool counts = true;
-  int schedule = 0;  // index into StepScalars::schedules
+  int schedule = 0;  // index of FusedNumbers::schedule()
   float lr_mult = 1;
   float weight_decay = 0;  // wd times its multiplier
 };
 
 // The numbers of one step that do not differ between parameters.
 struct StepScalars {
-  int64_t count = 0;  // updates done before this one
   float lr = 1;
-  std::vector<float> schedules;  // the schedules' values at `count`
   // If clip_norm > 0 and the global norm of the gradients is not below it, a gradient g becomes
   // (g / norm) * clip_norm. grad_squares is the square of the norm: () float64 on the parameters'
   // device; it is unused without clipping.
   float clip_norm = 0;
   at::Tensor grad_squares = {};
-  float ema_decay = 0;
+  // Those that change from step to step, in the order of FusedNumbers: float32 in memory of the
+  // parameters' device (lib/optim/step_numbers.h).
+  at::Tensor numbers = {};
 };
 
 class Optimizer {
@@ -64,6 +66,14 @@ class Optimizer {
   // Allocates all state, filled with zeros. Call once, before the first update. Optimizers that
   // need the full gradient of a sharded parameter use `group`, which must outlive this object.
   virtual void allocate(const FlatParams& params, Group& group = Group::single());
+
+  // Returns the numbers of the update that follows `count` others, for FusedNumbers::rule(). What
+  // update() does may depend on the count through these alone.
+  using RuleNumbers = std::array<float, FusedNumbers::kRule>;
+  virtual RuleNumbers rule_numbers(int64_t count) const {
+    (void)count;
+    return {};
+  }
 
   // Updates params.data() from params.grads(), for one step:
   //   u = rule(clipped gradient);  u = u * lr * lr_mult + weight_decay * p;  p += -u * schedule.

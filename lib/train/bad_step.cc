@@ -36,10 +36,11 @@ Example mixed(const Example& batch, const MixupConfig& mixup, uint64_t seed, int
               int ranks) {
   Example copy;
   for (const auto& [name, values] : batch) copy[name] = values.clone();
+  const at::Tensor shares = mixup_shares(mixup_coefficient(seed, step, mixup.p));
   const int64_t n = copy.at("image").size(0), parts = mixup.by_rank ? ranks : 1;
   for (int64_t i = 0; i < parts; ++i) {
     Example own = rows_of(copy, i * (n / parts), n / parts);
-    prepare_batch(mixup, std::nullopt, seed, step, own, Group::single());
+    prepare_batch(mixup, std::nullopt, shares, own, Group::single());
   }
   return copy;
 }

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -87,7 +88,7 @@ MixupConfig read_mixup(const Config& config, int ranks) {
 }
 
 void prepare_batch(const MixupConfig& config, const std::optional<Normalization>& normalization,
-                   uint64_t seed, int64_t step, Batch& batch, Group& group) {
+                   const at::Tensor& shares, Batch& batch, Group& group) {
   const auto image = batch.find("image");
   const bool as_bytes = image != batch.end() && image->second.scalar_type() == at::kByte;
   check(!as_bytes || normalization, "images are bytes, and nothing says how to normalize them");
@@ -96,24 +97,28 @@ void prepare_batch(const MixupConfig& config, const std::optional<Normalization>
     return;
   }
   const trace::Span span("mixup");
-  const double a = mixup_coefficient(seed, step, config.p);
   Group& scope = config.by_rank ? Group::single() : group;
   if (as_bytes && !image->second.is_cpu()) {
     const at::Tensor& bytes = image->second;
-    image->second = device_images(bytes, *normalization, a, example_before(bytes, scope));
+    image->second = device_images(bytes, *normalization, shares, example_before(bytes, scope));
   } else {
     if (as_bytes) image->second = device_images(image->second, *normalization);
-    mix(batch.at("image"), a, "image", scope);
+    mix(batch.at("image"), shares, "image", scope);
   }
-  mix(batch.at("labels"), a, "labels", scope);
+  mix(batch.at("labels"), shares, "labels", scope);
 }
 
 double mixup_coefficient(uint64_t seed, int64_t step, double p) {
+  if (p == 0) return 1;
   const double a = Rng(seed, Purpose::mixup, static_cast<uint64_t>(step)).beta(p, p);
   return std::max(a, 1.0 - a);
 }
 
-void mix(at::Tensor& examples, double a, const char* key, Group& group) {
+at::Tensor mixup_shares(double a) {
+  return at::tensor({static_cast<float>(a), static_cast<float>(1 - a)});
+}
+
+void mix(at::Tensor& examples, const at::Tensor& shares, const char* key, Group& group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,
@@ -128,12 +133,12 @@ void mix(at::Tensor& examples, double a, const char* key, Group& group) {
   const at::Tensor before = example_before(examples, group);
   if (!examples.is_cpu()) {
     const at::Tensor previous = at::cat({before, examples.narrow(0, 0, n - 1)});
-    examples.mul_(a).add_(previous, 1.0 - a);
+    examples.mul_(shares[0]).addcmul_(previous, shares[1]);
     return;
   }
   const float* wrapped = before.const_data_ptr<float>();
   float* data = examples.mutable_data_ptr<float>();
-  const auto keep = static_cast<float>(a), other = static_cast<float>(1.0 - a);
+  const float keep = shares.const_data_ptr<float>()[0], other = shares.const_data_ptr<float>()[1];
   // The columns of the (n, width) matrix are independent. Each thread takes some of them and goes
   // from the last example to the first, so that it reads each example before it overwrites it.
   constexpr int64_t kColumns = 1024;

@@ -24,18 +24,22 @@ struct MixupConfig {
 MixupConfig read_mixup(const Config& config, int ranks = 1);
 
 // Prepares this rank's part of a batch for the model. If "image" is uint8, normalizes it as
-// `normalization` says; then mixes "image" and "labels" if config.p is positive. May overwrite the
-// tensors of the batch.
+// `normalization` says; then mixes "image" and "labels" as `shares` says if config.p is positive.
+// May overwrite the tensors of the batch.
 void prepare_batch(const MixupConfig& config, const std::optional<Normalization>& normalization,
-                   uint64_t seed, int64_t step, Batch& batch, Group& group);
+                   const at::Tensor& shares, Batch& batch, Group& group);
 
 // Returns max(a, 1 - a) with a drawn from Beta(p, p): a number in [0.5, 1] that depends on `seed`
-// and `step` alone.
+// and `step` alone. Without mixup (p = 0) it is 1.
 double mixup_coefficient(uint64_t seed, int64_t step, double p);
+// Returns the shares of mix() for the coefficient a: {a, 1 - a}, (2) float32 on the CPU.
+at::Tensor mixup_shares(double a);
 
-// Sets x[i] = a x[i] + (1 - a) x[i - 1] in place, where x[-1] is the last example. x is the whole
-// batch, of which each rank of `group` holds an equal part in `examples`: float32, contiguous,
-// (n, ...). Throws Error(Exit::usage) naming `key` for another dtype.
-void mix(at::Tensor& examples, double a, const char* key, Group& group = Group::single());
+// Sets x[i] = shares[0] x[i] + shares[1] x[i - 1] in place, where x[-1] is the last example. x is
+// the whole batch, of which each rank of `group` holds an equal part in `examples`: float32,
+// contiguous, (n, ...). `shares`: (2) float32 on the same device. Throws Error(Exit::usage) naming
+// `key` for another dtype.
+void mix(at::Tensor& examples, const at::Tensor& shares, const char* key,
+         Group& group = Group::single());
 
 }  // namespace bv

@@ -100,7 +100,7 @@ void Profile::at(int64_t step) {
     return;
   }
   state_ = State::running;
-  sent_before_ = group_.bytes_sent();
+  sent_before_ = group_.counts().bytes_sent;
   trace::start();
   if (!device_.is_cpu()) start_kernel_record(device_.type());
 }
@@ -113,7 +113,7 @@ void Profile::write() {
   state_ = State::done;
   trace::Record record = trace::stop();
   const int64_t busy = device_.is_cpu() ? 0 : stop_kernel_record(device_, record);
-  const int64_t sent = group_.bytes_sent() - sent_before_;
+  const int64_t sent = group_.counts().bytes_sent - sent_before_;
   if (workdir_) {
     const std::string file = workdir_->trace(group_.rank());
     make_folders(file.substr(0, file.rfind('/')));

@@ -1,6 +1,7 @@
 #include "lib/train/step.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -59,9 +60,11 @@ TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t
       device_(device),
       params_(model, config_.groups.group_of, sharding_plan(config_, model, group_, device), init),
       ranges_(update_ranges(config_.groups, params_)),
+      numbers_(std::ssize(config_.groups.schedules), device),
       count_(at::zeros({}, at::kLong)),
       buffers_(buffers_on(model, device)) {
   config_.optimizer->allocate(params_, group_);
+  if (!device.is_cpu()) bad_ = at::zeros({4}, at::TensorOptions(at::kBool).device(device));
   if (group_.open())
     buckets_ = std::make_unique<GradientBuckets>(params_, group_, config_.bucket_bytes);
   if (!params_.segments().empty()) {
@@ -113,7 +116,7 @@ void TrainStep::start() {
     const int64_t length = range.end - range.begin;
     ema_.narrow(0, range.begin, length).copy_(params_.data().narrow(0, range.data, length));
   }
-  average_buffers(0.0F);
+  average_buffers(at::ones({}, ema_.options()));
 }
 
 // Returns the sum of squares of the trainable values of a flat buffer, over all ranks, () float64.
@@ -152,26 +155,25 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   return batch;
 }
 
-StepScalars TrainStep::scalars() const {
-  StepScalars scalars;
-  scalars.count = count();
-  scalars.lr = config_.groups.lr;
-  for (const Schedule& schedule : config_.groups.schedules) {
-    scalars.schedules.push_back(schedule(scalars.count));
-  }
-  if (config_.ema_decay) scalars.ema_decay = ema_decay_at(*config_.ema_decay, scalars.count);
-  return scalars;
-}
-
 std::string TrainStep::use_graph(std::unique_ptr<GraphRecorder> recorder) {
-  if (group_.open()) return "several processes exchange their gradients meanwhile";
   std::string why = model_.varies();
   if (!why.empty()) return why;
-  graph_.emplace(std::move(recorder), [this](const Batch& batch, const at::Tensor& device_step) {
-    ControlWord alone{};
-    return compute_gradients(batch, device_step, alone);
-  });
+  graph_.emplace(std::move(recorder), group_,
+                 [this](const Batch& batch) { return compute(batch, /*measure=*/true); });
   return "";
+}
+
+// Gives the device the numbers of the step. Only this function evaluates what changes from step to
+// step.
+void TrainStep::set_numbers(int64_t step) {
+  const int64_t done = count();
+  schedules_.clear();
+  for (const Schedule& schedule : config_.groups.schedules) schedules_.push_back(schedule(done));
+  numbers_.set({.step = step,
+                .mixup = mixup_coefficient(seed_, step, config_.mixup.p),
+                .ema_decay = config_.ema_decay ? ema_decay_at(*config_.ema_decay, done) : 0,
+                .rule = config_.optimizer->rule_numbers(done),
+                .schedules = schedules_});
 }
 
 ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const ControlWord& word) {
@@ -179,50 +181,74 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   check(step == count() + 1, "step {} after {} updates", step, count());
   std::optional<c10::Event> uploaded;
   batch = upload(std::move(batch), uploaded);
-  prepare_batch(config_.mixup, config_.image_normalization, seed_, step, batch, group_);
-  ControlWord agreed = word;
+  set_numbers(step);
   Views buffers;  // as they are before the step
   if (config_.nan_limit) {
     for (const auto& [name, buffer] : buffers_) buffers.emplace_back(name, buffer.clone());
   }
-  const at::Tensor loss = graph_ ? graph_->run(step, batch) : compute_gradients(batch, {}, agreed);
+  word_.word = word;
+  const bool word_alone = group_.open() && !device_.is_cpu();  // not with the loss
+  if (word_alone) word_.begin(group_);
+  StepResult result = graph_ ? graph_->run(step, batch) : compute(batch, measure);
   batch.clear();
-
-  const trace::Span span("optimizer");
-  at::Tensor grads;
-  if (config_.clip_norm > 0 || measure || config_.nan_limit) {
-    grads = squares(params_.grads(), &UpdateRange::grad, "gradient norm");
+  if (word_alone) word_.finish();
+  if (config_.nan_limit) {
+    if (skip(result, buffers, measure)) return word_.word;
+    update(result);
   }
-  if (config_.nan_limit && skip(loss, grads, buffers, measure)) return agreed;
-  if (!config_.nan_limit) look_before_update(loss, grads);
-  StepScalars scalars = this->scalars();
-  if (config_.clip_norm > 0 || measure) {
-    scalars.clip_norm = static_cast<float>(config_.clip_norm);
-    scalars.grad_squares = grads;
-  }
-  const at::Tensor norms =
-      config_.optimizer->update(params_, ranges_, scalars, config_.ema_decay ? &ema_ : nullptr);
-  if (units_) units_->all_gather_parameters();
-  if (config_.ema_decay) average_buffers(scalars.ema_decay);
   ++*count_.mutable_data_ptr<int64_t>();
-  sum_if_sharded(norms, "norms");
-  record(loss, grads, norms, measure);
+  read_back(result.all, measure);
   if (uploaded) {
     std::optional<c10::Event>& end = ends_.at(static_cast<size_t>((step - 1) % 2));
     end.emplace(device_.type());
     end->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     uploaded->synchronize();
   }
-  return agreed;
+  return word_.word;
+}
+
+// The work of a step on the device, for which a graph can be recorded: it gets what changes from
+// step to step in `batch` and in numbers_. With nan_limit the update is left to the caller.
+StepResult TrainStep::compute(const Batch& batch, bool measure) {
+  Batch prepared = batch;
+  prepare_batch(config_.mixup, config_.image_normalization, numbers_.mixup(), prepared, group_);
+  StepResult result{.loss = compute_gradients(prepared)};
+  prepared.clear();
+  if (config_.clip_norm > 0 || measure || config_.nan_limit)
+    result.grad_squares = squares(params_.grads(), &UpdateRange::grad, "gradient norm");
+  if (!config_.nan_limit) {
+    look_before_update(result);
+    update(result);
+  }
+  return result;
+}
+
+// Updates the weights and everything that follows from them, and completes `result`.
+void TrainStep::update(StepResult& result) {
+  const trace::Span span("optimizer");
+  const StepScalars scalars{.lr = config_.groups.lr,
+                            .clip_norm = static_cast<float>(config_.clip_norm),
+                            .grad_squares = result.grad_squares,
+                            .numbers = numbers_.fused()};
+  const at::Tensor norms =
+      config_.optimizer->update(params_, ranges_, scalars, config_.ema_decay ? &ema_ : nullptr);
+  if (units_) units_->all_gather_parameters();
+  if (config_.ema_decay) average_buffers(numbers_.ema_rest());
+  sum_if_sharded(norms, "norms");
+  const at::Tensor grads = result.grad_squares.defined() ? result.grad_squares.view(1)
+                                                         : at::zeros_like(norms.narrow(0, 0, 1));
+  result.all = at::cat({result.loss.view(1), grads, norms.flip(0)});
+  if (bad_.defined())
+    bad_.logical_or_(result.all.isfinite().logical_not_().logical_and_(bad_.any().logical_not()));
 }
 
 // Returns whether the step is skipped, because its loss or a gradient is not finite. The weights
 // and the optimizer's state have not been touched yet; `buffers` are put back. All ranks decide the
 // same: they have the same sums.
-bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers,
-                     bool measure) {
+bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measure) {
   skipped_.clear();
-  const double own_loss = loss.item<double>(), grad_squares = grads.item<double>();
+  const auto own_loss = result.loss.item<double>(),
+             grad_squares = result.grad_squares.item<double>();
   if (std::isfinite(own_loss) && std::isfinite(grad_squares)) return false;
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
@@ -238,9 +264,10 @@ bool TrainStep::skip(const at::Tensor& loss, const at::Tensor& grads, const View
 
 // Without nan_limit the update goes on and makes the weights useless, so the first bad step is told
 // before it. Reads nothing that would have to be computed or copied for it.
-void TrainStep::look_before_update(const at::Tensor& loss, const at::Tensor& grads) {
+void TrainStep::look_before_update(const StepResult& result) {
   if (!on_bad_step_ || told_bad_step_ || !device_.is_cpu()) return;
-  const double own_loss = *loss.const_data_ptr<double>();
+  const at::Tensor& grads = result.grad_squares;
+  const double own_loss = *result.loss.const_data_ptr<double>();
   const double squares = grads.defined() ? *grads.const_data_ptr<double>() : 0;
   if (std::isfinite(own_loss) && std::isfinite(squares)) return;
   told_bad_step_ = true;
@@ -271,18 +298,9 @@ std::string TrainStep::bad_gradients() const {
   return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
 }
 
-// Keeps a step's values. `loss` and `grads` (the gradients' sum of squares; undefined if it was not
-// computed) are (), `norms` is (2); all are float64 on the device.
-void TrainStep::record(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms,
-                       bool measure) {
-  const at::Tensor all = at::cat(
-      {loss.view(1), grads.defined() ? grads.view(1) : at::zeros_like(norms.narrow(0, 0, 1)),
-       norms.flip(0)});  // the loss; sums of squares of gradients, updates, parameters
-  if (!device_.is_cpu()) {
-    if (!bad_.defined()) bad_ = at::zeros({4}, all.options().dtype(at::kBool));
-    bad_.logical_or_(all.isfinite().logical_not_().logical_and_(bad_.any().logical_not()));
-    if (!measure) return;
-  }
+// Keeps the values of a step, StepResult::all. From a device they are read only if they are measured.
+void TrainStep::read_back(const at::Tensor& all, bool measure) {
+  if (!device_.is_cpu() && !measure) return;
   const at::Tensor host = all.cpu();
   const double* values = host.const_data_ptr<double>();
   const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
@@ -355,12 +373,13 @@ void TrainStep::swap_ema() {
   }
 }
 
-// average = decay * average + (1 - decay) * buffer, for each float32 buffer.
-void TrainStep::average_buffers(float decay) {
+// average = (1 - rest) * average + rest * buffer, for each float32 buffer. `rest`: () float32 on
+// the device.
+void TrainStep::average_buffers(const at::Tensor& rest) {
   const c10::AutoGradMode no_grad(false);
   size_t i = 0;
   for (const auto& [name, buffer] : buffers_) {
-    if (buffer.scalar_type() == at::kFloat) ema_buffers_.at(i++).second.lerp_(buffer, 1.0F - decay);
+    if (buffer.scalar_type() == at::kFloat) ema_buffers_.at(i++).second.lerp_(buffer, rest);
   }
 }
 

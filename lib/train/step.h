@@ -20,6 +20,7 @@
 
 #include "lib/ckpt/restored.h"
 #include "lib/ckpt/tensors.h"
+#include "lib/optim/step_numbers.h"
 #include "lib/params/flat_params.h"
 #include "lib/params/gradient_buckets.h"
 #include "lib/params/host_copies.h"
@@ -28,12 +29,9 @@
 #include "lib/tasks/task.h"
 #include "lib/train/step_config.h"
 #include "lib/train/step_graph.h"
+#include "lib/train/word_reduction.h"
 
 namespace bv {
-
-// A few numbers that the caller of a step wants summed over the ranks, such as clocks and flags.
-// They travel while the backward pass runs.
-using ControlWord = std::array<double, 5>;
 
 class TrainStep {
  public:
@@ -46,8 +44,9 @@ class TrainStep {
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
-  // From now on forward and backward are recorded as a graph and repeated (lib/train/step_graph.h).
-  // Returns why they are not if they cannot be, otherwise "".
+  // From now on steps are recorded as a graph and repeated (lib/train/step_graph.h). With
+  // StepConfig::nan_limit the graph ends before the update, because the host decides whether there
+  // is one. Returns why steps are not recorded if they cannot be, otherwise "".
   std::string use_graph(std::unique_ptr<GraphRecorder> recorder);
   // Returns whether a later step will be recorded.
   bool graph_is_due() const { return graph_ && graph_->is_due(); }
@@ -135,22 +134,22 @@ class TrainStep {
   // The gradients of a batch (step_gradients.cc).
   Batch upload(Batch batch, std::optional<c10::Event>& done);
   at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
-  at::Tensor compute_gradients(const Batch& batch, const at::Tensor& device_step,
-                               ControlWord& word);
+  at::Tensor compute_gradients(const Batch& batch);
 
   // The rest of a step (step.cc).
   void start();
+  void set_numbers(int64_t step);
+  StepResult compute(const Batch& batch, bool measure);
+  void update(StepResult& result);
   at::Tensor squares(const at::Tensor& flat, int64_t UpdateRange::*offset, const char* what) const;
-  StepScalars scalars() const;
   void sum_if_sharded(const at::Tensor& values, const char* what) const;
-  void average_buffers(float decay);
+  void average_buffers(const at::Tensor& rest);
   void swap_ema();
-  void record(const at::Tensor& loss, const at::Tensor& grads, const at::Tensor& norms,
-              bool measure);
+  void read_back(const at::Tensor& all, bool measure);
   void record_non_finite(std::span<const double> values);
-  void look_before_update(const at::Tensor& loss, const at::Tensor& grads);
+  void look_before_update(const StepResult& result);
   std::string describe_bad(double loss, double squares) const;
-  bool skip(const at::Tensor& loss, const at::Tensor& grads, const Views& buffers, bool measure);
+  bool skip(const StepResult& result, const Views& buffers, bool measure);
   std::string bad_gradients() const;
 
   // The state (step_state.cc).
@@ -171,7 +170,10 @@ class TrainStep {
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
   std::unique_ptr<ShardedUnits> units_;       // null if nothing is sharded
   std::vector<UpdateRange> ranges_;           // what this rank updates
-  std::optional<StepGraph> graph_;            // of forward and backward
+  std::optional<StepGraph> graph_;
+  StepNumbers numbers_;
+  std::vector<float> schedules_;  // their values in this step
+  WordReduction word_;
 
   at::Tensor count_;   // () int64: updates done
   at::Tensor ema_;     // averages of the trainable parameters, a flat buffer of state, float32

@@ -1,7 +1,6 @@
 // The gradients of a batch: forward and backward passes over grad_accum_steps equal micro-batches,
 // one after the other. The ranks sum gradients that are complete while backward still computes the
 // others.
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -49,29 +48,6 @@ at::Tensor mean_weight(const Task& task, const Batch& batch, int64_t own_example
   constexpr double kLeast = 1e-30;
   return sum.div_(static_cast<double>(own_examples * group.size())).clamp_min_(kLeast);
 }
-
-// The all-reduce of the control word. It runs on the CPU, where the values are read. A loss on the
-// CPU is summed with it.
-class WordReduction {
- public:
-  void begin(Group& group, const at::Tensor& loss, const ControlWord& word) {
-    values_ = at::empty({1 + std::ssize(word)}, at::kDouble);
-    auto* values = values_.mutable_data_ptr<double>();
-    values[0] = loss.is_cpu() ? *loss.const_data_ptr<double>() : 0;
-    std::copy(word.begin(), word.end(), values + 1);
-    pending_ = group.all_reduce_sum(values_, "control word");
-  }
-  void finish(const at::Tensor& loss, ControlWord& word) {
-    pending_.wait();
-    const auto* values = values_.const_data_ptr<double>();
-    std::copy(values + 1, values + 1 + word.size(), word.begin());
-    if (loss.is_cpu()) *loss.mutable_data_ptr<double>() = values[0];
-  }
-
- private:
-  at::Tensor values_;
-  Group::Pending pending_;
-};
 
 }  // namespace
 
@@ -121,19 +97,19 @@ at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
 }
 
 // Zeroes the gradients, runs forward and backward for each micro-batch, and sums the results over
-// the ranks. Leaves the gradients of the whole batch in params_ and the sum of all ranks' words in
-// `word`.
+// the ranks. Leaves the gradients of the whole batch in params_ and, on the CPU, the sum of all
+// ranks' words in word_.
 // Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
-// If `device_step` is defined, kernels read the number of the step from there (Pass::device_step).
 // Accumulation as in big_vision's utils.py, `accumulate_gradient`.
-at::Tensor TrainStep::compute_gradients(const Batch& batch, const at::Tensor& device_step,
-                                        ControlWord& word) {
+at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   Pass pass;
   pass.train = true;
   pass.precision = precision_;
   pass.seed = seed_;
-  pass.step = device_step.defined() ? 0 : count() + 1;
-  pass.device_step = device_step;
+  if (graph_)
+    pass.device_step = numbers_.step();
+  else
+    pass.step = count() + 1;
   pass.group = &group_;
   const int64_t micro_batches = config_.grad_accum_steps;
   const int64_t own_examples = batch.at("image").size(0), n = own_examples / micro_batches;
@@ -146,7 +122,6 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch, const at::Tensor& de
   const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
   const at::Tensor weight = mean_weight(task_, batch, own_examples, group_);
   at::Tensor whole;
-  WordReduction reduction;
   params_.zero_grad();
   if (buckets_) buckets_->begin(micro_batches);
   const UnitScope scope(model_, pass);
@@ -160,7 +135,8 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch, const at::Tensor& de
       seed.div_(weight);
     }
     whole = i == 0 ? own : whole.add_(own);
-    if (group_.open() && i + 1 == micro_batches) reduction.begin(group_, whole, word);
+    // The word travels with the loss, which is on the host.
+    if (group_.open() && device_.is_cpu() && i + 1 == micro_batches) word_.begin(group_, whole);
     if (units_) units_->begin_gradients(/*accumulate=*/i > 0);
     trace::Span span("backward");
     loss.backward(seed);
@@ -170,8 +146,10 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch, const at::Tensor& de
   if (macs_ == 0) macs_ = macs / static_cast<double>(own_examples);
   if (!group_.open()) return whole;
   buckets_->finish();
-  if (!device_.is_cpu()) group_.all_reduce_sum(whole, "loss").wait();
-  reduction.finish(whole, word);
+  if (device_.is_cpu())
+    word_.finish(whole);
+  else
+    group_.all_reduce_sum(whole, "loss").wait();
   return whole;
 }
 

@@ -1,11 +1,12 @@
-// The forward and backward passes of a step as one graph of a device. A small model's kernels take
-// less time than the host needs to start them; a graph starts them all with one call.
+// A step as one graph of a device. A small model's kernels take less time than the host needs to
+// start them; a graph starts them all with one call.
 //
 // The first steps run as they would without a graph. Then one step is recorded, and all later steps
-// repeat it: the same kernels with the same numbers at the same addresses. Therefore the batch is
-// copied to a fixed place, and dropout reads the number of the step from the device's memory. Mixup
-// and the optimizer get other numbers in each step, so they stay outside of the graph. They are a
-// few kernels each. Model::varies() names models that cannot be repeated.
+// repeat it: the same kernels with the same arguments at the same addresses. Therefore the batch is
+// copied to a fixed place, and what changes from step to step is in the device's memory
+// (lib/optim/step_numbers.h). Model::varies() names models that cannot be repeated.
+//
+// Several ranks record the same step, with its collectives. If one of them cannot, none repeats.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,23 +17,34 @@
 #include <utility>
 
 #include "lib/device/device_graph.h"
+#include "lib/distributed/group.h"
 #include "lib/tasks/task.h"
 
 namespace bv {
 
+// What a step leaves on the device. All are float64.
+struct StepResult {
+  at::Tensor loss;          // ()
+  at::Tensor grad_squares;  // (); undefined if nothing needs it
+  // (4): the loss, and the sums of squares of gradients (0 if it is not known), updates and
+  // parameters. Undefined before the update.
+  at::Tensor all;
+};
+
 class StepGraph {
  public:
   static constexpr int kRunsBefore = 2;  // steps that run before the recording
-  // The work: gets a batch and the number of the step as () int64 on its device; returns the loss.
-  using Work = std::function<at::Tensor(const Batch& batch, const at::Tensor& step)>;
+  using Work = std::function<StepResult(const Batch& batch)>;
 
-  // `work` must do the same in each call. Once recording has failed, it is called without a step.
-  StepGraph(std::unique_ptr<GraphRecorder> recorder, Work work)
-      : recorder_(std::move(recorder)), work_(std::move(work)) {}
+  // `work` must do the same in each call. `group` must outlive this; all of its ranks must use a
+  // graph.
+  StepGraph(std::unique_ptr<GraphRecorder> recorder, Group& group, Work work)
+      : recorder_(std::move(recorder)), group_(group), work_(std::move(work)) {}
 
-  // Returns what work(batch, step) returns. The next call overwrites the result. A batch of other
-  // shapes starts again with a new recording.
-  at::Tensor run(int64_t step, const Batch& batch);
+  // Returns what work(batch) returns. The next call overwrites the result. A batch of other shapes
+  // starts again with a new recording. Throws Error(internal) if some ranks have recorded other
+  // collectives than this one.
+  StepResult run(int64_t step, const Batch& batch);
 
   // Returns whether a later call will record the work.
   bool is_due() const { return graph_ == nullptr && !failed_; }
@@ -40,15 +52,17 @@ class StepGraph {
 
  private:
   bool fits(const Batch& batch) const;
+  void record(int64_t step);
 
   std::unique_ptr<GraphRecorder> recorder_;
+  Group& group_;
   const Work work_;
-  Batch inputs_;     // the fixed place of the batch
-  at::Tensor step_;  // () int64
-  at::Tensor loss_;  // the result of the recorded work
-  int runs_ = 0;     // with inputs_, without the graph
+  Batch inputs_;       // the fixed place of the batch
+  StepResult result_;  // of the recorded work
+  int runs_ = 0;       // with inputs_, without the graph
   std::unique_ptr<DeviceGraph> graph_;
-  bool failed_ = false;  // to record the work, which then runs without a graph
+  Group::Counts recorded_;  // what the group does in the recorded work
+  bool failed_ = false;     // to record the work, which then runs without a graph
 };
 
 }  // namespace bv

@@ -166,9 +166,12 @@ TEST_CASE("images that come as bytes are normalized and mixed as on the CPU", "[
   for (const int64_t side : {1, 33, 224}) {
     const at::Tensor bytes = at::randint(0, 256, {6, side, side, 3}, generator, at::kByte);
     const at::Tensor images = bytes.narrow(0, 1, 5), before = bytes.narrow(0, 0, 1);
-    for (const double keep : {1.0, 0.7}) {
-      const at::Tensor expected = plain_device_images(images, how, keep, before);
-      const at::Tensor seen = device_images(images.to(kGpu), how, keep, before.to(kGpu)).cpu();
+    for (const bool mixes : {false, true}) {
+      const at::Tensor shares = mixes ? mixup_shares(0.7) : at::Tensor();
+      const at::Tensor expected = plain_device_images(images, how, shares, before);
+      const at::Tensor seen =
+          device_images(images.to(kGpu), how, mixes ? shares.to(kGpu) : shares, before.to(kGpu))
+              .cpu();
       CHECK((seen - expected).abs().max().item<float>() < 1e-6);
     }
   }
@@ -329,9 +332,9 @@ TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of on
   for (const Case& model : models()) {
     INFO(model.name);
     const auto alone = Run(model, Precision::float32, here(), kAdam).train(3);
-    const int64_t before = group->collectives();
+    const int64_t before = group->counts().collectives;
     check_close(Run(model, Precision::float32, here(), kAdam, *group).train(3), alone, 1e-5);
-    CHECK(group->collectives() > before);
+    CHECK(group->counts().collectives > before);
   }
   group->finish();
 }

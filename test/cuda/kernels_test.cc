@@ -4,6 +4,7 @@
 #include "lib/cuda/kernels.cu"
 
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "lib/util/rng.h"
 #include "test/support/guarded.h"
@@ -35,9 +36,11 @@ double squares(const std::vector<float>& values) {
 
 // Parameters, gradients and state have different places, and one range is not counted.
 const std::vector<FusedChunk> kRanges = {
-    {0, 64 * 100, 0, 0, true, 1, 0.01F, 0.5F},
-    {64 * 100, 64 * 101, 64 * 100, 64 * 100, false, 2, 0, 1},
-    {64 * 101, kSize - 128, 64 * 103, 64 * 102, true, 1, 0, 1}};
+    {0, 64 * 100, 0, 0, true, 1, 0.01F, 1},
+    {64 * 100, 64 * 101, 64 * 100, 64 * 100, false, 2, 0, 0},
+    {64 * 101, kSize - 128, 64 * 103, 64 * 102, true, 1, 0, 0}};
+// The decay of the averages, the three numbers of a rule (here Adam's) and two schedules.
+constexpr float kNumbers[] = {0.9F, 0.19F, 0.271F, 0.1F, 1, 0.5F};
 
 // Parameters, averages and two buffers of state, before and after an update.
 struct Left {
@@ -49,13 +52,14 @@ struct Left {
 template <class Make>
 Left on_blocks(const Make& make, const std::vector<float>& g, double norm, float limit) {
   Left left;
-  const auto rule = make(left.first.data(), left.second.data());
-  const FusedScalars scalars = {0.1F, 0.9F, static_cast<float>(norm), limit};
+  const auto rule = in_step(make(left.first.data(), left.second.data()), {kNumbers});
   for (const FusedChunk& range : kRanges) {
+    const FusedFactors factors =
+        fused_factors(range, {0.1F, limit}, {kNumbers}, static_cast<float>(norm));
     for (int64_t at = range.begin; at < range.end; ++at) {
       const int64_t from = at - range.begin;
       Lanes<1> u, p;
-      fused_block<1>(rule, range, scalars, at, g.data() + range.grad + from,
+      fused_block<1>(rule, factors, at, g.data() + range.grad + from,
                      left.p.data() + range.data + from, left.ema.data(), u, p);
       if (!range.counts) continue;
       left.sums[0] += static_cast<double>(p[0]) * p[0];
@@ -73,7 +77,8 @@ Left on_threads(const Make& make, const std::vector<float>& g, double grad_squar
                               .param = left.p.data(),
                               .ema = left.ema.data(),
                               .grad_squares = limit > 0 ? &grad_squares : nullptr,
-                              .scalars = {0.1F, 0.9F, 0, limit},
+                              .scalars = {0.1F, limit},
+                              .numbers = {kNumbers},
                               .ranges = kRanges.data(),
                               .count = std::ssize(kRanges),
                               .sums = left.sums.data()};
@@ -100,8 +105,8 @@ void compare(const Make& make) {
 
 TEST_CASE("the kernel of each rule updates every element once") {
   compare([](float* mu, float* nu) {
-    return AdamRule<float, false>{mu,    nu,     0.9F, 0.9F,  0.1F, 0.999F, 0.001F,
-                                  0.19F, 0.271F, 0.1F, 1e-8F, 0.0F, 0.0F,   1.0F};
+    return AdamRule<float, false>{mu,     nu,    0.9F, 0.9F, 0.1F, 0.999F,
+                                  0.001F, 1e-8F, 0.0F, 0.0F, 1.0F};
   });
   compare([](float* trace, float*) { return MomentumRule<float, true>{trace, 0.8F, 0.8F, 1.5F}; });
   compare([](float*, float*) { return FactorRule{2}; });
@@ -128,13 +133,20 @@ TEST_CASE("the kernel of the pass over images computes every value of every imag
         std::vector<uint8_t> bytes(static_cast<size_t>(4 * width));  // the first one is `before`
         for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(31 * i + i / 7);
         std::vector<float> got(static_cast<size_t>(3 * width), 9), want = got;
-        bvtrain_cuda_images(pass, bytes.data() + width, bytes.data(), got.data(), nullptr);
+        bvtrain_cuda_images(pass, nullptr, bytes.data() + width, bytes.data(), got.data(), nullptr);
         for (int64_t image = 0; image < 3; ++image) {
           const uint8_t* previous = bytes.data() + image * width;
           for (int64_t at = 0; at < width; ++at)
             want[static_cast<size_t>(image * width + at)] =
                 pass.value(previous + width, previous, at);
         }
+        CHECK(got == want);
+        // The shares may be in the memory of the device.
+        ImagePass other = pass;
+        std::tie(other.keep, other.other) = std::pair(0.1F, 0.2F);
+        const float shares[] = {pass.keep, pass.other};
+        std::fill(got.begin(), got.end(), 9.0F);
+        bvtrain_cuda_images(other, shares, bytes.data() + width, bytes.data(), got.data(), nullptr);
         CHECK(got == want);
       }
     }
@@ -174,7 +186,7 @@ TEST_CASE("kernels stay within their buffers: images and dropout of every shape"
         const auto count = static_cast<size_t>(images * width);
         const Guarded<uint8_t> bytes(count, 7, guard), before(static_cast<size_t>(width), 9, guard);
         const Guarded<float> out(count, -9, guard);
-        bvtrain_cuda_images(pass, bytes.data(), before.data(), out.data(), nullptr);
+        bvtrain_cuda_images(pass, nullptr, bytes.data(), before.data(), out.data(), nullptr);
         CHECK(std::count(out.values().begin(), out.values().end(), -9.0F) == 0);
       }
     }
@@ -196,13 +208,15 @@ TEST_CASE("kernels stay within their buffers: optimizer and sums, at places abov
       const Guarded<float> g(count, 2, guard), p(count, 3, guard), ema(count, 4, guard),
           trace(count, 5, guard);
       // The buffers begin far before the elements that the range has.
-      const FusedChunk range = {kFar, kFar + n, 2 * kFar, 3 * kFar, true, 1, 0, 1};
+      const FusedChunk range = {kFar, kFar + n, 2 * kFar, 3 * kFar, true, 1, 0, 0};
       double sums[2] = {0, 0};
+      const float numbers[] = {0.5F, 0, 0, 0, 1};
       const FusedArguments all = {.grad = g.data() - range.grad,
                                   .param = p.data() - range.data,
                                   .ema = ema.data() - range.begin,
                                   .grad_squares = nullptr,
-                                  .scalars = {1, 0.5F, 0, 0},
+                                  .scalars = {1, 0},
+                                  .numbers = {numbers},
                                   .ranges = &range,
                                   .count = 1,
                                   .sums = sums};
@@ -230,7 +244,7 @@ TEST_CASE("the kernel of the pass over images finds values behind the 2^32nd") {
   for (int64_t part = 0; part < kParts; ++part) {
     blockIdx.x = static_cast<unsigned>(kImage * kParts + part);
     for (threadIdx.x = 0; threadIdx.x < kThreads; ++threadIdx.x)
-      compute_images(pass, kParts, bytes.data() - kImage * kWidth, nullptr,
+      compute_images(pass, nullptr, kParts, bytes.data() - kImage * kWidth, nullptr,
                      out.data() - kImage * kWidth);
   }
   CHECK(std::count(out.values().begin(), out.values().end(), -9.0F) == 0);

@@ -57,8 +57,8 @@ TEST_CASE("a group of one opens nothing and calls nothing") {
   group.barrier("barrier");
   group.note_step(3);
   { const Group::Phase phase(group, "checkpoint"); }
-  CHECK(group.collectives() == 0);
-  CHECK(group.bytes_sent() == 0);
+  CHECK(group.counts().collectives == 0);
+  CHECK(group.counts().bytes_sent == 0);
   group.finish();
   Group::Pending().wait();
   RankLayout layout;

@@ -139,13 +139,13 @@ void sums() {
   check_in_place(*group);
   check_overlap(*group);
   check_words(*group);
-  expect(group->size() == 1 || group->collectives() > 100, "collectives are counted");
-  const int64_t before = group->bytes_sent();
+  expect(group->size() == 1 || group->counts().collectives > 100, "collectives are counted");
+  const int64_t before = group->counts().bytes_sent;
   group->all_reduce_sum(at::ones({1000000}), "sum").wait();
-  expect(group->bytes_sent() - before == 2 * (group->size() - 1) * 4000000 / group->size(),
+  expect(group->counts().bytes_sent - before == 2 * (group->size() - 1) * 4000000 / group->size(),
          "bytes of the ring");
   group->finish();
-  expect(group->collectives() == 0, "a group of one after the end");
+  expect(group->counts().collectives == 0, "a group of one after the end");
   std::printf("ok\n");
 }
 

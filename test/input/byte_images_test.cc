@@ -109,16 +109,17 @@ TEST_CASE("operators normalize and mix images as the loader and mixup do") {
     };
     CHECK(device_images(bytes, how).equal(y));
     if (channels <= ImagePass::kChannels) {
-      const ImagePass pass = image_pass(bytes, how, 0.75);
+      ImagePass pass = image_pass(bytes, how);
+      std::tie(pass.keep, pass.other) = std::pair(0.75F, 0.25F);
       const auto* in = bytes.const_data_ptr<uint8_t>();
       const at::Tensor second = (0.75 * y[1] + 0.25 * y[0]).contiguous();
       for (int64_t at = 0; at < pass.width; ++at)
         CHECK(pass.value(in + pass.width, in, at) ==
               Approx(second.const_data_ptr<float>()[at]).margin(1e-6));
     }
-    CHECK(distance(plain_device_images(bytes, how, 1, {}), y) < 1e-6);
+    CHECK(distance(plain_device_images(bytes, how, {}, {}), y) < 1e-6);
     const at::Tensor mixed = 0.75 * y + 0.25 * at::cat({first, y.narrow(0, 0, 3)});
-    CHECK(distance(device_images(bytes, how, 0.75, before), mixed) < 1e-6);
+    CHECK(distance(device_images(bytes, how, at::tensor({0.75F, 0.25F}), before), mixed) < 1e-6);
   }
 }
 

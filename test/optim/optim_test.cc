@@ -12,6 +12,7 @@
 #include "lib/config/load_config.h"
 #include "lib/optim/optimizer.h"
 #include "lib/optim/param_groups.h"
+#include "lib/optim/step_numbers.h"
 #include "test/optim/plain_optim.h"
 #include "test/params/flat_views.h"
 #include "test/support/config.h"
@@ -87,15 +88,31 @@ void fill_gradients(const FlatParams& params, int step) {
   }
 }
 
-StepScalars scalars_of(const ParamGroups& groups, const FlatParams& params, int count) {
-  StepScalars scalars;
-  scalars.count = count;
-  scalars.lr = groups.lr;
-  for (const Schedule& schedule : groups.schedules) scalars.schedules.push_back(schedule(count));
-  scalars.clip_norm = 1.5F;
-  scalars.grad_squares = params.grads().to(at::kDouble).square().sum();
-  scalars.ema_decay = 0.75F;
-  return scalars;
+constexpr float kEmaDecay = 0.75F;
+
+// Returns StepScalars::numbers of the update that follows `count` others.
+at::Tensor numbers_of(const Optimizer& optimizer, int64_t count,
+                      const std::vector<float>& schedules, float ema_decay = 0) {
+  StepNumbers numbers(std::ssize(schedules), c10::kCPU);
+  numbers.set({.step = count + 1,
+               .ema_decay = ema_decay,
+               .rule = optimizer.rule_numbers(count),
+               .schedules = schedules});
+  return numbers.fused();
+}
+
+std::vector<float> schedules_of(const ParamGroups& groups, int64_t count) {
+  std::vector<float> values;
+  for (const Schedule& schedule : groups.schedules) values.push_back(schedule(count));
+  return values;
+}
+
+StepScalars scalars_of(const ParamGroups& groups, const FlatParams& params,
+                       const Optimizer& optimizer, int count) {
+  return {.lr = groups.lr,
+          .clip_norm = 1.5F,
+          .grad_squares = params.grads().to(at::kDouble).square().sum(),
+          .numbers = numbers_of(optimizer, count, schedules_of(groups, count), kEmaDecay)};
 }
 
 ParamGroups tiny_groups(const Model& model) {
@@ -119,7 +136,7 @@ struct FusedRun {
     const auto ranges = update_ranges(groups, params);
     for (int step = 0; step < kSteps; ++step) {
       fill_gradients(params, step);
-      sums = optimizer->update(params, ranges, scalars_of(groups, params, step), &ema);
+      sums = optimizer->update(params, ranges, scalars_of(groups, params, *optimizer, step), &ema);
     }
   }
   TinyModel model;
@@ -143,18 +160,21 @@ struct PlainRun {
     }
     for (int step = 0; step < kSteps; ++step) {
       fill_gradients(params, step);
-      const StepScalars scalars = scalars_of(groups, params, step);
+      const StepScalars scalars =
+          scalars_of(groups, params, *make("identity", "{}"), step);  // without those of a rule
+      const std::vector<float> schedules = schedules_of(groups, step);
       squares = update_squares = 0;
       for (const auto& entry : params.entries()) {
         if (entry.group == kFrozen) continue;
-        update(c, entry, groups.groups[static_cast<size_t>(entry.group)], scalars,
+        update(c, entry, groups.groups[static_cast<size_t>(entry.group)], scalars, step, schedules,
                params.grads().const_data_ptr<float>() + entry.offset, states[entry.name]);
       }
     }
   }
 
   void update(const Case& c, const FlatParams::Entry& entry, const ParamGroups::Group& group,
-              const StepScalars& s, const float* gradient, PlainState& state) {
+              const StepScalars& s, int count, const std::vector<float>& schedules,
+              const float* gradient, PlainState& state) {
     Values g(gradient, gradient + entry.numel);
     const auto norm = static_cast<float>(std::sqrt(s.grad_squares.item<double>()));
     for (float& x : g) {
@@ -164,16 +184,16 @@ struct PlainRun {
     state.shape = entry.shape;  // in the order of memory
     if (entry.shape.size() == 2 && entry.strides[0] == 1) std::swap(state.shape[0], state.shape[1]);
     state.params = p;
-    Values u = c.rule(g, static_cast<int>(s.count), state);
+    Values u = c.rule(g, count, state);
     Values& e = ema[entry.name];
     for (size_t i = 0; i < u.size(); ++i) {
       u[i] *= s.lr;
       u[i] *= group.lr_mult;
       u[i] += group.weight_decay * p[i];
-      u[i] *= s.schedules[static_cast<size_t>(group.schedule)];
+      u[i] *= schedules[static_cast<size_t>(group.schedule)];
       u[i] *= -1;
       p[i] += u[i];
-      e[i] = s.ema_decay * e[i] + (1 - s.ema_decay) * p[i];
+      e[i] = kEmaDecay * e[i] + (1 - kEmaDecay) * p[i];
       squares += static_cast<double>(p[i]) * p[i];
       update_squares += static_cast<double>(u[i]) * u[i];
     }
@@ -291,7 +311,7 @@ TEST_CASE("the fused pass gives the same bits for any number of threads") {
       for (int step = 0; step < 2; ++step) {
         fill_gradients(params, step);
         sums.push_back(optimizer->update(
-            params, ranges, {.count = step, .lr = 0.1F, .schedules = {1.0F}}, nullptr));
+            params, ranges, {.lr = 0.1F, .numbers = numbers_of(*optimizer, step, {1})}, nullptr));
       }
       data.push_back(params.data().clone());
     }
@@ -318,7 +338,7 @@ TEST_CASE("adam equals at::_fused_adamw_") {
   for (int step = 0; step < 20; ++step) {
     fill_gradients(params, step);
     g.copy_(params.grads());
-    adam->update(params, ranges, {.count = step, .lr = kLr, .schedules = {1.0F}}, nullptr);
+    adam->update(params, ranges, {.lr = kLr, .numbers = numbers_of(*adam, step, {1})}, nullptr);
     at::_fused_adamw_({p}, {g}, {m}, {v}, {}, {at::tensor(step + 1.0F)}, kLr, 0.9, 0.999, kDecay,
                       1e-8, false, false);
   }
@@ -335,7 +355,7 @@ TEST_CASE("bfloat16 momentum decays by the rounded coefficient and keeps a round
   const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
   const auto step = [&](float gradient, int count) {
     params.grads().mutable_data_ptr<float>()[0] = gradient;
-    momentum->update(params, ranges, {.count = count, .schedules = {1.0F}}, nullptr);
+    momentum->update(params, ranges, {.numbers = numbers_of(*momentum, count, {1})}, nullptr);
     return -params.data().const_data_ptr<float>()[0];
   };
   const float first = 1.0F + 0x1p-10F;  // between two bfloat16 values: kept as 1

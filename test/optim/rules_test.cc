@@ -38,15 +38,19 @@ struct Left {
 template <int64_t N, class Rule>
 Left run(const Rule& rule, float limit) {
   Left left;
-  const FusedChunk chunk = {0, kBlock, 0, 0, true, 0.5F, 0.01F, 0.3F};
-  const FusedScalars scalars = {0.1F, 0.9F, /*norm=*/8, limit};
+  const FusedFactors factors = {.lr = 0.1F,
+                                .lr_mult = 0.5F,
+                                .weight_decay = 0.01F,
+                                .schedule = 0.3F,
+                                .ema_decay = 0.9F,
+                                .norm = 8,
+                                .limit = limit};
   for (uint64_t step = 0; step < 3; ++step) {
     std::vector<float> g = noise(10 + step);
     g[5] = 0;
     for (int64_t at = 0; at < kBlock; at += N) {
       Lanes<N> u, p;
-      fused_block<N>(rule, chunk, scalars, at, g.data() + at, left.p.data() + at, left.ema.data(),
-                     u, p);
+      fused_block<N>(rule, factors, at, g.data() + at, left.p.data() + at, left.ema.data(), u, p);
       for (int64_t i = 0; i < N; ++i) {
         CHECK(p[i] == left.p[at + i]);
         left.u[at + i] = u[i];
@@ -76,8 +80,8 @@ void compare(const Make& make) {
 template <class T, bool kNesterov>
 void compare_adam() {
   compare<T>([](T* mu, float* nu) {
-    return AdamRule<T, kNesterov>{mu,    nu,     0.9F, 0.9F,  0.1F, 0.999F, 0.001F,
-                                  0.19F, 0.271F, 0.1F, 1e-8F, 0.0F, 0.1F,   -0.5F};
+    return AdamRule<T, kNesterov>{mu,    nu,   0.9F, 0.9F,  0.1F,  0.999F, 0.001F,
+                                  1e-8F, 0.0F, 0.1F, -0.5F, 0.19F, 0.271F, 0.1F};
   });
 }
 

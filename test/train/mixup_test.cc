@@ -26,7 +26,7 @@ TEST_CASE("mixup equals the reference's") {
     const double a = golden.at(prefix + "lambda").item<double>();
     for (const char* key : {"image", "labels"}) {
       at::Tensor mixed = golden.at(prefix + key).clone();
-      mix(mixed, a, key);
+      mix(mixed, mixup_shares(a), key);
       CHECK((mixed - golden.at(prefix + key + "_out")).abs().max().item<double>() <= 2e-7);
     }
   }
@@ -78,7 +78,7 @@ TEST_CASE("mixup works in place, has the same bits with any number of threads, a
     at::Tensor x = at::arange(7 * 5003, at::kFloat).remainder(97).reshape({7, 5003});
     const void* memory = x.data_ptr();
     const at::Tensor before = x.clone();
-    mix(x, 0.75, "image");
+    mix(x, mixup_shares(0.75), "image");
     CHECK(x.data_ptr() == memory);
     CHECK(x.sum().item<double>() == Approx(before.sum().item<double>()).epsilon(1e-5));
     CHECK((x - (0.75 * before + 0.25 * before.roll(1, 0))).abs().max().item<float>() < 1e-5);
@@ -91,10 +91,10 @@ TEST_CASE("mixup works in place, has the same bits with any number of threads, a
 TEST_CASE("a coefficient of one, and a batch of one, change nothing") {
   at::Tensor x = at::arange(12, at::kFloat).reshape({3, 4});
   const at::Tensor before = x.clone();
-  mix(x, 1.0, "image");
+  mix(x, mixup_shares(1), "image");
   CHECK(x.equal(before));
   at::Tensor one = at::arange(8, at::kFloat).reshape({1, 8});
-  mix(one, 0.5, "image");
+  mix(one, mixup_shares(0.5), "image");
   CHECK(one.equal(at::arange(8, at::kFloat).reshape({1, 8})));
 }
 
@@ -112,11 +112,11 @@ TEST_CASE("mixup's keys") {
 
 TEST_CASE("mixup of encoded or integer features says what to do") {
   at::Tensor image = at::zeros({2, 3}, at::kByte);
-  CHECK_THROWS_WITH(mix(image, 0.6, "image"),
+  CHECK_THROWS_WITH(mix(image, mixup_shares(0.6), "image"),
                     "[train] mixup needs float32 'image', got uint8; add value_range(-1, 1) to "
                     "input.pp");
   at::Tensor labels = at::zeros({2}, at::kLong);
-  CHECK_THROWS_WITH(mix(labels, 0.6, "labels"),
+  CHECK_THROWS_WITH(mix(labels, mixup_shares(0.6), "labels"),
                     "[train] mixup needs float32 'labels', got int64; add onehot(...) to input.pp");
 }
 
@@ -128,8 +128,9 @@ TEST_CASE("images that come as bytes are normalized, then mixed") {
   for (const double p : {0.0, 0.3}) {
     Batch as_bytes{{"image", bytes.clone()}, {"labels", labels.clone()}};
     Batch as_floats{{"image", normalize(bytes, how)}, {"labels", labels.clone()}};
-    prepare_batch({.p = p}, how, 1, 2, as_bytes, Group::single());
-    prepare_batch({.p = p}, how, 1, 2, as_floats, Group::single());
+    const at::Tensor shares = mixup_shares(mixup_coefficient(1, 2, p));
+    prepare_batch({.p = p}, how, shares, as_bytes, Group::single());
+    prepare_batch({.p = p}, how, shares, as_floats, Group::single());
     CHECK(as_bytes.at("image").equal(as_floats.at("image")));
     CHECK(as_bytes.at("labels").equal(as_floats.at("labels")));
     CHECK(as_bytes.at("labels").equal(labels) == (p == 0));

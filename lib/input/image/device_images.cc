@@ -20,24 +20,24 @@ at::Tensor on_device(const std::vector<float>& values, const at::Tensor& like) {
 
 }  // namespace
 
-ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization, double keep) {
+ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization) {
   const float infinity = std::numeric_limits<float>::infinity();
   ImagePass pass{.images = bytes.size(0),
                  .width = bytes.numel() / std::max<int64_t>(bytes.size(0), 1),
                  .channels = static_cast<int>(normalization.low.size()),
+                 .low = {},
+                 .range = {},
                  .scale = normalization.scale,
                  .offset = normalization.offset,
                  .least = normalization.clip ? normalization.clip_min : -infinity,
-                 .most = normalization.clip ? normalization.clip_max : infinity,
-                 .keep = static_cast<float>(keep),
-                 .other = static_cast<float>(1 - keep)};
+                 .most = normalization.clip ? normalization.clip_max : infinity};
   std::copy(normalization.low.begin(), normalization.low.end(), pass.low);
   std::copy(normalization.range.begin(), normalization.range.end(), pass.range);
   return pass;
 }
 
 at::Tensor plain_device_images(const at::Tensor& bytes, const Normalization& normalization,
-                               double keep, const at::Tensor& before) {
+                               const at::Tensor& mixup, const at::Tensor& before) {
   const auto normalized = [&](const at::Tensor& x) {
     at::Tensor y = x.to(at::kFloat);
     if (normalization.low.size() == 1)
@@ -49,24 +49,25 @@ at::Tensor plain_device_images(const at::Tensor& bytes, const Normalization& nor
     return y;
   };
   at::Tensor images = normalized(bytes);
-  if (keep == 1) return images;
+  if (!mixup.defined()) return images;
   const at::Tensor previous =
       at::cat({normalized(before), images.narrow(0, 0, images.size(0) - 1)});
-  return images.mul_(keep).add_(previous, 1 - keep);
+  return images.mul_(mixup[0]).addcmul_(previous, mixup[1]);
 }
 
-at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization, double keep,
-                         const at::Tensor& before) {
-  if (bytes.is_cpu() && keep == 1) return normalize(bytes, normalization);
+at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization,
+                         const at::Tensor& mixup, const at::Tensor& before) {
+  if (bytes.is_cpu() && !mixup.defined()) return normalize(bytes, normalization);
   const bool has_kernel = bytes.is_cuda() && !plain_kernels() && bytes.is_contiguous() &&
                           normalization.low.size() <= ImagePass::kChannels;
-  if (!has_kernel) return plain_device_images(bytes, normalization, keep, before);
+  if (!has_kernel) return plain_device_images(bytes, normalization, mixup, before);
   static auto* const run = reinterpret_cast<RunImagePass*>(cuda_symbol("bvtrain_cuda_images"));
   at::Tensor images = at::empty(bytes.sizes(), bytes.options().dtype(at::kFloat));
-  const at::Tensor first = keep == 1 ? bytes : before.contiguous();
-  run(image_pass(bytes, normalization, keep), bytes.const_data_ptr<uint8_t>(),
-      first.const_data_ptr<uint8_t>(), images.mutable_data_ptr<float>(),
-      cuda_stream(bytes.device()));
+  const bool mixes = mixup.defined();
+  const at::Tensor first = mixes ? before.contiguous() : bytes;
+  run(image_pass(bytes, normalization), mixes ? mixup.const_data_ptr<float>() : nullptr,
+      bytes.const_data_ptr<uint8_t>(), first.const_data_ptr<uint8_t>(),
+      images.mutable_data_ptr<float>(), cuda_stream(bytes.device()));
   return images;
 }
 

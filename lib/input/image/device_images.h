@@ -8,20 +8,20 @@
 
 namespace bv {
 
-// Returns the normalized images as float32, mixed as by mixup: image i becomes
-// keep * y[i] + (1 - keep) * y[i - 1]. `bytes`: (n, height, width, channels) uint8, contiguous, on
-// any device. `before`: the image before the first one, (1, height, width, channels) uint8; it may
-// be undefined if keep is 1.
+// Returns the normalized images as float32. If `mixup`, (2) float32 on the device, is defined, they
+// are mixed: image i becomes mixup[0] * y[i] + mixup[1] * y[i - 1]. `bytes`: (n, height, width,
+// channels) uint8, contiguous, on any device. `before`: the image before the first one, (1, height,
+// width, channels) uint8; only needed with `mixup`.
 //
 // On CUDA one kernel does all of it, or operators of LibTorch if plain_kernels().
 at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization,
-                         double keep = 1, const at::Tensor& before = {});
+                         const at::Tensor& mixup = {}, const at::Tensor& before = {});
 
 // What the kernel gets. There may be up to ImagePass::kChannels numbers in `normalization`.
-ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization, double keep);
+ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization);
 
 // The same as device_images(), by operators of LibTorch.
 at::Tensor plain_device_images(const at::Tensor& bytes, const Normalization& normalization,
-                               double keep, const at::Tensor& before);
+                               const at::Tensor& mixup, const at::Tensor& before);
 
 }  // namespace bv

@@ -16,7 +16,7 @@ struct ImagePass {
   int channels;           // of `low` and `range`; 1: they are the same for all channels
   float low[kChannels], range[kChannels];
   float scale, offset, least, most;  // the results are clipped to [least, most]
-  float keep, other;  // keep * an image + other * the one before it; not mixed if other is 0
+  float keep = 1, other = 0;  // keep * an image + other * the one before it, if other is not 0
 
   // Returns value `at` of an image. `previous` is the image before it.
   BV_INLINE float value(const uint8_t* image, const uint8_t* previous, int64_t at) const {
@@ -31,9 +31,10 @@ struct ImagePass {
   }
 };
 
-// The plug-in's function. Fills `out` from `bytes`, both (images, width), on a CUDA stream.
-// `before`, (width), is the image before the first one. It is not read if nothing is mixed.
-using RunImagePass = void(const ImagePass& pass, const uint8_t* bytes, const uint8_t* before,
-                          float* out, void* stream);
+// The plug-in's function. Fills `out` from `bytes`, both (images, width), on a CUDA stream. If
+// `mixup` is not null, it points to `keep` and `other` in the device's memory, and the kernel takes
+// them from there. `before`, (width), is the image before the first one; it is read only then.
+using RunImagePass = void(const ImagePass& pass, const float* mixup, const uint8_t* bytes,
+                          const uint8_t* before, float* out, void* stream);
 
 }  // namespace bv

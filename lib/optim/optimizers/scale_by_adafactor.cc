@@ -72,6 +72,20 @@ std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
   return {axes[axes.size() - 1], axes[axes.size() - 2]};
 }
 
+// The decay of the second moments, in the memory of their device.
+struct Decay {
+  at::Tensor old, fresh;  // (), float32: the decay, and 1 - decay
+
+  // average = decay * average + (1 - decay) * value
+  void average(const at::Tensor& average, const at::Tensor& value) const {
+    if (average.is_cpu()) {
+      average.mul_(*old.const_data_ptr<float>()).add_(value, *fresh.const_data_ptr<float>());
+    } else {
+      average.mul_(old).addcmul_(value, fresh);
+    }
+  }
+};
+
 // The second moments of one parameter, and where its gradient is.
 struct Moments {
   std::string name;
@@ -84,16 +98,16 @@ struct Moments {
   at::Tensor row, col;     // factored: means over d0 and over d1, which keep size 1
   at::Tensor v;            // not factored: as the parameter
 
-  // Averages the squares of grad with decay b2; then grad becomes grad / sqrt(second moment).
-  void normalise(const at::Tensor& grad, double b2, double eps) const {
+  // Averages the squares of grad; then grad becomes grad / sqrt(second moment).
+  void normalise(const at::Tensor& grad, const Decay& b2, double eps) const {
     const at::Tensor squares = grad * grad + eps;
     if (!factored) {
-      v.mul_(b2).add_(squares, 1 - b2);
+      b2.average(v, squares);
       grad.mul_(v.rsqrt());
       return;
     }
-    row.mul_(b2).add_(at::mean(squares, d0, /*keepdim=*/true), 1 - b2);
-    col.mul_(b2).add_(at::mean(squares, d1, /*keepdim=*/true), 1 - b2);
+    b2.average(row, at::mean(squares, d0, /*keepdim=*/true));
+    b2.average(col, at::mean(squares, d1, /*keepdim=*/true));
     grad.mul_((row / at::mean(row, d1, /*keepdim=*/true)).rsqrt_()).mul_(col.rsqrt());
   }
   // grad / max(1, rms(grad) / threshold)
@@ -154,10 +168,16 @@ class ScaleByAdafactor : public Optimizer {
     return all;
   }
 
+  RuleNumbers rule_numbers(int64_t count) const override {
+    const double t = std::max<double>(1, static_cast<double>(count - decay_offset_ + 1));
+    const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
+    return {static_cast<float>(b2), static_cast<float>(1 - b2)};
+  }
+
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override {
-    const double t = std::max<double>(1, static_cast<double>(scalars.count - decay_offset_ + 1));
-    const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
+    constexpr int64_t kRule = FusedNumbers::kRulePlace;
+    const Decay b2{scalars.numbers[kRule], scalars.numbers[kRule + 1]};
     // One thread per parameter, so that sums do not depend on the number of threads.
     const auto direct_range = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -239,7 +259,7 @@ class ScaleByAdafactor : public Optimizer {
   }
   // Turns the full gradient of a parameter into its direction, in place.
   void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
-              double b2) const {
+              const Decay& b2) const {
     if (scalars.clip_norm > 0) clip_to_norm(grad, scalars);
     m.normalise(grad, b2, eps_);
     if (threshold_) Moments::clip(grad, *threshold_);

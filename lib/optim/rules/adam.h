@@ -9,12 +9,18 @@ template <class Mu, bool kNesterov>
 struct AdamRule {
   Mu* mu;
   float* nu;
-  float b1_stored;                // b1, rounded to the type in which mu is stored
-  float b1, rest1, b2, rest2;     // b1, 1 - b1, b2, 1 - b2
-  float correct1, correct1_next;  // 1 - b1^k, 1 - b1^(k+1)
-  float correct2, eps, eps_root;
+  float b1_stored;             // b1, rounded to the type in which mu is stored
+  float b1, rest1, b2, rest2;  // b1, 1 - b1, b2, 1 - b2
+  float eps, eps_root;
   float weight_decay, factor;
+  // In update k: 1 - b1^k, 1 - b1^(k+1), 1 - b2^k.
+  float correct1 = 1, correct1_next = 1, correct2 = 1;
 
+  BV_INLINE void read(const float* numbers) {
+    correct1 = numbers[0];
+    correct1_next = numbers[1];
+    correct2 = numbers[2];
+  }
   template <int64_t N>
   BV_INLINE void block(const Lanes<N>& x, const float* p, Lanes<N>& u, int64_t at) const {
     Mu* m = mu + at;

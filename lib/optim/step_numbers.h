@@ -1,0 +1,52 @@
+// The numbers of a step that change from step to step: its own number, the coefficient of mixup,
+// the schedules and what follows from the count of updates. They are in one small tensor on the
+// device of the parameters, at fixed addresses: a step that is recorded once and then repeated
+// (lib/train/step_graph.h) finds the new ones there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lib/optim/optimizer.h"
+
+namespace bv {
+
+class StepNumbers {
+ public:
+  struct Values {
+    int64_t step = 0;  // from 1
+    double mixup = 1;  // the share of each image that stays
+    float ema_decay = 0;
+    Optimizer::RuleNumbers rule = {};
+    std::span<const float> schedules = {};
+  };
+
+  // `schedules` is the number of schedules.
+  StepNumbers(int64_t schedules, c10::Device device);
+
+  // Work that is started from now on, on the current stream, sees these numbers. Work that was
+  // started before still sees the ones before. Waits only for the device to have taken the numbers
+  // of the call before the last one.
+  void set(const Values& values);
+
+  const at::Tensor& step() const { return step_; }    // () int64
+  const at::Tensor& mixup() const { return mixup_; }  // (2) float32: the share, and 1 - the share
+  // The share of the new value in averages: 1 - the decay. () float32
+  const at::Tensor& ema_rest() const { return ema_rest_; }
+  const at::Tensor& fused() const { return fused_; }  // for StepScalars::numbers
+
+ private:
+  at::Tensor all_;  // (n) float32, on the device; the tensors below are views of it
+  at::Tensor step_, mixup_, ema_rest_, fused_;
+  // Two copies on the host, in page-locked memory for CUDA. Without copies, `all_` is on the host.
+  std::array<at::Tensor, 2> host_;
+  std::array<std::optional<c10::Event>, 2> copied_;  // when the device has read them
+  size_t next_ = 0;                                  // of host_
+};
+
+}  // namespace bv
