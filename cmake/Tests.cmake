@@ -67,6 +67,21 @@ endif()
 if(TARGET test_cuda AND TARGET bvtrain_cuda)
   add_dependencies(test_cuda bvtrain_cuda)
 endif()
+
+# An emulated GPU: a CUDA plug-in whose device is a part of this host's memory (test/emulated_cuda), a
+# stand-in for the driver, and links to the programs, which look for the plug-in beside themselves.
+set(BV_EMULATED ${CMAKE_BINARY_DIR}/emulated_cuda)
+file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/emulated_cuda/*.cc)
+add_library(bv_emulated_cuda MODULE ${emulated_sources})
+set_target_properties(bv_emulated_cuda PROPERTIES OUTPUT_NAME bvtrain_cuda PREFIX lib
+                      LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED} CXX_VISIBILITY_PRESET hidden)
+target_include_directories(bv_emulated_cuda PRIVATE
+  ${CMAKE_SOURCE_DIR}/test/emulated_cuda ${CMAKE_SOURCE_DIR}/test/cuda/emulation ${CMAKE_SOURCE_DIR})
+target_compile_definitions(bv_emulated_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}")
+target_link_libraries(bv_emulated_cuda PRIVATE bv::torch)
+add_library(bv_emulated_driver SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
+set_target_properties(bv_emulated_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                      LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED})
 bv_test(e2e bench)
 if(TARGET test_e2e)
   add_dependencies(test_e2e bvtrain)

@@ -73,7 +73,7 @@ std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
 }
 
 // The decay of the second moments, in the memory of their device.
-struct Decay {
+struct MomentDecay {
   at::Tensor old, fresh;  // (), float32: the decay, and 1 - decay
 
   // average = decay * average + (1 - decay) * value
@@ -99,7 +99,7 @@ struct Moments {
   at::Tensor v;            // not factored: as the parameter
 
   // Averages the squares of grad; then grad becomes grad / sqrt(second moment).
-  void normalise(const at::Tensor& grad, const Decay& b2, double eps) const {
+  void normalise(const at::Tensor& grad, const MomentDecay& b2, double eps) const {
     const at::Tensor squares = grad * grad + eps;
     if (!factored) {
       b2.average(v, squares);
@@ -177,7 +177,7 @@ class ScaleByAdafactor : public Optimizer {
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override {
     constexpr int64_t kRule = FusedNumbers::kRulePlace;
-    const Decay b2{scalars.numbers[kRule], scalars.numbers[kRule + 1]};
+    const MomentDecay b2{scalars.numbers[kRule], scalars.numbers[kRule + 1]};
     // One thread per parameter, so that sums do not depend on the number of threads.
     const auto direct_range = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -259,7 +259,7 @@ class ScaleByAdafactor : public Optimizer {
   }
   // Turns the full gradient of a parameter into its direction, in place.
   void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
-              const Decay& b2) const {
+              const MomentDecay& b2) const {
     if (scalars.clip_norm > 0) clip_to_norm(grad, scalars);
     m.normalise(grad, b2, eps_);
     if (threshold_) Moments::clip(grad, *threshold_);

@@ -1,7 +1,7 @@
-// The part of CUDA that kernels.cu uses, for the CPU: a block is kThreads threads of the CPU.
+// The part of CUDA that kernels.cu uses, for the CPU. Who runs the kernels sets the thread's and the
+// block's number and what __syncthreads() does.
 #pragma once
 
-#include <barrier>
 #include <cmath>
 
 #define __global__
@@ -21,5 +21,5 @@ struct Index {
 };
 inline thread_local Index threadIdx, blockIdx;
 inline Index gridDim;
-inline std::barrier<>* block_barrier = nullptr;
-inline void __syncthreads() { block_barrier->arrive_and_wait(); }
+inline void (*synchronize_block)() = nullptr;
+inline void __syncthreads() { synchronize_block(); }

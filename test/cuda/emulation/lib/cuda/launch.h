@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <barrier>
 #include <cstdint>
 #include <thread>
 #include <type_traits>
@@ -13,9 +14,12 @@ namespace bv {
 
 constexpr int kThreads = 256;
 
+inline std::barrier<>* block_barrier = nullptr;
+
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t,
             std::type_identity_t<Parameters>... arguments) {
+  synchronize_block = [] { block_barrier->arrive_and_wait(); };
   gridDim.x = static_cast<unsigned>(blocks);
   for (unsigned block = 0; block < gridDim.x; ++block) {
     std::barrier<> barrier(kThreads);

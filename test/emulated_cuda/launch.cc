@@ -1,0 +1,72 @@
+#include <lib/cuda/launch.h>
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+
+#include "test/emulated_cuda/memory.h"
+#include "test/emulated_cuda/recording.h"
+
+namespace bv::emulation {
+namespace {
+
+constexpr size_t kStack = 64 * 1024;  // bytes of a fiber
+
+// The fibers of one block, which run in turn from one __syncthreads() to the next.
+struct Block {
+  ucontext_t main;
+  std::vector<ucontext_t> fibers{kThreads};
+  std::vector<bool> done;
+  std::unique_ptr<char[]> stacks{new char[kThreads * kStack]};
+  size_t current = 0;
+  const std::function<void()>* kernel = nullptr;
+};
+
+Block& block() {
+  static auto* const one = new Block;  // submit() runs one kernel at a time
+  return *one;
+}
+
+void run_fiber() {
+  (*block().kernel)();
+  block().done[block().current] = true;
+}
+
+}  // namespace
+
+void run_blocks(int64_t blocks, const std::function<void()>& kernel) {
+  Block& all = block();
+  all.kernel = &kernel;
+  synchronize_block = [] { swapcontext(&block().fibers[block().current], &block().main); };
+  gridDim.x = static_cast<unsigned>(blocks);
+  for (int64_t index = 0; index < blocks; ++index) {
+    blockIdx.x = static_cast<unsigned>(index);
+    all.done.assign(kThreads, false);
+    for (size_t i = 0; i < kThreads; ++i) {
+      ucontext_t& fiber = all.fibers[i];
+      getcontext(&fiber);
+      fiber.uc_stack.ss_sp = all.stacks.get() + i * kStack;
+      fiber.uc_stack.ss_size = kStack;
+      fiber.uc_link = &all.main;
+      makecontext(&fiber, &run_fiber, 0);
+    }
+    for (size_t left = kThreads; left > 0;) {
+      for (size_t i = 0; i < kThreads; ++i) {
+        if (all.done[i]) continue;
+        all.current = i;
+        threadIdx.x = static_cast<unsigned>(i);
+        swapcontext(&all.main, &all.fibers[i]);
+        if (all.done[i]) --left;
+      }
+    }
+  }
+}
+
+void submit_kernel(const std::function<void()>& work) {
+  submit([work] {
+    const DeviceMemory::Access access;
+    work();
+  });
+}
+
+}  // namespace bv::emulation

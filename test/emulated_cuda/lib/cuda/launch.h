@@ -1,0 +1,31 @@
+// Replaces lib/cuda/launch.h: hands kernels with their arguments to the emulated GPU, as work of the
+// current stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+
+namespace bv {
+
+constexpr int kThreads = 256;
+
+namespace emulation {
+
+// Runs `kernel` for each thread of each block. The threads of a block are fibers of one thread of
+// the CPU.
+void run_blocks(int64_t blocks, const std::function<void()>& kernel);
+// Submits `work`, which may use device addresses.
+void submit_kernel(const std::function<void()>& work);
+
+}  // namespace emulation
+
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t,
+            std::type_identity_t<Parameters>... arguments) {
+  emulation::submit_kernel([=] { emulation::run_blocks(blocks, [=] { kernel(arguments...); }); });
+}
+
+}  // namespace bv

@@ -1,0 +1,64 @@
+// The memory of the emulated GPU. Its addresses cannot be read or written: code of the host that
+// touches one dies by SIGSEGV, as it would with a GPU's. The emulation itself uses a second mapping
+// of the same memory. New blocks are filled with 0xff, which is NaN as floating-point numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace bv::emulation {
+
+class DeviceMemory {
+ public:
+  static DeviceMemory& get();
+
+  void* allocate(size_t bytes);  // returns a device address
+  void free(void* device);
+  // Converts between device addresses and those that the emulation may use. Null stays null.
+  void* host(const void* device) const;
+  void* device(const void* host) const;
+  bool has_device(const void* address) const;
+  bool has_host(const void* address) const;
+  size_t bytes() const { return bytes_; }  // allocated
+
+  // Makes device addresses usable while it exists, for kernels.
+  class Access {
+   public:
+    Access();
+    ~Access();
+    Access(const Access&) = delete;
+  };
+
+  // From now on freed blocks are not used again but collected.
+  void hold_freed();
+  // Ends that and returns them; give_back() makes them usable.
+  std::vector<void*> held();
+  void give_back(const std::vector<void*>& freed);
+
+  // What all live blocks hold.
+  using Contents = std::map<size_t, std::vector<unsigned char>>;
+  Contents contents() const;
+  // Puts the contents back. Blocks that are newer become NaN.
+  void restore(const Contents& contents);
+
+ private:
+  DeviceMemory();
+  size_t place(const void* device) const;
+  void release(void* device);
+
+  mutable std::recursive_mutex mutex_;
+  unsigned char *device_ = nullptr, *host_ = nullptr;  // the two mappings
+  size_t end_ = 0;                                     // of what was ever used
+  size_t bytes_ = 0;
+  std::map<size_t, size_t> live_;       // place and size of each block
+  std::multimap<size_t, size_t> free_;  // size and place
+  bool holds_ = false;
+  std::vector<void*> held_;
+  int access_ = 0;
+};
+
+}  // namespace bv::emulation

@@ -1,0 +1,12 @@
+// Page-locked memory of the host, as the emulated GPU knows it.
+#pragma once
+
+#include <cstddef>
+
+namespace bv::emulation {
+
+void pin(void* memory, size_t bytes);
+void unpin(void* memory);
+bool is_pinned(const void* address);
+
+}  // namespace bv::emulation

@@ -1,0 +1,39 @@
+// Streams, events and graphs of the emulated GPU. Work runs at once, in the order in which the host
+// starts it. While a graph is recorded, what is started on its stream, or on one that has waited
+// for it, is kept with its arguments; afterwards the memory of the device is as it was before, as
+// if nothing had been computed.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace bv::emulation {
+
+struct Event {
+  c10::StreamId stream = 0;
+  uint64_t started = 0;  // work of the stream until now
+};
+
+struct Graph;  // what lib/device/device_graph.cc calls a CUDAGraph
+
+c10::StreamId current_stream();  // of this thread
+c10::StreamId exchange_stream(c10::StreamId stream);
+c10::StreamId new_stream();
+
+// Runs work on the current stream. It must use device memory through DeviceMemory::host() only, or
+// within an Access.
+void submit(const std::function<void()>& work);
+// Work that makes the host wait. Throws what CUDA throws while a graph is recorded.
+void forbid_in_recording(const char* what);
+
+void record(Event& event, c10::StreamId stream);
+void block(const Event& event, c10::StreamId stream);
+
+Graph* begin_recording();
+void end_recording(Graph* graph);  // throws std::runtime_error if work was not joined
+void replay(Graph* graph);
+void destroy(Graph* graph);
+
+}  // namespace bv::emulation
