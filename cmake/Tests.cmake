@@ -79,12 +79,19 @@ target_include_directories(bv_emulated_cuda PRIVATE
   ${CMAKE_SOURCE_DIR}/test/emulated_cuda ${CMAKE_SOURCE_DIR}/test/cuda/emulation ${CMAKE_SOURCE_DIR})
 target_compile_definitions(bv_emulated_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}")
 target_link_libraries(bv_emulated_cuda PRIVATE bv::torch)
+target_compile_definitions(bv_emulated_cuda PRIVATE USE_DISTRIBUTED USE_C10D_GLOO)
 add_library(bv_emulated_driver SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 set_target_properties(bv_emulated_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED})
+add_custom_target(bv_emulated_links ALL DEPENDS bv_emulated_cuda bv_emulated_driver
+                  COMMAND ln -f $<TARGET_FILE:bvtrain> $<TARGET_FILE:test_cuda> ${BV_EMULATED}/)
+add_dependencies(bv_emulated_links bvtrain test_cuda)
+add_test(NAME emulated_cuda COMMAND ${BV_EMULATED}/test_cuda)
+set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400
+  ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 bv_test(e2e bench)
 if(TARGET test_e2e)
-  add_dependencies(test_e2e bvtrain)
+  add_dependencies(test_e2e bvtrain bv_emulated_links)
 endif()
 
 # Measures a step without a loader; scripts/bench/gpu.sh takes it to machines with a GPU.

@@ -49,7 +49,7 @@ __device__ BlockSums block_sum(BlockSums own) {
   __shared__ BlockSums all[kThreads];
   all[threadIdx.x] = own;
   __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) all[threadIdx.x] += all[threadIdx.x + half];
     __syncthreads();
   }

@@ -298,7 +298,8 @@ std::string TrainStep::bad_gradients() const {
   return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
 }
 
-// Keeps the values of a step, StepResult::all. From a device they are read only if they are measured.
+// Keeps the values of a step, StepResult::all. From a device they are read only if they are
+// measured.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
   const at::Tensor host = all.cpu();

@@ -24,11 +24,11 @@ namespace bv {
 
 // What a step leaves on the device. All are float64.
 struct StepResult {
-  at::Tensor loss;          // ()
-  at::Tensor grad_squares;  // (); undefined if nothing needs it
+  at::Tensor loss = {};          // ()
+  at::Tensor grad_squares = {};  // (); undefined if nothing needs it
   // (4): the loss, and the sums of squares of gradients (0 if it is not known), updates and
   // parameters. Undefined before the update.
-  at::Tensor all;
+  at::Tensor all = {};
 };
 
 class StepGraph {

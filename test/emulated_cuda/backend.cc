@@ -10,19 +10,33 @@
 #include "test/emulated_cuda/memory.h"
 #include "test/emulated_cuda/pinned.h"
 #include "test/emulated_cuda/recording.h"
+#include "test/emulated_cuda/tensors.h"
 
 namespace bv::emulation {
 namespace {
 
-const c10::Device kDevice(c10::kCUDA, 0);
+int g_device = 0;
+
+}  // namespace
+
+c10::Device device() { return {c10::kCUDA, static_cast<c10::DeviceIndex>(g_device)}; }
+
+void use_device(int index) { g_device = index; }
+
+int device_count() {
+  const char* const count = std::getenv("BVTRAIN_EMULATED_GPUS");
+  return count ? std::atoi(count) : 1;
+}
+
+namespace {
 
 class Allocator : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes == 0) return {nullptr, kDevice};
+    if (bytes == 0) return {nullptr, device()};
     void* const memory = DeviceMemory::get().allocate(bytes);
     peak_ = std::max(peak_, static_cast<int64_t>(DeviceMemory::get().bytes()));
-    return {memory, memory, &free, kDevice};
+    return {memory, memory, &free, device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -80,11 +94,13 @@ class Guard : public c10::impl::DeviceGuardImplInterface {
   Guard() = default;
   explicit Guard(c10::DeviceType) {}
   c10::DeviceType type() const override { return c10::kCUDA; }
-  c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
-  c10::Device getDevice() const override { return kDevice; }
+  c10::Device exchangeDevice(c10::Device) const override { return device(); }
+  c10::Device getDevice() const override { return device(); }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
   c10::Stream getStream(c10::Device) const override { return stream(current_stream()); }
   c10::Stream getDefaultStream(c10::Device) const override { return stream(0); }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
@@ -105,19 +121,30 @@ class Guard : public c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
   }
-  bool queryEvent(void*) const override { return true; }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {
-    forbid_in_recording("cudaStreamSynchronize");
+  bool queryEvent(void* event) const override {
+    if (event) synchronize(*static_cast<Event*>(event));
+    return true;
   }
-  void synchronizeEvent(void*) const override { forbid_in_recording("cudaEventSynchronize"); }
+  bool queryStream(const c10::Stream& stream) const override {
+    synchronize(stream.id());
+    return true;
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    forbid_in_recording("cudaStreamSynchronize");
+    synchronize(stream.id());
+  }
+  void synchronizeEvent(void* event) const override {
+    forbid_in_recording("cudaEventSynchronize");
+    if (event) synchronize(*static_cast<Event*>(event));
+  }
   void synchronizeDevice(c10::DeviceIndex) const override {
     forbid_in_recording("cudaDeviceSynchronize");
+    synchronize();
   }
 
  private:
   static c10::Stream stream(c10::StreamId id) {
-    return c10::Stream(c10::Stream::UNSAFE, kDevice, id);
+    return c10::Stream(c10::Stream::UNSAFE, device(), id);
   }
 };
 
@@ -135,12 +162,14 @@ struct Hooks : at::CUDAHooksInterface {
     static PinnedAllocator allocator;
     return &allocator;
   }
-  c10::Device getDeviceFromPtr(void*) const override { return kDevice; }
-  c10::DeviceIndex current_device() const override { return 0; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  int getNumGPUs() const override { return 1; }
-  void deviceSynchronize(c10::DeviceIndex) const override {}
+  c10::Device getDeviceFromPtr(void*) const override { return device(); }
+  c10::DeviceIndex current_device() const override { return device().index(); }
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
+  c10::DeviceIndex getCurrentDevice() const override { return device().index(); }
+  int getNumGPUs() const override { return device_count(); }
+  void deviceSynchronize(c10::DeviceIndex) const override { synchronize(); }
 };
 namespace {
 

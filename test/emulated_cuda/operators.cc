@@ -1,31 +1,23 @@
 // LibTorch's operators on the emulated GPU: those of the CPU, on the second mapping of its memory.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/record_function.h>
 #include <torch/library.h>
 
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
 #include "test/emulated_cuda/memory.h"
 #include "test/emulated_cuda/recording.h"
+#include "test/emulated_cuda/tensors.h"
 
 namespace bv::emulation {
-namespace {
 
-using torch::jit::Stack;
-
-// The operators below are not those that the program called, so nobody who watches sees them.
-class Unseen {
-  const at::RecordFunctionGuard off_{false};
-  const at::AutoDispatchBelowADInplaceOrView below_;
-};
-
-// Returns the same values as a tensor of the CPU.
 at::Tensor as_host(const at::Tensor& device) {
   const c10::Storage& storage = device.storage();
   void* const memory = DeviceMemory::get().host(storage.data());
@@ -40,6 +32,10 @@ at::Tensor as_host(const at::Tensor& device) {
   if (device.is_conj() || device.is_neg()) throw std::runtime_error("a lazy view on the device");
   return host;
 }
+
+namespace {
+
+using torch::jit::Stack;
 
 // A call of an operator with tensors of the host in place of those of the device.
 class Call {
@@ -143,7 +139,7 @@ class Call {
   at::Tensor on_device(const at::Tensor& host) {
     const Unseen unseen;
     const at::Tensor device =
-        at::empty_strided(host.sizes(), host.strides(), host.options().device(c10::kCUDA, 0));
+        at::empty_strided(host.sizes(), host.strides(), host.options().device(emulation::device()));
     places_.back() = as_host(device);
     places_.back().copy_(host);
     return device;
@@ -173,7 +169,10 @@ bool reads(const std::string& name) {
 
 void run_operator(const c10::OperatorHandle& op, Stack* stack) {
   const std::string& name = op.schema().name();
-  if (reads(name)) forbid_in_recording(name.c_str());
+  if (reads(name)) {
+    forbid_in_recording(name.c_str());
+    synchronize(current_stream());
+  }
   const size_t count = op.schema().arguments().size();
   Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   torch::jit::drop(*stack, count);
@@ -220,17 +219,51 @@ at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
   return tensor;
 }
 
+// The host must not read the result before it has waited for the copy.
+void copy_later(const at::Tensor& to, const at::Tensor& from) {
+  at::Tensor values;
+  {
+    const Unseen unseen;
+    values = as_host(from).clone();
+    to.fill_(to.is_floating_point() ? std::nan("") : 77);
+  }
+  submit([] {});
+  when_reached([to, values] {
+    const Unseen unseen;
+    at::Tensor(to).copy_(values);
+  });
+}
+
+// The host must not write to memory that is still copied from.
+void check_unchanged(const at::Tensor& host) {
+  at::Tensor before;
+  {
+    const Unseen unseen;
+    before = host.clone();
+  }
+  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
+    return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  };
+  when_reached([host, before, same] {
+    if (host.is_contiguous() && !same(host, before))
+      throw std::runtime_error("the host has written to memory that the device still copies");
+  });
+}
+
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const bool to_host = !to.is_cuda(), from_host = !from.is_cuda();
   if (to_host || from_host) {
     const at::Tensor& host = to_host ? to : from;
     if (!non_blocking || !host.is_pinned()) forbid_in_recording("a copy that the host waits for");
   }
-  if (to.sizes() != from.sizes() && from.dim() > to.dim()) throw std::runtime_error("copy_");
+  if (to_host && non_blocking) return copy_later(to, from), to;
   submit([to_values = to_host ? to : as_host(to), from_values = from_host ? from : as_host(from)] {
     const Unseen unseen;
     to_values.copy_(from_values);
   });
+  if (from_host && non_blocking && from.is_pinned()) check_unchanged(from);
+  if ((to_host || from_host) && !(non_blocking && (to_host ? to : from).is_pinned()))
+    synchronize(current_stream());
   return to;
 }
 

@@ -10,6 +10,7 @@
 #include "test/emulated_cuda/memory.h"
 #include "test/emulated_cuda/pinned.h"
 #include "test/emulated_cuda/recording.h"
+#include "test/emulated_cuda/tensors.h"
 
 namespace bv {
 
@@ -48,11 +49,14 @@ bool is_pinned(const void* address) {
 using bv::emulation::Graph;
 
 BV_EXPORT const char* bvtrain_cuda_version() { return BV_CUDA_VERSION; }
-BV_EXPORT int bvtrain_cuda_count(char*, int) { return 1; }
+BV_EXPORT int bvtrain_cuda_count(char*, int) { return bv::emulation::device_count(); }
 BV_EXPORT void bvtrain_cuda_name(int, char* name, int length) {
   std::snprintf(name, static_cast<size_t>(length), "emulated GPU");
 }
-BV_EXPORT void bvtrain_cuda_use(int) { at::globalContext().lazyInitDevice(at::kCUDA); }
+BV_EXPORT void bvtrain_cuda_use(int index) {
+  bv::emulation::use_device(index);
+  at::globalContext().lazyInitDevice(at::kCUDA);
+}
 BV_EXPORT const char* bvtrain_cuda_pin(void* memory, size_t bytes) {
   bv::emulation::pin(memory, bytes);
   return nullptr;

@@ -1,9 +1,11 @@
 #include "test/emulated_cuda/recording.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "test/emulated_cuda/memory.h"
@@ -12,9 +14,9 @@ namespace bv::emulation {
 
 struct Graph {
   c10::StreamId stream = 0;
-  std::vector<std::function<void()>> work;
-  std::vector<void*> freed;  // memory that only the recorded work uses
-  DeviceMemory::Contents before;
+  std::vector<std::function<void()>> work = {};
+  std::vector<void*> freed = {};  // memory that only the recorded work uses
+  DeviceMemory::Contents before = {};
 };
 
 namespace {
@@ -22,9 +24,15 @@ namespace {
 struct State {
   std::recursive_mutex mutex;
   Graph* graph = nullptr;  // that is being recorded
-  // The streams that are recorded, and how much of their work has not been waited for by another.
-  std::map<c10::StreamId, uint64_t> joined_until;
-  std::map<c10::StreamId, uint64_t> started;
+  // The streams that are recorded, and how much of their work another stream has waited for.
+  Point joined_until;
+  std::map<c10::StreamId, Point> before;  // what lies before the next work of each stream
+  struct Later {
+    c10::StreamId stream;
+    uint64_t started;
+    std::function<void()> then;
+  };
+  std::vector<Later> later;
   c10::StreamId last = 0;
 };
 
@@ -55,7 +63,7 @@ c10::StreamId new_stream() {
 void submit(const std::function<void()>& work) {
   const std::lock_guard lock(state().mutex);
   work();
-  ++state().started[stream_of_thread];
+  ++state().before[stream_of_thread][stream_of_thread];
   if (is_recorded(stream_of_thread)) state().graph->work.push_back(work);
 }
 
@@ -69,14 +77,52 @@ void forbid_in_recording(const char* what) {
 
 void record(Event& event, c10::StreamId stream) {
   const std::lock_guard lock(state().mutex);
-  event = {stream, state().started[stream]};
+  event = {stream, state().before[stream]};
 }
 
 void block(const Event& event, c10::StreamId stream) {
   const std::lock_guard lock(state().mutex);
+  for (const auto& [other, started] : event.before) {
+    uint64_t& known = state().before[stream][other];
+    known = std::max(known, started);
+  }
   if (!is_recorded(event.stream)) return;
-  state().joined_until[event.stream] = event.started;
-  if (!is_recorded(stream)) state().joined_until[stream] = state().started[stream];
+  const auto own = event.before.find(event.stream);
+  if (own != event.before.end()) state().joined_until[event.stream] = own->second;
+  if (!is_recorded(stream)) state().joined_until[stream] = state().before[stream][stream];
+}
+
+void when_reached(const std::function<void()>& then) {
+  const std::lock_guard lock(state().mutex);
+  const c10::StreamId stream = stream_of_thread;
+  state().later.push_back({stream, state().before[stream][stream], then});
+}
+
+void synchronize(const Event& event) {
+  const std::lock_guard lock(state().mutex);
+  std::vector<State::Later> reached, rest;
+  for (State::Later& one : state().later) {
+    const auto found = event.before.find(one.stream);
+    const bool is = found != event.before.end() && one.started <= found->second;
+    (is ? reached : rest).push_back(std::move(one));
+  }
+  state().later = std::move(rest);
+  for (const State::Later& one : reached) one.then();
+}
+
+void synchronize(c10::StreamId stream) {
+  Event event;
+  record(event, stream);
+  synchronize(event);
+}
+
+void synchronize() {
+  const std::lock_guard lock(state().mutex);
+  Event all;
+  for (const auto& [stream, before] : state().before)
+    for (const auto& [other, started] : before)
+      all.before[other] = std::max(all.before[other], started);
+  synchronize(all);
 }
 
 Graph* begin_recording() {
@@ -98,7 +144,7 @@ void end_recording(Graph* graph) {
   graph->before.clear();
   state().graph = nullptr;
   for (const auto& [stream, until] : state().joined_until)
-    if (stream != graph->stream && until != state().started[stream])
+    if (stream != graph->stream && until != state().before[stream][stream])
       throw std::runtime_error("CUDA error: capture was not joined to the original stream");
 }
 

@@ -1,5 +1,5 @@
 // Streams, events and graphs of the emulated GPU. Work runs at once, in the order in which the host
-// starts it. While a graph is recorded, what is started on its stream, or on one that has waited
+// starts it; when_reached() waits as the host would have to. While a graph is recorded, what is started on its stream, or on one that has waited
 // for it, is kept with its arguments; afterwards the memory of the device is as it was before, as
 // if nothing had been computed.
 #pragma once
@@ -8,12 +8,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 
 namespace bv::emulation {
 
+// How much work of each stream lies before a point.
+using Point = std::map<c10::StreamId, uint64_t>;
+
 struct Event {
   c10::StreamId stream = 0;
-  uint64_t started = 0;  // work of the stream until now
+  Point before;
 };
 
 struct Graph;  // what lib/device/device_graph.cc calls a CUDAGraph
@@ -30,6 +34,13 @@ void forbid_in_recording(const char* what);
 
 void record(Event& event, c10::StreamId stream);
 void block(const Event& event, c10::StreamId stream);
+
+// Calls `then` when the host has waited for what the current stream has started so far.
+void when_reached(const std::function<void()>& then);
+// The host waits for an event, a stream, or everything.
+void synchronize(const Event& event);
+void synchronize(c10::StreamId stream);
+void synchronize();
 
 Graph* begin_recording();
 void end_recording(Graph* graph);  // throws std::runtime_error if work was not joined

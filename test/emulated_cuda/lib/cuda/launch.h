@@ -1,5 +1,5 @@
-// Replaces lib/cuda/launch.h: hands kernels with their arguments to the emulated GPU, as work of the
-// current stream.
+// Replaces lib/cuda/launch.h: hands kernels with their arguments to the emulated GPU, as work of
+// the current stream.
 #pragma once
 
 #include <cuda_runtime.h>

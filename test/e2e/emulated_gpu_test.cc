@@ -1,0 +1,126 @@
+// Runs with --devices cuda on emulated GPUs (test/emulated_cuda): the real binary, with a plug-in
+// whose devices are parts of the host's memory.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+
+#include "lib/ckpt/checkpointer.h"
+#include "test/support/compare.h"
+#include "test/support/digits_run.h"
+
+namespace bv::test {
+namespace {
+
+using Values = std::vector<std::string>;  // of --set
+
+// Images travel as bytes and are mixed by a kernel; dropout, clipping and averages follow.
+const Values kCnn = {"model={widths: [8, 16], dense: 32, dropout: 0.3}",
+                     "mixup={p: 0.3}",
+                     "wd=0.001",
+                     "grad_clip_norm=1.0",
+                     "schedule={decay_type: cosine, warmup_steps: 4}",
+                     "ema={decay: 0.9}"};
+// Sharded weights, micro-batches, and an optimizer that works on whole parameters.
+const Values kVit = {"model_name=vit",
+                     "model={variant: mu/4, depth: 2}",
+                     "optax_name=scale_by_adafactor",
+                     "optax={clipping_threshold: 1.0}",
+                     "sharding_strategy=fsdp",
+                     "grad_accum_steps=2"};
+// Batch norm over the ranks; steps are checked before their update, which is no part of the graph.
+const Values kResnet = {"model_name=resnet_cifar", "model={width: 16}", "nan=skip", "nan_limit=2",
+                        "optax_name=momentum_hp"};
+
+struct GpuRun : DigitsRun {
+  GpuRun()
+      : DigitsRun(
+            digits_config("lr: 0.003\nevals:\n" + digits_evaluator("test", {"log_steps: 10"}))) {}
+
+  static Process start(std::vector<std::string> arguments) {
+    const std::string binary = std::getenv("BVTRAIN");
+    const std::string folder = binary.substr(0, binary.rfind('/')) + "/emulated_cuda";
+    arguments.insert(arguments.begin(), folder + "/bvtrain");
+    return {arguments[0], arguments, {{"LD_LIBRARY_PATH", folder}, {"BVTRAIN_EMULATED_GPUS", "2"}}};
+  }
+  std::vector<std::string> on(const std::string& devices, const Values& values) const {
+    std::vector<std::string> flags = {"--devices", devices};
+    for (const std::string& value : values) flags.insert(flags.end(), {"--set", value});
+    return args(flags);
+  }
+  Finished train_on(const std::string& devices, const Values& values) const {
+    Finished finished = start(on(devices, values)).wait();
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return finished;
+  }
+};
+
+Values operator+(Values values, const std::string& one) {
+  values.push_back(one);
+  return values;
+}
+
+void check_same(const GpuRun& a, const GpuRun& b) {
+  CHECK(repeatable_rows(a.workdir) == repeatable_rows(b.workdir));
+  CHECK(same_bits(Checkpointer::load(a.workdir).tensors, Checkpointer::load(b.workdir).tensors));
+}
+
+}  // namespace
+
+TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without one") {
+  for (const Values& values : {kCnn, kVit, kResnet}) {
+    for (const std::string devices : {"cuda:0", "cuda:all"}) {
+      if (devices == "cuda:0" && values == kVit) continue;  // one GPU shards nothing
+      INFO(values[0] << " on " << devices);
+      const GpuRun graph, plain;
+      CHECK_THAT(graph.train_on(devices, values + "total_steps=10").err,
+                 Catch::Contains("step 3 was recorded as a CUDA graph"));
+      CHECK_THAT(plain.train_on(devices, values + "total_steps=10" + "graph=off").err,
+                 Catch::Contains("Steps run without a CUDA graph: graph: off"));
+      check_same(graph, plain);
+    }
+  }
+}
+
+TEST_CASE("a run on GPUs that was killed goes on with the same bits") {
+  const GpuRun whole, killed;
+  whole.train_on("cuda:all", kCnn);
+  {
+    const Process first = GpuRun::start(killed.on("cuda:all", kCnn));
+    REQUIRE(wait_for_file(killed.step(10)));
+    first.kill(SIGKILL);
+  }
+  CHECK_THAT(killed.train_on("cuda:all", kCnn).err, Catch::Contains("step 10"));
+  check_same(whole, killed);
+}
+
+TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its other commands") {
+  const GpuRun gpu, cpu;
+  const Values values = kCnn + "precision=float32" + "total_steps=10" + "optax={eps: 0.01}";
+  gpu.train_on("cuda:0", values);
+  cpu.train_on("cpu", values);
+  const std::vector<TextRow> a = metric_rows(gpu.workdir), b = metric_rows(cpu.workdir);
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (const std::string name : {"training_loss", "l2_params", "l2_updates", "test/loss"}) {
+      INFO(name << " of row " << i);
+      REQUIRE(a[i].contains(name) == b[i].contains(name));
+      if (a[i].contains(name))
+        CHECK(std::stod(a[i].at(name)) == Approx(std::stod(b[i].at(name))).epsilon(1e-3));
+    }
+  }
+  const auto command = [&](std::vector<std::string> arguments) {
+    const Finished finished = GpuRun::start(std::move(arguments)).wait();
+    INFO(finished.err);
+    CHECK(finished.code == 0);
+    return finished;
+  };
+  command({"eval", "--workdir", gpu.workdir, "--devices", "cuda:1"});
+  CHECK(repeatable_rows(gpu.workdir + "/eval").back().at("test/loss") == a.back().at("test/loss"));
+  CHECK_THAT(command({"bench", "memory", "--config", gpu.config, "--devices", "cuda:0"}).out,
+             Catch::Contains("available on cuda:0") && Catch::Contains("largest batch:"));
+}
+
+}  // namespace bv::test
