@@ -86,7 +86,8 @@ set_target_properties(bv_emulated_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
 add_custom_target(bv_emulated_links ALL DEPENDS bv_emulated_cuda bv_emulated_driver
                   COMMAND ln -f $<TARGET_FILE:bvtrain> $<TARGET_FILE:test_cuda> ${BV_EMULATED}/)
 add_dependencies(bv_emulated_links bvtrain test_cuda)
-add_test(NAME emulated_cuda COMMAND ${BV_EMULATED}/test_cuda)
+add_test(NAME emulated_cuda
+         COMMAND ${BV_EMULATED}/test_cuda "[gpu],emulated*,every model*,a step that is not measured*")
 set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 bv_test(e2e bench)

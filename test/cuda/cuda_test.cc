@@ -205,16 +205,21 @@ TEST_CASE("each model trains on a device as on the CPU", "[gpu]") {
   }
 }
 
+const char* const kOptimizers[] = {
+    "optax_name: scale_by_adam",
+    "optax_name: scale_by_adam, optax: {nesterov: true}",
+    "optax_name: scale_by_adam, optax: {nesterov: true, mu_dtype: bfloat16}",
+    "optax_name: momentum_hp",
+    "optax_name: momentum_hp, optax: {dtype: float32}",
+    "optax_name: momentum_hp, optax: {nesterov: true}",
+    "optax_name: sgd",
+    "optax_name: trace, optax: {decay: 0.9, nesterov: true}",
+    "optax_name: scale_by_adafactor, optax: {clipping_threshold: 1.0}",
+    "optax_name: scale_by_adafactor, optax: {momentum: null}"};
+
 TEST_CASE("each optimizer on a device", "[gpu]") {
   if (!gpu()) return;
-  for (const char* keys :
-       {"optax_name: scale_by_adam", "optax_name: scale_by_adam, optax: {nesterov: true}",
-        "optax_name: scale_by_adam, optax: {nesterov: true, mu_dtype: bfloat16}",
-        "optax_name: momentum_hp", "optax_name: momentum_hp, optax: {dtype: float32}",
-        "optax_name: momentum_hp, optax: {nesterov: true}", "optax_name: sgd",
-        "optax_name: trace, optax: {decay: 0.9, nesterov: true}",
-        "optax_name: scale_by_adafactor, optax: {clipping_threshold: 1.0}",
-        "optax_name: scale_by_adafactor, optax: {momentum: null}"}) {
+  for (const char* keys : kOptimizers) {
     INFO(keys);
     const std::string all = fmt::format("{{{}, lr: 0.01, wd: 0.001, grad_clip_norm: 0.5}}", keys);
     check_close(Run(models()[0], Precision::float32, kGpu, all).train(3),
@@ -231,21 +236,32 @@ TEST_CASE("two runs on a device have the same bits", "[gpu]") {
   }
 }
 
+void check_graph(const Case& model, Precision precision, const std::string& keys) {
+  INFO(model.name << " " << model.keys << " " << keys
+                  << (precision == Precision::bf16 ? " bf16" : ""));
+  Run plain(model, precision, kGpu, keys), graph(model, precision, kGpu, keys);
+  CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
+  CHECK(graph.train(5) == plain.train(5));
+  CHECK(graph.step->repeats_graph());
+  const NamedTensors want = plain.step->state();
+  for (const auto& [name, value] : graph.step->state()) {
+    INFO(name);
+    CHECK(value.equal(want.at(name)));
+  }
+}
+
 TEST_CASE("a step as a CUDA graph has the bits of one without", "[gpu]") {
   if (!gpu() || on_cpu()) return;
-  for (const Case& model : models()) {
-    for (const Precision precision : {Precision::float32, Precision::bf16}) {
-      INFO(model.name << " " << model.keys << (precision == Precision::bf16 ? " bf16" : ""));
-      Run plain(model, precision, kGpu, kAdam), graph(model, precision, kGpu, kAdam);
-      CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
-      CHECK(graph.train(6) == plain.train(6));
-      CHECK(graph.step->repeats_graph());
-      const NamedTensors want = plain.step->state();
-      for (const auto& [name, value] : graph.step->state()) {
-        INFO(name);
-        CHECK(value.equal(want.at(name)));
-      }
-    }
+  for (const Case& model : models())
+    for (const Precision precision : {Precision::float32, Precision::bf16})
+      check_graph(model, precision, kAdam);
+  for (const char* optimizer : kOptimizers) {
+    for (const char* others :
+         {"lr_mults: [['head.*', 2]], schedule: [['head.*', {decay_type: linear}], ['.*', "
+          "{decay_type: cosine, warmup_steps: 3}]], grad_clip_norm: 0.5, ema: {decay: 0.99}",
+          "nan: skip, nan_limit: 3, mixup: {p: 0.5}, ema: {decay: 0.5}"})
+      check_graph({"cnn", "{widths: [4, 8], dense: 16, dropout: 0.2}"}, Precision::float32,
+                  fmt::format("{{{}, lr: 0.01, wd: 0.001, {}}}", optimizer, others));
   }
 }
 

@@ -1,7 +1,10 @@
 // Streams, events and graphs of the emulated GPU. Work runs at once, in the order in which the host
-// starts it; when_reached() waits as the host would have to. While a graph is recorded, what is started on its stream, or on one that has waited
-// for it, is kept with its arguments; afterwards the memory of the device is as it was before, as
-// if nothing had been computed.
+// starts it. What the host may see of it, such as a copy to the host, waits until the host has
+// waited for it: when_reached().
+//
+// While a graph is recorded, what is started on its stream, or on one that has waited for it, is
+// kept with its arguments. Afterwards the memory of the device is as it was before, as if nothing
+// had been computed.
 #pragma once
 
 #include <c10/core/Stream.h>
