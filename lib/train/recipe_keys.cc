@@ -146,10 +146,10 @@ const KeyTable run_keys(
       "fastest algorithms, some of which add in any order. On CPUs results always repeat.",
       "", "-"},
      {"graph", "'auto' | 'off'", "auto",
-      "Whether a run on one GPU records the forward and backward passes of its third step as a "
-      "CUDA graph and repeats it from then on, which saves the time to start each kernel. Results "
-      "are the same. The memory of these passes is kept for them, so evaluators need their own; "
-      "`off` needs less. With several processes, and on CPUs, there is no graph.",
+      "Whether a run on GPUs records its third step as a CUDA graph and repeats it from then on, "
+      "which saves the time to start each kernel. Results are the same. The memory of a step is "
+      "kept for the graph, so evaluators need their own; `off` needs less. On CPUs there is no "
+      "graph.",
       "", "-"},
      {"compute_threads", "int 1..4096", "= the cores that this process may use",
       "Number of CPU threads that compute the training step. By default the processes on one "

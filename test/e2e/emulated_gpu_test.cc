@@ -1,5 +1,6 @@
 // Runs with --devices cuda on emulated GPUs (test/emulated_cuda): the real binary, with a plug-in
 // whose devices are parts of the host's memory.
+#include <ATen/ops/arange.h>
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/compare.h"
 #include "test/support/digits_run.h"
 
@@ -119,6 +121,13 @@ TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its oth
   };
   command({"eval", "--workdir", gpu.workdir, "--devices", "cuda:1"});
   CHECK(repeatable_rows(gpu.workdir + "/eval").back().at("test/loss") == a.back().at("test/loss"));
+  write_npz(gpu.dir / "images.npz",
+            {{"image", at::arange(5 * 64).mul(5).remainder(256).to(at::kByte).view({5, 8, 8, 1})}});
+  for (const std::string device : {"cuda:0", "cpu"})
+    command({"predict", "--workdir", gpu.workdir, "--input", gpu.dir / "images.npz", "--output",
+             gpu.dir / (device.substr(0, 3) + ".npz"), "--devices", device});
+  CHECK(close(read_npz(gpu.dir / "cud.npz").at("logits"),
+              read_npz(gpu.dir / "cpu.npz").at("logits"), 1e-4, 1e-4));
   CHECK_THAT(command({"bench", "memory", "--config", gpu.config, "--devices", "cuda:0"}).out,
              Catch::Contains("available on cuda:0") && Catch::Contains("largest batch:"));
 }
