@@ -15,7 +15,7 @@ namespace bv {
 namespace {
 
 nlohmann::ordered_json as_json(int processes, const std::vector<CollectiveTimes>& all,
-                               const Link& link) {
+                               const std::optional<Link>& link) {
   nlohmann::ordered_json sizes = nlohmann::ordered_json::array();
   for (const CollectiveTimes& times : all) {
     sizes.push_back({{"bytes", times.bytes},
@@ -23,10 +23,13 @@ nlohmann::ordered_json as_json(int processes, const std::vector<CollectiveTimes>
                      {"reduce_scatter_ms", 1e3 * times.reduce_scatter},
                      {"all_gather_ms", 1e3 * times.all_gather}});
   }
-  return {{"processes", processes},
-          {"sizes", sizes},
-          {"latency_us", 1e6 * link.latency},
-          {"bandwidth_gb", link.bandwidth / 1e9}};
+  nlohmann::ordered_json out = {{"processes", processes}, {"sizes", sizes}};
+  out["latency_us"] = out["bandwidth_gb"] = nullptr;
+  if (link) {
+    out["latency_us"] = 1e6 * link->latency;
+    out["bandwidth_gb"] = link->bandwidth / 1e9;
+  }
+  return out;
 }
 
 }  // namespace
@@ -59,12 +62,16 @@ Exit bench_collectives(const Arguments& arguments) {
                   1e3 * times.all_reduce, 1e3 * times.reduce_scatter, 1e3 * times.all_gather);
   });
   if (prints && !all.empty()) {
-    const Link link = estimate_link(all.front(), all.back(), group->size());
-    if (text)
-      std::printf("--latency-us %.1f --bandwidth-gb %.3f\n", 1e6 * link.latency,
-                  link.bandwidth / 1e9);
-    else
+    const auto link = estimate_link(all.front(), all.back(), group->size());
+    if (!link)
+      log::warn(
+          "the largest all-reduce took no longer than the smallest, so latency and bandwidth "
+          "are not known; try again with a larger --most-mb, or when the host is less busy");
+    if (!text)
       print_json(as_json(group->size(), all, link));
+    else if (link)
+      std::printf("--latency-us %.1f --bandwidth-gb %.3f\n", 1e6 * link->latency,
+                  link->bandwidth / 1e9);
   }
   std::fflush(stdout);
   group->finish();

@@ -23,8 +23,10 @@ void print_throughput(Recipe& recipe, double seconds) {
   std::fflush(stdout);
   measure_throughput(recipe, seconds, [](const Throughput& rate) {
     const std::string mfu = rate.mfu > 0 ? fmt::format("   MFU {:.1f} %", 100 * rate.mfu) : "";
-    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)%s\n", rate.what, rate.median, rate.low,
-                rate.high, mfu.c_str());
+    const std::string memory =
+        rate.memory_gb > 0 ? fmt::format("   {:.0f} GB/s of memory", rate.memory_gb) : "";
+    std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)%s%s\n", rate.what, rate.median, rate.low,
+                rate.high, mfu.c_str(), memory.c_str());
     std::fflush(stdout);
   });
 }
@@ -41,6 +43,7 @@ void print_throughput_json(Recipe& recipe, double seconds) {
     out["images_per_second"][rate.what] = {
         {"median", rate.median}, {"min", rate.low}, {"max", rate.high}};
     if (rate.mfu > 0) out["mfu"][rate.what] = rate.mfu;
+    if (rate.memory_gb > 0) out["memory_gb_per_second"][rate.what] = rate.memory_gb;
   });
   print_json(out);
 }

@@ -55,11 +55,14 @@ void measure_collectives(Group& group, c10::Device device, int64_t most_bytes,
     report(measure_size(group, device, bytes));
 }
 
-Link estimate_link(const CollectiveTimes& smallest, const CollectiveTimes& largest, int ranks) {
+std::optional<Link> estimate_link(const CollectiveTimes& smallest, const CollectiveTimes& largest,
+                                  int ranks) {
   const double messages = 2.0 * (ranks - 1);  // that a rank sends in a ring's all-reduce
   const double latency = smallest.all_reduce / messages;
   const double sent = messages / ranks * static_cast<double>(largest.bytes);
-  return {.bandwidth = sent / (largest.all_reduce - messages * latency), .latency = latency};
+  const double sending = largest.all_reduce - smallest.all_reduce;
+  if (sending <= 0) return std::nullopt;
+  return Link{.bandwidth = sent / sending, .latency = latency};
 }
 
 }  // namespace bv

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "lib/bench/step_time.h"
 #include "lib/distributed/group.h"
@@ -22,7 +23,8 @@ void measure_collectives(Group& group, c10::Device device, int64_t most_bytes,
                          const std::function<void(const CollectiveTimes&)>& report);
 
 // Estimates a link from the all-reduce times of the smallest and the largest size, assuming rings
-// of `ranks` ranks on one host.
-Link estimate_link(const CollectiveTimes& smallest, const CollectiveTimes& largest, int ranks);
+// of `ranks` ranks on one host. Returns nothing if the largest took no longer than the smallest.
+std::optional<Link> estimate_link(const CollectiveTimes& smallest, const CollectiveTimes& largest,
+                                  int ranks);
 
 }  // namespace bv

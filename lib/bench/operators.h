@@ -9,21 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/device/operator_record.h"
 #include "lib/train/recipe.h"
 
 namespace bv {
 
-// One call of an operator in a step.
-struct OperatorCall {
-  std::string name;  // as LibTorch calls it, such as "aten::addmm"; "optimizer" for the update
-  double flops = 0;  // of matrix products, convolutions and attention; 0 for all others
-  double bytes = 0;  // of all inputs and outputs, each counted once
-};
-
-// Trains two steps and returns the calls of the second one, in order. If an operator calls others,
-// only the others count; but products, convolutions, attention, norms, GELU, softmax, and add, sub,
-// mul and div count as one each. Views and allocations are left out. So are bvtrain's own kernels,
-// which are no operators of LibTorch: call use_plain_kernels() first.
+// Trains two steps and returns the calls of the second one, in order, and its update as another.
+// Call use_plain_kernels() first: OperatorRecorder does not see bvtrain's own kernels.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
 // The calls of a step with `batch` examples, from those of two smaller batches: each call's numbers

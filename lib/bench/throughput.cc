@@ -44,6 +44,8 @@ void measure_throughput(Recipe& recipe, double seconds,
   const auto report_steps = [&](Throughput rate) {
     if (const double peak = recipe.peak_flops(); peak > 0)
       rate.mfu = rate.median * recipe.step->example_flops() / peak;
+    rate.memory_gb =
+        1e-9 * recipe.step->step_bytes() * rate.median / static_cast<double>(batch_size);
     report(rate);
   };
   int64_t step = 0;

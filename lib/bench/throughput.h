@@ -13,7 +13,8 @@ inline constexpr int kThroughputRounds = 3;  // per measurement
 struct Throughput {
   const char* what;          // "loader", "step" or "training"
   double low, median, high;  // images per second, over the rounds
-  double mfu = 0;            // model FLOPs utilisation, as in Chrono::Setup; 0: not known
+  double memory_gb = 0;  // that the device reads and writes in a second, in 1e9 bytes; 0: not known
+  double mfu = 0;        // model FLOPs utilisation, as in Chrono::Setup; 0: not known
 };
 
 // Measures each of the three for kThroughputRounds rounds of at least `seconds` seconds, after a

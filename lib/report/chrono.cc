@@ -116,6 +116,10 @@ void Chrono::measure_speed(double now, int64_t examples) {
   const double rate = static_cast<double>(examples) / dt / setup_.num_devices;
   measure_("img/sec/core", rate);
   if (setup_.peak_flops > 0) measure_("mfu", rate * setup_.example_flops() / setup_.peak_flops);
+  if (const double bytes = setup_.step_bytes ? setup_.step_bytes() : 0; bytes > 0) {
+    const double steps = static_cast<double>(examples) / static_cast<double>(setup_.batch_size);
+    measure_("memory_gb/sec", 1e-9 * bytes * steps / dt);
+  }
   state_.accum_train_time += dt;
   state_.accum_device_time += dt * setup_.num_devices;
   state_.accum_pause_time += paused_;

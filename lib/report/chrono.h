@@ -33,7 +33,9 @@ class Chrono {
     // device could compute. Not measured if the second is 0.
     std::function<double()> example_flops;
     double peak_flops = 0;  // of a device, per second
-    State state;            // from the checkpoint that the run continues
+    // For `memory_gb/sec`: the bytes that a device reads and writes in a step; 0: not known.
+    std::function<double()> step_bytes;
+    State state;  // from the checkpoint that the run continues
   };
 
   // `now` returns monotonic seconds; tests pass their own clock. `start` is when the program

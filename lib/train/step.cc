@@ -12,6 +12,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "lib/device/operator_record.h"
 #include "lib/optim/fused.h"
 #include "lib/report/trace.h"
 #include "lib/util/text.h"
@@ -155,6 +156,11 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   return batch;
 }
 
+double TrainStep::update_bytes() const {
+  const Memory own = memory();
+  return 2 * static_cast<double>(own.parameters + own.state) + static_cast<double>(own.gradients);
+}
+
 std::string TrainStep::use_graph(std::unique_ptr<GraphRecorder> recorder) {
   std::string why = model_.varies();
   if (!why.empty()) return why;
@@ -189,7 +195,11 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   word_.word = word;
   const bool word_alone = group_.open() && !device_.is_cpu();  // not with the loss
   if (word_alone) word_.begin(group_);
+  std::optional<OperatorRecorder> recorder;
+  if (++runs_ == 2 && device_.is_cuda()) recorder.emplace(device_.type());
   StepResult result = graph_ ? graph_->run(step, batch) : compute(batch, measure);
+  if (recorder) step_bytes_ = recorder->bytes() + update_bytes();
+  recorder.reset();
   batch.clear();
   if (word_alone) word_.finish();
   if (config_.nan_limit) {

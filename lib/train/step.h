@@ -87,6 +87,12 @@ class TrainStep {
   // Returns the FLOPs of forward and backward of one example: two for each multiply-accumulate of
   // the forward pass, and three times that. 0 before the first step.
   double example_flops() const { return 6 * macs_; }
+  // Returns the bytes that this rank's device reads and writes in a step at the least: the inputs
+  // and outputs of LibTorch's operators (lib/device/operator_record.h), and update_bytes(). Known
+  // after the second step on a GPU, otherwise 0.
+  double step_bytes() const { return step_bytes_; }
+  // Returns the bytes that the update reads and writes: parameters, gradients and state.
+  double update_bytes() const;
   // Bytes that this rank holds between steps.
   struct Memory {
     int64_t parameters = 0, gradients = 0;
@@ -183,6 +189,8 @@ class TrainStep {
   bool started_ = false;       // start() has run since the weights were last set
   double frozen_squares_ = 0;  // the sum of squares of the frozen parameters
 
+  int64_t runs_ = 0;       // since this was constructed
+  double step_bytes_ = 0;  // 0: not known
   double macs_ = 0;  // multiply-accumulates of one example, forward only; 0 before the first step
 
   // Of the last measured step.

@@ -104,6 +104,8 @@ TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its oth
   gpu.train_on("cuda:0", values);
   cpu.train_on("cpu", values);
   const std::vector<TextRow> a = metric_rows(gpu.workdir), b = metric_rows(cpu.workdir);
+  CHECK(std::stod(a.back().at("memory_gb/sec")) > 0);
+  CHECK_FALSE(b.back().contains("memory_gb/sec"));
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     for (const std::string name : {"training_loss", "l2_params", "l2_updates", "test/loss"}) {

@@ -99,7 +99,8 @@ TEST_CASE("bench --json") {
   CHECK(sizes.at("sizes").front().at("bytes") == 4096);
   CHECK(sizes.at("sizes").back().at("bytes") == 1 << 20);
   CHECK(sizes.at("sizes").back().at("all_reduce_ms") > 0);
-  CHECK(sizes.at("bandwidth_gb") > 0);
+  // On a busy host a megabyte may take no longer than 4 KiB.
+  CHECK((sizes.at("bandwidth_gb").is_null() || sizes.at("bandwidth_gb") > 0));
 
   const std::vector<std::string> scaling = {"bench",        "scaling", "--config",       config,
                                             "--processes",  "1,4",     "--compute-ms",   "8",

@@ -48,8 +48,10 @@ Chrono::Setup setup() {
 
 }  // namespace
 
-TEST_CASE("chrono: mfu is measured where the device's peak is known") {
+TEST_CASE("chrono: mfu is measured where the device's peak is known, GB/s where the bytes are") {
   Chrono::Setup gpu = setup();
+  double bytes = 0;
+  gpu.step_bytes = [&] { return bytes; };
   gpu.example_flops = [] { return 100e9; };
   gpu.peak_flops = 1e12;
   Run run(gpu);
@@ -61,6 +63,10 @@ TEST_CASE("chrono: mfu is measured where the device's peak is known") {
   const auto row = run.tick(12);
   CHECK(row.at("img/sec/core") == 16);  // 10 steps of 32 examples in 10 s on 2 devices
   CHECK(row.at("mfu") == Approx(1.6));
+  CHECK_FALSE(row.contains("memory_gb/sec"));
+  bytes = 3e9;  // of each device
+  run.now = 119;
+  CHECK(run.tick(22).at("memory_gb/sec") == Approx(6));
 }
 
 TEST_CASE("chrono: two ticks of warm-up, then speed, core hours, note") {

@@ -56,7 +56,7 @@ std::vector<TextRow> repeatable_rows(const std::string& workdir) {
       const std::string& name = entry.first;
       return name == "uptime" || name.starts_with("z/") || name.starts_with("y/") ||
              name.starts_with("img/sec") || name.starts_with("core_hours") || name == "mfu" ||
-             name == "data_wait" || name == "steps_per_sec";
+             name == "memory_gb/sec" || name == "data_wait" || name == "steps_per_sec";
     });
   }
   return rows;

@@ -21,13 +21,13 @@ bool starts_with(std::string_view text, std::string_view start) {
 
 }  // namespace
 
-// All names except data_wait, mfu, steps_per_sec, input/epoch/<data set> and the counts of skipped
-// examples are big_vision's (train.py and `Chrono` in utils.py).
+// All names except data_wait, mfu, memory_gb/sec, steps_per_sec, input/epoch/<data set> and the
+// counts of skipped examples are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
   if (name.ends_with("errors")) return true;  // input/errors and <prefix>errors
   for (const std::string_view own :
        {"training_loss", "num_params", "uptime", "examples_seen", "progress", "epoch",
-        "img/sec/core", "steps_per_sec", "data_wait", "mfu"}) {
+        "img/sec/core", "steps_per_sec", "data_wait", "mfu", "memory_gb/sec"}) {
     if (name == own) return true;
   }
   for (const std::string_view start :

@@ -94,6 +94,7 @@ Exit Trainer::run() {
   setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   setup.example_flops = [this] { return recipe_.step->example_flops(); };
   setup.peak_flops = recipe_.peak_flops();
+  setup.step_bytes = [this] { return recipe_.step->step_bytes(); };
   setup.state = chrono_state_;
   chrono_.inform(setup);
   try {

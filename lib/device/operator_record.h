@@ -1,0 +1,37 @@
+// A recorder of what LibTorch's operators compute and move.
+#pragma once
+
+#include <ATen/record_function.h>
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+namespace bv {
+
+// One call of an operator.
+struct OperatorCall {
+  std::string name;  // as LibTorch calls it, such as "aten::addmm"; "optimizer" for the update
+  double flops = 0;  // of matrix products, convolutions and attention; 0 for all others
+  double bytes = 0;  // of all inputs and outputs, each counted once
+};
+
+// Records the calls of all threads while it lives. There is one at a time. If an operator calls
+// others, only the others count; but products, convolutions, attention, norms, GELU, softmax, and
+// add, sub, mul and div count as one each. Views and allocations are left out. So are bvtrain's own
+// kernels, which are no operators of LibTorch.
+class OperatorRecorder {
+ public:
+  // Only tensors on devices of this type count.
+  explicit OperatorRecorder(c10::DeviceType type);
+  ~OperatorRecorder();
+  OperatorRecorder(const OperatorRecorder&) = delete;
+
+  std::vector<OperatorCall> calls() const;  // in the order in which they ended
+  double bytes() const;                     // the sum over all calls
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+}  // namespace bv
