@@ -24,7 +24,7 @@ void print_throughput(Recipe& recipe, double seconds) {
   measure_throughput(recipe, seconds, [](const Throughput& rate) {
     const std::string mfu = rate.mfu > 0 ? fmt::format("   MFU {:.1f} %", 100 * rate.mfu) : "";
     const std::string memory =
-        rate.memory_gb > 0 ? fmt::format("   {:.0f} GB/s of memory", rate.memory_gb) : "";
+        rate.memory_gb > 0 ? fmt::format("   {:.3g} GB/s of memory", rate.memory_gb) : "";
     std::printf("%-10s %10.1f img/s   (%.1f .. %.1f)%s%s\n", rate.what, rate.median, rate.low,
                 rate.high, mfu.c_str(), memory.c_str());
     std::fflush(stdout);
