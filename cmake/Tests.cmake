@@ -77,9 +77,9 @@ set_target_properties(bv_emulated_cuda PROPERTIES OUTPUT_NAME bvtrain_cuda PREFI
                       LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED} CXX_VISIBILITY_PRESET hidden)
 target_include_directories(bv_emulated_cuda PRIVATE
   ${CMAKE_SOURCE_DIR}/test/emulated_cuda ${CMAKE_SOURCE_DIR}/test/cuda/emulation ${CMAKE_SOURCE_DIR})
-target_compile_definitions(bv_emulated_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}")
+target_compile_definitions(bv_emulated_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
+                           USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_libraries(bv_emulated_cuda PRIVATE bv::torch)
-target_compile_definitions(bv_emulated_cuda PRIVATE USE_DISTRIBUTED USE_C10D_GLOO)
 add_library(bv_emulated_driver SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 set_target_properties(bv_emulated_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED})

@@ -58,10 +58,10 @@ __device__ BlockSums block_sum(BlockSums own) {
 
 template <class Rule>
 __global__ void __launch_bounds__(kThreads)
-    update_range(Rule any_rule, FusedChunk range, FusedScalars scalars, FusedNumbers numbers,
+    update_range(Rule rule_of_run, FusedChunk range, FusedScalars scalars, FusedNumbers numbers,
                  const double* grad_squares, const float* grad, float* param, float* ema,
                  BlockSums* sums) {
-  const Rule rule = in_step(any_rule, numbers);
+  const Rule rule = in_step(rule_of_run, numbers);
   const float norm = grad_squares ? static_cast<float>(sqrt(*grad_squares)) : 0;
   const FusedFactors factors = fused_factors(range, scalars, numbers, norm);
   grad += range.grad - range.begin;

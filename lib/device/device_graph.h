@@ -25,7 +25,7 @@ class GraphRecorder {
   // libraries allocate memory in their first calls, and such calls cannot be recorded.
   virtual void run(const std::function<void()>& work) = 0;
   // Records what `work` starts, without computing it. Throws what `work` throws, or an
-  // std::exception with the driver's reason. The work can then be run as before.
+  // std::exception with the driver's reason. What the device holds is then as before.
   virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
 };
 

@@ -9,11 +9,13 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string_view>
 
+#include "lib/util/error.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -129,7 +131,8 @@ bool counts_as_one(std::string_view name) {
 }
 
 struct OperatorRecord {
-  c10::DeviceType type = c10::kCPU;
+  std::atomic<bool> exists = false;
+  std::atomic<c10::DeviceType> type = c10::kCPU;
   std::mutex mutex;
   std::vector<OperatorCall> calls;
 } g_record;
@@ -197,15 +200,25 @@ void end(const at::RecordFunction& call, at::ObserverContext* context) {
 }  // namespace
 
 OperatorRecorder::OperatorRecorder(c10::DeviceType type) {
-  g_record.type = type;
-  g_record.calls.clear();
+  check(!exists(), "two recorders of operators");
+  {
+    const std::lock_guard guard(g_record.mutex);
+    g_record.type = type;
+    g_record.calls.clear();
+    g_record.exists = true;
+  }
   handle_ = at::addGlobalCallback(at::RecordFunctionCallback(&begin, &end)
                                       .needsInputs(true)
                                       .needsOutputs(true)
                                       .scopes({at::RecordScope::FUNCTION}));
 }
 
-OperatorRecorder::~OperatorRecorder() { at::removeCallback(handle_); }
+OperatorRecorder::~OperatorRecorder() {
+  at::removeCallback(handle_);
+  g_record.exists = false;
+}
+
+bool OperatorRecorder::exists() { return g_record.exists; }
 
 std::vector<OperatorCall> OperatorRecorder::calls() const {
   const std::lock_guard guard(g_record.mutex);

@@ -16,7 +16,7 @@ struct OperatorCall {
   double bytes = 0;  // of all inputs and outputs, each counted once
 };
 
-// Records the calls of all threads while it lives. There is one at a time. If an operator calls
+// Records the calls of all threads while it lives. There may be one at a time. If an operator calls
 // others, only the others count; but products, convolutions, attention, norms, GELU, softmax, and
 // add, sub, mul and div count as one each. Views and allocations are left out. So are bvtrain's own
 // kernels, which are no operators of LibTorch.
@@ -24,6 +24,7 @@ class OperatorRecorder {
  public:
   // Only tensors on devices of this type count.
   explicit OperatorRecorder(c10::DeviceType type);
+  static bool exists();
   ~OperatorRecorder();
   OperatorRecorder(const OperatorRecorder&) = delete;
 

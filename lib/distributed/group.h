@@ -119,6 +119,7 @@ class Group {
   // Adds those of collectives that a device has repeated, which this class does not see.
   void count_again(const Counts& repeated);
 
+  // Graphs with collectives of this group must have been destroyed (lib/train/step_graph.h).
   // Ends the group in good order: a barrier, then the connections, then the store. All ranks call
   // it exactly once. No collective may be called afterwards.
   void finish();

@@ -68,6 +68,8 @@ FusedArguments fused_arguments(const FlatParams& params, const std::vector<Fused
                      .ranges = chunks.data(),
                      .count = std::ssize(chunks),
                      .sums = sums.mutable_data_ptr<double>()};
+  const int64_t schedules = scalars.numbers.numel() - FusedNumbers::kSchedules;
+  for (const FusedChunk& chunk : chunks) check(chunk.schedule < schedules, "a missing schedule");
   if (scalars.clip_norm > 0) all.grad_squares = scalars.grad_squares.const_data_ptr<double>();
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "lib/device/pinned.h"
 
@@ -24,8 +25,16 @@ StepNumbers::StepNumbers(int64_t schedules, c10::Device device) {
   ema_rest_ = all_.select(0, kEmaRest);
   fused_ = all_.narrow(0, kFused, n - kFused);
   if (device.is_cpu()) return;
-  for (at::Tensor& copy : host_)
-    copy = device.is_cuda() ? pinned_empty({n}, at::kFloat) : at::empty({n}, at::kFloat);
+  for (at::Tensor& copy : host_) copy = pinned_empty({n}, at::kFloat);
+}
+
+StepNumbers::~StepNumbers() {
+  try {
+    for (const std::optional<c10::Event>& copied : copied_)
+      if (copied) copied->synchronize();
+  } catch (const std::exception&) {
+    // The device has failed: nothing is copied any more.
+  }
 }
 
 void StepNumbers::set(const Values& values) {

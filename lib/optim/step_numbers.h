@@ -28,6 +28,8 @@ class StepNumbers {
 
   // `schedules` is the number of schedules.
   StepNumbers(int64_t schedules, c10::Device device);
+  ~StepNumbers();  // waits until the device has taken the numbers
+  StepNumbers(const StepNumbers&) = delete;
 
   // Work that is started from now on, on the current stream, sees these numbers. Work that was
   // started before still sees the ones before. Waits only for the device to have taken the numbers

@@ -195,14 +195,12 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   word_.word = word;
   const bool word_alone = group_.open() && !device_.is_cpu();  // not with the loss
   if (word_alone) word_.begin(group_);
-  std::optional<OperatorRecorder> recorder;
-  if (++runs_ == 2 && device_.is_cuda()) recorder.emplace(device_.type());
-  StepResult result = graph_ ? graph_->run(step, batch) : compute(batch, measure);
-  if (recorder) step_bytes_ = recorder->bytes() + update_bytes();
-  recorder.reset();
+  ++runs_;
+  StepResult result = graph_ ? graph_->run(step, batch) : compute(std::move(batch), measure);
   batch.clear();
   if (word_alone) word_.finish();
   if (config_.nan_limit) {
+    const trace::Span span("optimizer");
     if (skip(result, buffers, measure)) return word_.word;
     update(result);
   }
@@ -219,11 +217,18 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
 
 // The work of a step on the device, for which a graph can be recorded: it gets what changes from
 // step to step in `batch` and in numbers_. With nan_limit the update is left to the caller.
-StepResult TrainStep::compute(const Batch& batch, bool measure) {
-  Batch prepared = batch;
-  prepare_batch(config_.mixup, config_.image_normalization, numbers_.mixup(), prepared, group_);
-  StepResult result{.loss = compute_gradients(prepared)};
-  prepared.clear();
+StepResult TrainStep::compute(Batch batch, bool measure) {
+  StepResult result;
+  {
+    std::optional<OperatorRecorder> recorder;
+    if (runs_ == 2 && device_.is_cuda() && !OperatorRecorder::exists())
+      recorder.emplace(device_.type());
+    prepare_batch(config_.mixup, config_.image_normalization, numbers_.mixup(), batch, group_);
+    result.loss = compute_gradients(batch);
+    batch.clear();
+    if (recorder) step_bytes_ = recorder->bytes() + update_bytes();
+  }
+  const trace::Span span("optimizer");
   if (config_.clip_norm > 0 || measure || config_.nan_limit)
     result.grad_squares = squares(params_.grads(), &UpdateRange::grad, "gradient norm");
   if (!config_.nan_limit) {
@@ -235,7 +240,6 @@ StepResult TrainStep::compute(const Batch& batch, bool measure) {
 
 // Updates the weights and everything that follows from them, and completes `result`.
 void TrainStep::update(StepResult& result) {
-  const trace::Span span("optimizer");
   const StepScalars scalars{.lr = config_.groups.lr,
                             .clip_norm = static_cast<float>(config_.clip_norm),
                             .grad_squares = result.grad_squares,

@@ -68,8 +68,8 @@ class TrainStep {
   // ...
   std::vector<std::pair<std::string, double>> measurements(int64_t step) const;
   // Returns which measurement was the first that became NaN or infinite in any step so far, or an
-  // empty string. Every step is checked, except that l2_grads is known in measured and in clipped
-  // steps only. Steps that were skipped do not count.
+  // empty string. Every step is checked, except that l2_grads is known only in steps that are
+  // measured, that clip or that use a graph. Steps that were skipped do not count.
   const std::string& non_finite();
   // Returns where that was, as far as it is known: "first at step 12: 3 of 14 gradients are not
   // finite, such as that of 'head/kernel'". Empty on a GPU, where it is noticed later.
@@ -87,9 +87,9 @@ class TrainStep {
   // Returns the FLOPs of forward and backward of one example: two for each multiply-accumulate of
   // the forward pass, and three times that. 0 before the first step.
   double example_flops() const { return 6 * macs_; }
-  // Returns the bytes that this rank's device reads and writes in a step at the least: the inputs
-  // and outputs of LibTorch's operators (lib/device/operator_record.h), and update_bytes(). Known
-  // after the second step on a GPU, otherwise 0.
+  // Returns the bytes that this rank's device reads and writes in a step: the inputs and outputs of
+  // LibTorch's operators in forward and backward (lib/device/operator_record.h), and
+  // update_bytes(). Known after the second run() on a GPU, otherwise 0.
   double step_bytes() const { return step_bytes_; }
   // Returns the bytes that the update reads and writes: parameters, gradients and state.
   double update_bytes() const;
@@ -145,7 +145,7 @@ class TrainStep {
   // The rest of a step (step.cc).
   void start();
   void set_numbers(int64_t step);
-  StepResult compute(const Batch& batch, bool measure);
+  StepResult compute(Batch batch, bool measure);
   void update(StepResult& result);
   at::Tensor squares(const at::Tensor& flat, int64_t UpdateRange::*offset, const char* what) const;
   void sum_if_sharded(const at::Tensor& values, const char* what) const;

@@ -6,7 +6,10 @@
 #include <array>
 #include <exception>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/report/log.h"
+#include "lib/report/trace.h"
+#include "lib/util/error.h"
 
 namespace bv {
 
@@ -37,6 +40,7 @@ StepResult StepGraph::run(int64_t step, const Batch& batch) {
   }
   if (!graph_) record(step);
   if (failed_) return work_(batch);
+  const trace::Span span("replay");
   graph_->replay();
   group_.count_again(recorded_);
   return result_;
@@ -44,32 +48,44 @@ StepResult StepGraph::run(int64_t step, const Batch& batch) {
 
 void StepGraph::record(int64_t step) {
   const Group::Counts before = group_.counts();
-  std::string why;
+  Failure failure;
   try {
     graph_ = recorder_->record([&] { result_ = work_(inputs_); });
   } catch (const std::exception& error) {
-    why = error.what();
-    why = why.substr(0, why.find('\n'));  // a backtrace may follow
+    const std::string what = error.what();
+    failure = {std::current_exception(), what.substr(0, what.find('\n')),  // a backtrace may follow
+               is_out_of_memory(error)};
   }
   recorded_ = group_.counts() - before;
-  const int64_t begun = recorded_.collectives;
-  // The largest and the smallest number of collectives, and whether a rank failed.
-  const auto most =
-      group_.all_max(std::array{begun, -begun, int64_t{why.empty() ? 0 : 1}}, "graph");
-  check(most[0] == -most[1],
-        "step {} was recorded with {} collectives here and with {} to {} by other ranks{}{}; "
-        "graph: off records none",
-        step, begun, -most[1], most[0], why.empty() ? "" : ": ", why);
-  if (most[2] == 0) {
+  group_.count_again({-recorded_.collectives, -recorded_.bytes_sent});  // nothing was sent yet
+  if (group_.open()) agree(step, failure);
+  if (!failure.error) {
     log::info("step {} was recorded as a CUDA graph", step);
     return;
   }
-  failed_ = true;
   log::warn("steps run without a CUDA graph, because step {} could not be recorded: {}", step,
-            why.empty() ? "another rank failed to record it" : why);
+            failure.why);
+  failed_ = true;
   graph_.reset();
   inputs_.clear();
   result_ = {};
+}
+
+// Throws on all ranks if one has failed.
+void StepGraph::agree(int64_t step, const Failure& failure) {
+  const int64_t n = recorded_.collectives;
+  const auto most = group_.all_max(std::array{int64_t{failure.error ? 1 : 0}, n, -n}, "graph");
+  if (failure.of_memory) std::rethrow_exception(failure.error);
+  const auto cannot = [&](const std::string& reason) {
+    return Error(Exit::usage, "graph",
+                 fmt::format("step {} cannot be recorded as a CUDA graph: {}; `graph: off` records "
+                             "none",
+                             step, reason));
+  };
+  if (failure.error) throw cannot(failure.why);
+  if (most[0] > 0) throw cannot("another process has failed to record it");
+  if (most[1] != -most[2])
+    throw cannot(fmt::format("processes have begun {} to {} collectives in it", -most[2], most[1]));
 }
 
 }  // namespace bv

@@ -6,14 +6,18 @@
 // copied to a fixed place, and what changes from step to step is in the device's memory
 // (lib/optim/step_numbers.h). Model::varies() names models that cannot be repeated.
 //
-// Several ranks record the same step, with its collectives. If one of them cannot, none repeats.
+// Several ranks record the same step, with its collectives. If one of them cannot, the run ends:
+// collectives that were begun in a failed recording cannot be taken back. The graph must be
+// destroyed before Group::finish(), because NCCL waits for graphs that hold its collectives.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "lib/device/device_graph.h"
@@ -42,8 +46,9 @@ class StepGraph {
       : recorder_(std::move(recorder)), group_(group), work_(std::move(work)) {}
 
   // Returns what work(batch) returns. The next call overwrites the result. A batch of other shapes
-  // starts again with a new recording. Throws Error(internal) if some ranks have recorded other
-  // collectives than this one.
+  // starts again with a new recording. Throws if one of several ranks cannot record the work: on
+  // that rank c10::OutOfMemoryError or Error(Exit::usage) with the reason, elsewhere
+  // Error(Exit::usage).
   StepResult run(int64_t step, const Batch& batch);
 
   // Returns whether a later call will record the work.
@@ -53,6 +58,12 @@ class StepGraph {
  private:
   bool fits(const Batch& batch) const;
   void record(int64_t step);
+  struct Failure {
+    std::exception_ptr error;  // null: none
+    std::string why;
+    bool of_memory = false;
+  };
+  void agree(int64_t step, const Failure& failure);
 
   std::unique_ptr<GraphRecorder> recorder_;
   Group& group_;

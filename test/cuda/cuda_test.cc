@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <tuple>
@@ -116,15 +117,18 @@ struct Run {
                                        parameter_init(*model, 1, std::nullopt), device);
   }
   // Returns {loss, l2_grads, l2_params, l2_updates} of each step.
-  std::vector<double> train(int64_t steps) {
+  std::vector<double> train(int64_t steps, int64_t batch_size = 8) {
     std::vector<double> all;
     for (int64_t i = step->count() + 1, end = i + steps; i < end; ++i) {
-      step->run(i, batch_of(8), /*measure=*/true);
+      const Batch batch = batch_of(batch_size);
+      if (i == bad_step) batch.at("image").fill_(std::nan(""));
+      step->run(i, batch, /*measure=*/true);
       for (const auto& [name, value] : step->measurements(i))
         if (!name.starts_with("global")) all.push_back(value);
     }
     return all;
   }
+  int64_t bad_step = 0;  // gets images of NaN
   std::shared_ptr<Model> model;
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;
@@ -236,6 +240,16 @@ TEST_CASE("two runs on a device have the same bits", "[gpu]") {
   }
 }
 
+const Case kSmallCnn = {"cnn", "{widths: [4, 8], dense: 16, dropout: 0.2}"};
+
+void check_same_state(const Run& a, const Run& b) {
+  const NamedTensors want = b.step->state();
+  for (const auto& [name, value] : a.step->state()) {
+    INFO(name);
+    CHECK(value.equal(want.at(name)));
+  }
+}
+
 void check_graph(const Case& model, Precision precision, const std::string& keys) {
   INFO(model.name << " " << model.keys << " " << keys
                   << (precision == Precision::bf16 ? " bf16" : ""));
@@ -243,11 +257,7 @@ void check_graph(const Case& model, Precision precision, const std::string& keys
   CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
   CHECK(graph.train(5) == plain.train(5));
   CHECK(graph.step->repeats_graph());
-  const NamedTensors want = plain.step->state();
-  for (const auto& [name, value] : graph.step->state()) {
-    INFO(name);
-    CHECK(value.equal(want.at(name)));
-  }
+  check_same_state(graph, plain);
 }
 
 TEST_CASE("a step as a CUDA graph has the bits of one without", "[gpu]") {
@@ -260,9 +270,63 @@ TEST_CASE("a step as a CUDA graph has the bits of one without", "[gpu]") {
          {"lr_mults: [['head.*', 2]], schedule: [['head.*', {decay_type: linear}], ['.*', "
           "{decay_type: cosine, warmup_steps: 3}]], grad_clip_norm: 0.5, ema: {decay: 0.99}",
           "nan: skip, nan_limit: 3, mixup: {p: 0.5}, ema: {decay: 0.5}"})
-      check_graph({"cnn", "{widths: [4, 8], dense: 16, dropout: 0.2}"}, Precision::float32,
+      check_graph(kSmallCnn, Precision::float32,
                   fmt::format("{{{}, lr: 0.01, wd: 0.001, {}}}", optimizer, others));
   }
+}
+
+TEST_CASE("graphs and batches of other sizes, steps that are skipped, and states that are loaded",
+          "[gpu]") {
+  if (!gpu() || on_cpu()) return;
+  const std::string keys =
+      "{optax_name: scale_by_adam, lr: 0.01, nan: skip, nan_limit: 3, mixup: {p: 0.5}, ema: "
+      "{decay: "
+      "0.5}}";
+  for (const Case& model : {kSmallCnn, Case{"resnet_cifar", "{width: 8}"}}) {
+    Run plain(model, Precision::float32, kGpu, keys), graph(model, Precision::float32, kGpu, keys);
+    CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
+    plain.bad_step = graph.bad_step = 5;
+    plain.train(5);
+    graph.train(5);
+    CHECK_THAT(graph.step->skipped(), Catch::StartsWith("the loss is nan"));
+    check_same_state(graph, plain);
+    CHECK(graph.train(2) == plain.train(2));
+    CHECK(graph.train(5, /*batch_size=*/4) == plain.train(5, 4));  // another graph
+    CHECK(graph.step->repeats_graph());
+    check_same_state(graph, plain);
+    const NamedTensors saved = plain.step->state();
+    plain.train(2);
+    graph.train(1);
+    graph.step->load_state(saved);
+    { const auto averages = graph.step->use_ema(); }
+    graph.train(2);
+    check_same_state(graph, plain);
+  }
+}
+
+// Records the work and then fails.
+class FailingRecorder : public GraphRecorder {
+ public:
+  void run(const std::function<void()>& work) override { recorder_->run(work); }
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    return recorder_->record([&] {
+      work();
+      throw std::runtime_error("it cannot be recorded");
+    });
+  }
+
+ private:
+  const std::unique_ptr<GraphRecorder> recorder_ = cuda_graph_recorder(kGpu);
+};
+
+TEST_CASE("a step that cannot be recorded to its end is computed without a graph", "[gpu]") {
+  if (!gpu() || on_cpu()) return;
+  Run plain(kSmallCnn, Precision::float32, kGpu, kAdam);
+  Run graph(kSmallCnn, Precision::float32, kGpu, kAdam);
+  CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
+  CHECK(graph.train(5) == plain.train(5));
+  CHECK_FALSE(graph.step->repeats_graph());
+  check_same_state(graph, plain);
 }
 
 TEST_CASE("state goes to a checkpoint and back between devices", "[gpu]") {
@@ -358,6 +422,24 @@ TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of on
     const int64_t before = group->counts().collectives;
     check_close(Run(model, Precision::float32, here(), kAdam, *group).train(3), alone, 1e-5);
     CHECK(group->counts().collectives > before);
+    if (here().is_cpu()) continue;
+    Run graph(model, Precision::float32, here(), kAdam, *group);
+    CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
+    check_close(graph.train(3), alone, 1e-5);
+    const int64_t recorded = group->counts().collectives;
+    graph.train(1);
+    const int64_t of_a_step = group->counts().collectives - recorded;
+    CHECK(of_a_step > 1);
+    graph.train(1);
+    CHECK(group->counts().collectives == recorded + 2 * of_a_step);
+  }
+  if (!here().is_cpu()) {
+    // What several ranks have begun cannot be taken back.
+    Run graph(kSmallCnn, Precision::float32, here(), kAdam, *group);
+    CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
+    CHECK_THROWS_WITH(graph.train(3),
+                      "graph: error: step 3 cannot be recorded as a CUDA graph: it cannot be "
+                      "recorded; `graph: off` records none");
   }
   group->finish();
 }

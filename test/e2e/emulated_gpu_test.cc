@@ -23,7 +23,8 @@ const Values kCnn = {"model={widths: [8, 16], dense: 32, dropout: 0.3}",
                      "wd=0.001",
                      "grad_clip_norm=1.0",
                      "schedule={decay_type: cosine, warmup_steps: 4}",
-                     "ema={decay: 0.9}"};
+                     "ema={decay: 0.9}",
+                     "evals.test.ema=true"};
 // Sharded weights, micro-batches, and an optimizer that works on whole parameters.
 const Values kVit = {"model_name=vit",
                      "model={variant: mu/4, depth: 2}",
@@ -38,7 +39,7 @@ const Values kResnet = {"model_name=resnet_cifar", "model={width: 16}", "nan=ski
 struct GpuRun : DigitsRun {
   GpuRun()
       : DigitsRun(
-            digits_config("lr: 0.003\nevals:\n" + digits_evaluator("test", {"log_steps: 10"}))) {}
+            digits_config("lr: 0.003\nevals:\n" + digits_evaluator("test", {"log_steps: 4"}))) {}
 
   static Process start(std::vector<std::string> arguments) {
     const std::string binary = std::getenv("BVTRAIN");
@@ -94,7 +95,8 @@ TEST_CASE("a run on GPUs that was killed goes on with the same bits") {
     REQUIRE(wait_for_file(killed.step(10)));
     first.kill(SIGKILL);
   }
-  CHECK_THAT(killed.train_on("cuda:all", kCnn).err, Catch::Contains("step 10"));
+  CHECK_THAT(killed.train_on("cuda:all", kCnn).err,
+             Catch::Contains("Resuming training from checkpoint " + killed.workdir));
   check_same(whole, killed);
 }
 
@@ -130,6 +132,8 @@ TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its oth
              gpu.dir / (device.substr(0, 3) + ".npz"), "--devices", device});
   CHECK(close(read_npz(gpu.dir / "cud.npz").at("logits"),
               read_npz(gpu.dir / "cpu.npz").at("logits"), 1e-4, 1e-4));
+  CHECK_THAT(command({"bench", "operators", "--config", gpu.config, "--devices", "cuda:0"}).out,
+             Catch::Contains("aten::addmm") && Catch::Contains("optimizer"));
   CHECK_THAT(command({"bench", "memory", "--config", gpu.config, "--devices", "cuda:0"}).out,
              Catch::Contains("available on cuda:0") && Catch::Contains("largest batch:"));
 }

@@ -1,5 +1,5 @@
 // The functions of libbvtrain_cuda.so for the emulated GPU. The kernels are those of
-// lib/cuda/kernels.cu, which threads of the CPU run.
+// lib/cuda/kernels.cu; launch.cc runs them on the CPU.
 #include "lib/cuda/kernels.cu"
 
 #include <ATen/Context.h>

@@ -1,6 +1,7 @@
-// What a graph needs of a step: forward and backward call the same operators with the same numbers
-// in each step, and move nothing between the host and the device. Also the order of runs, recording
-// and replays, with a recorder for the CPU.
+// What a graph needs of forward and backward: they call the same operators with the same numbers in
+// each step, and move nothing between the host and the device. Also the order of runs, recording
+// and replays of whole steps, with a recorder for the CPU. Whole steps as graphs of an emulated GPU
+// are in test/cuda.
 #include "lib/train/step_graph.h"
 
 #include <ATen/ops/ones.h>
