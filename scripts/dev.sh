@@ -72,9 +72,10 @@ sanitized() {
 
 # fuzz [TARGET] [SECONDS]: runs one fuzz target of test/fuzz, or all one after the other, for 60 seconds
 # each. What it finds is kept in test/fuzz/regression/<target>, and is then a test of test_fuzz. Inputs
-# that reach new code are kept in build/fuzz/corpus.
+# that reach new code are kept in build/fuzz/corpus, and what all runs took in build/fuzz/tally.tsv:
+# target, seconds of CPU time, executions.
 fuzz() {
-  local target=${1:-all} seconds=${2:-60} clang name names folder failed=()
+  local target=${1:-all} seconds=${2:-60} clang name names folder executions cpu failed=() TIMEFORMAT='%U %S'
   clang=$(command -v clang++-{19,18,17,16} clang++ | head -n 1) || true
   if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
       "${clang:-clang++}" -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
@@ -91,12 +92,18 @@ fuzz() {
     mkdir -p "build/fuzz/corpus/$name" "$folder"
     # The limit of resident memory has room for the sanitizer and LibTorch. No single block may have more
     # than 1 GiB.
-    ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 "build/fuzz/fuzz_$name" -max_total_time="$seconds" \
+    { time ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 "build/fuzz/fuzz_$name" -max_total_time="$seconds" \
       -timeout=10 -report_slow_units=10 -rss_limit_mb=2560 -malloc_limit_mb=1024 -max_len=70000 \
       -print_final_stats=1 -artifact_prefix="$folder/" \
-      "build/fuzz/corpus/$name" "test/fuzz/corpus/$name" "$folder" >"build/fuzz/$name.log" 2>&1 || failed+=("$name")
+      "build/fuzz/corpus/$name" "test/fuzz/corpus/$name" "$folder" >"build/fuzz/$name.log" 2>&1 ||
+      failed+=("$name"); } 2>build/fuzz/time
     rmdir --ignore-fail-on-non-empty "$folder"
-    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") executions"
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log")
+    cpu=$(awk '{ print $1 + $2 }' build/fuzz/time)
+    printf '%s\t%s\t%s\n' "$name" "$cpu" "${executions:-0}" >>build/fuzz/tally.tsv
+    awk -F '\t' -v name="$name" -v now="${executions:-0}" '
+      $1 == name { cpu += $2; executions += $3 }
+      END { printf "%s: %d executions; %d in %.1f CPU minutes so far\n", name, now, executions, cpu / 60 }' build/fuzz/tally.tsv
   done
   [[ ${#failed[@]} -eq 0 ]] || { echo "findings in ${failed[*]}: see build/fuzz/<target>.log and test/fuzz/regression" >&2; exit 1; }
 }

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
@@ -41,11 +42,13 @@ struct GpuRun : DigitsRun {
       : DigitsRun(
             digits_config("lr: 0.003\nevals:\n" + digits_evaluator("test", {"log_steps: 4"}))) {}
 
-  static Process start(std::vector<std::string> arguments) {
+  static Process start(std::vector<std::string> arguments, Environment environment = {}) {
     const std::string binary = std::getenv("BVTRAIN");
     const std::string folder = binary.substr(0, binary.rfind('/')) + "/emulated_cuda";
     arguments.insert(arguments.begin(), folder + "/bvtrain");
-    return {arguments[0], arguments, {{"LD_LIBRARY_PATH", folder}, {"BVTRAIN_EMULATED_GPUS", "2"}}};
+    environment.insert(environment.end(),
+                       {{"LD_LIBRARY_PATH", folder}, {"BVTRAIN_EMULATED_GPUS", "2"}});
+    return {arguments[0], arguments, environment};
   }
   std::vector<std::string> on(const std::string& devices, const Values& values) const {
     std::vector<std::string> flags = {"--devices", devices};
@@ -136,6 +139,30 @@ TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its oth
              Catch::Contains("aten::addmm") && Catch::Contains("optimizer"));
   CHECK_THAT(command({"bench", "memory", "--config", gpu.config, "--devices", "cuda:0"}).out,
              Catch::Contains("available on cuda:0") && Catch::Contains("largest batch:"));
+}
+
+TEST_CASE("bench memory finds the largest batch of a GPU, and a larger one ends with exit code 6") {
+  const GpuRun run;
+  const Environment small = {{"BVTRAIN_EMULATED_GPU_MIB", "4"}};
+  const Finished memory =
+      GpuRun::start({"bench", "memory", "--config", run.config, "--devices", "cuda:0", "--json"},
+                    small)
+          .wait();
+  INFO(memory.err);
+  REQUIRE(memory.code == 0);
+  const auto largest = nlohmann::json::parse(memory.out).at("largest_batch").get<int64_t>();
+  REQUIRE(largest > 64);
+  REQUIRE(largest < 550);
+  const auto train = [&](int64_t batch) {
+    const Values values = {fmt::format("input.batch_size={}", batch), "total_steps=4",
+                           "evals=null"};
+    return GpuRun::start(GpuRun().on("cuda:0", values), small).wait();
+  };
+  const Finished fits = train(largest), too_large = train(largest * 5 / 2);
+  INFO(fits.err << too_large.err);
+  CHECK(fits.code == 0);
+  CHECK(too_large.code == 6);
+  CHECK_THAT(too_large.err, Catch::Contains("out of memory"));
 }
 
 }  // namespace bv::test

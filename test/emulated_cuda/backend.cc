@@ -23,6 +23,11 @@ c10::Device device() { return {c10::kCUDA, static_cast<c10::DeviceIndex>(g_devic
 
 void use_device(int index) { g_device = index; }
 
+size_t memory_size() {
+  const char* const mib = std::getenv("BVTRAIN_EMULATED_GPU_MIB");
+  return (mib ? std::strtoul(mib, nullptr, 10) : size_t{8192}) << 20;
+}
+
 int device_count() {
   const char* const count = std::getenv("BVTRAIN_EMULATED_GPUS");
   return count ? std::atoi(count) : 1;
@@ -34,6 +39,8 @@ class Allocator : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, device()};
+    TORCH_CHECK_WITH(OutOfMemoryError, DeviceMemory::get().bytes() + bytes <= memory_size(),
+                     "CUDA out of memory. Tried to allocate ", bytes, " bytes");
     void* const memory = DeviceMemory::get().allocate(bytes);
     peak_ = std::max(peak_, static_cast<int64_t>(DeviceMemory::get().bytes()));
     return {memory, memory, &free, device()};
@@ -61,8 +68,7 @@ class Allocator : public c10::DeviceAllocator {
     peak_ = static_cast<int64_t>(DeviceMemory::get().bytes());
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    constexpr size_t kTotal = size_t{1} << 33;
-    return {kTotal - DeviceMemory::get().bytes(), kTotal};
+    return {memory_size() - DeviceMemory::get().bytes(), memory_size()};
   }
 
  private:

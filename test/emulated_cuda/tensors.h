@@ -11,6 +11,7 @@ namespace bv::emulation {
 c10::Device device();
 void use_device(int index);
 int device_count();
+size_t memory_size();  // of a device, in bytes: BVTRAIN_EMULATED_GPU_MIB, or 8 GiB
 
 // Returns the same values as a tensor of the CPU, at the addresses that the emulation may use.
 at::Tensor as_host(const at::Tensor& device);
