@@ -4,6 +4,10 @@
 #include <memory>
 #include <vector>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #include "test/emulated_cuda/memory.h"
 #include "test/emulated_cuda/recording.h"
 
@@ -13,9 +17,16 @@ namespace {
 constexpr size_t kStack = 64 * 1024;  // bytes of a fiber
 
 // The fibers of one block, which run in turn from one __syncthreads() to the next.
+struct Fiber {
+  ucontext_t context;
+#ifdef __SANITIZE_THREAD__
+  void* tsan = __tsan_create_fiber(0);
+#endif
+};
+
 struct Block {
-  ucontext_t main;
-  std::vector<ucontext_t> fibers{kThreads};
+  Fiber main;
+  std::vector<Fiber> fibers{kThreads};
   std::vector<bool> done;
   std::unique_ptr<char[]> stacks{new char[kThreads * kStack]};
   size_t current = 0;
@@ -27,9 +38,17 @@ Block& block() {
   return *one;
 }
 
+void change(Fiber& from, Fiber& to) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(to.tsan, 0);
+#endif
+  swapcontext(&from.context, &to.context);
+}
+
 void run_fiber() {
   (*block().kernel)();
   block().done[block().current] = true;
+  change(block().fibers[block().current], block().main);
 }
 
 }  // namespace
@@ -37,17 +56,20 @@ void run_fiber() {
 void run_blocks(int64_t blocks, const std::function<void()>& kernel) {
   Block& all = block();
   all.kernel = &kernel;
-  synchronize_block = [] { swapcontext(&block().fibers[block().current], &block().main); };
+#ifdef __SANITIZE_THREAD__
+  all.main.tsan = __tsan_get_current_fiber();
+#endif
+  synchronize_block = [] { change(block().fibers[block().current], block().main); };
   gridDim.x = static_cast<unsigned>(blocks);
   for (int64_t index = 0; index < blocks; ++index) {
     blockIdx.x = static_cast<unsigned>(index);
     all.done.assign(kThreads, false);
     for (size_t i = 0; i < kThreads; ++i) {
-      ucontext_t& fiber = all.fibers[i];
+      ucontext_t& fiber = all.fibers[i].context;
       getcontext(&fiber);
       fiber.uc_stack.ss_sp = all.stacks.get() + i * kStack;
       fiber.uc_stack.ss_size = kStack;
-      fiber.uc_link = &all.main;
+      fiber.uc_link = nullptr;  // a fiber changes to `main` at its end
       makecontext(&fiber, &run_fiber, 0);
     }
     for (size_t left = kThreads; left > 0;) {
@@ -55,7 +77,7 @@ void run_blocks(int64_t blocks, const std::function<void()>& kernel) {
         if (all.done[i]) continue;
         all.current = i;
         threadIdx.x = static_cast<unsigned>(i);
-        swapcontext(&all.main, &all.fibers[i]);
+        change(all.main, all.fibers[i]);
         if (all.done[i]) --left;
       }
     }
