@@ -92,13 +92,14 @@ TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without on
 
 TEST_CASE("a run on GPUs that was killed goes on with the same bits") {
   const GpuRun whole, killed;
-  whole.train_on("cuda:all", kCnn);
+  const Values values = kCnn + "total_steps=40";  // many after the one at which it is killed
+  whole.train_on("cuda:all", values);
   {
-    const Process first = GpuRun::start(killed.on("cuda:all", kCnn));
+    const Process first = GpuRun::start(killed.on("cuda:all", values));
     REQUIRE(wait_for_file(killed.step(10)));
     first.kill(SIGKILL);
   }
-  CHECK_THAT(killed.train_on("cuda:all", kCnn).err,
+  CHECK_THAT(killed.train_on("cuda:all", values).err,
              Catch::Contains("Resuming training from checkpoint " + killed.workdir));
   check_same(whole, killed);
 }
