@@ -67,8 +67,9 @@ class Optimizer {
   // need the full gradient of a sharded parameter use `group`, which must outlive this object.
   virtual void allocate(const FlatParams& params, Group& group = Group::single());
 
-  // Returns the numbers of the update that follows `count` others, for FusedNumbers::rule(). What
-  // update() does may depend on the count through these alone.
+  // Returns the numbers that the rule needs in the update after `count` others, such as the bias
+  // corrections of Adam. The kernel reads them from FusedNumbers::rule(). update() itself does not
+  // know the count: a step that is recorded as a graph gets the same arguments in each update.
   using RuleNumbers = std::array<float, FusedNumbers::kRule>;
   virtual RuleNumbers rule_numbers(int64_t count) const {
     (void)count;

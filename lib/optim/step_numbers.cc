@@ -12,7 +12,8 @@
 namespace bv {
 namespace {
 
-// Places in the tensor. The number of the step, an int64, takes the first two.
+// The place of each number in the tensor. The number of the step is an int64, so it takes the first
+// two places.
 constexpr int64_t kMixup = 2, kEmaRest = 4, kFused = 5;
 
 }  // namespace

@@ -1,7 +1,7 @@
-// The numbers of a step that change from step to step: its own number, the coefficient of mixup,
-// the schedules and what follows from the count of updates. They are in one small tensor on the
-// device of the parameters, at fixed addresses: a step that is recorded once and then repeated
-// (lib/train/step_graph.h) finds the new ones there.
+// The numbers that change from step to step: the number of the step, the coefficient of mixup, the
+// values of the schedules, and what the optimizer computes from the count of updates. They are in
+// one small tensor on the device of the parameters. The tensor stays where it is. A step that was
+// recorded as a graph (lib/train/step_graph.h) therefore reads the new numbers when it is repeated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +31,8 @@ class StepNumbers {
   ~StepNumbers();  // waits until the device has taken the numbers
   StepNumbers(const StepNumbers&) = delete;
 
-  // Work that is started from now on, on the current stream, sees these numbers. Work that was
-  // started before still sees the ones before. Waits only for the device to have taken the numbers
+  // Work that is started on the current stream from now on sees these numbers. Work that was
+  // started earlier still sees the earlier ones. The host waits only until the device has taken the numbers
   // of the call before the last one.
   void set(const Values& values);
 

@@ -2,9 +2,9 @@
 // start them; a graph starts them all with one call.
 //
 // The first steps run as they would without a graph. Then one step is recorded, and all later steps
-// repeat it: the same kernels with the same arguments at the same addresses. Therefore the batch is
-// copied to a fixed place, and what changes from step to step is in the device's memory
-// (lib/optim/step_numbers.h). Model::varies() names models that cannot be repeated.
+// repeat it: the same kernels with the same arguments at the same addresses. So each batch is
+// copied to the same memory, and the numbers that change from step to step are in the device's
+// memory too (lib/optim/step_numbers.h). Model::varies() names models that cannot be repeated.
 //
 // Several ranks record the same step, with its collectives. If one of them cannot, the run ends:
 // collectives that were begun in a failed recording cannot be taken back. The graph must be
@@ -30,8 +30,8 @@ namespace bv {
 struct StepResult {
   at::Tensor loss = {};          // ()
   at::Tensor grad_squares = {};  // (); undefined if nothing needs it
-  // (4): the loss, and the sums of squares of gradients (0 if it is not known), updates and
-  // parameters. Undefined before the update.
+  // (4): the loss, then three sums of squares: of the gradients (0 if it was not computed), of the
+  // updates, and of the parameters. Undefined before the update.
   at::Tensor all = {};
 };
 

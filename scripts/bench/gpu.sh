@@ -143,8 +143,7 @@ evaluate_and_predict() {
 
 stage_test() {
   local steps=200 name model precision
-  [[ $device == cpu ]] && steps=20 && export BVTRAIN_TEST_DEVICE=cpu
-  export BVTRAIN_REQUIRE_CUDA=1
+  if [[ $device == cpu ]]; then steps=20; else export BVTRAIN_REQUIRE_CUDA=1; fi
   "$here/run" test_cuda --list-test-names-only 2>/dev/null | while read -r name; do
     [[ -z $name ]] || try "test_cuda: $name" 240 "$here/run" test_cuda "${name//,/\\,}"
   done

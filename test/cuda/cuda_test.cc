@@ -1,65 +1,21 @@
 // What runs on a CUDA device is compared with the CPU. Without a device these cases are not run:
 // the program says how many, and passes, or fails with BVTRAIN_REQUIRE_CUDA=1. docs/gpu.md tells
 // what was run and seen.
-#include <ATen/ATen.h>
-
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <tuple>
 
-#include "lib/config/load_config.h"
-#include "lib/device/cuda.h"
-#include "lib/device/device_graph.h"
 #include "lib/device/pinned.h"
-#include "lib/distributed/group.h"
 #include "lib/input/image/device_images.h"
 #include "lib/model/dropout.h"
 #include "lib/model/stochastic_depth.h"
 #include "lib/optim/fused.h"
-#include "lib/optim/param_groups.h"
 #include "lib/params/host_copies.h"
-#include "lib/train/step.h"
+#include "test/cuda/gpu_runs.h"
 #include "test/support/host_reads.h"
-#include "test/support/sockets.h"
 
 namespace bv::test {
 namespace {
-
-// BVTRAIN_TEST_DEVICE=cpu runs the tests on the CPU, to try the tests themselves.
-bool on_cpu() {
-  const char* device = std::getenv("BVTRAIN_TEST_DEVICE");
-  return device && std::string_view(device) == "cpu";
-}
-const c10::Device kGpu = on_cpu() ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
-constexpr int64_t kClasses = 7, kSize = 32;
-
-int g_not_run = 0;
-
-// Returns why there is no device; "" if there is one.
-const std::string& no_gpu() {
-  static const std::string& why = *new std::string([] {
-    try {
-      open_cuda("[gpu]");
-      count_cuda("[gpu]");
-      use_cuda(0);
-      return std::string();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-  }());
-  return why;
-}
-
-// Whether the case that asks can be run.
-bool gpu() {
-  if (on_cpu() || no_gpu().empty()) return true;
-  const char* required = std::getenv("BVTRAIN_REQUIRE_CUDA");
-  if (required && std::string_view(required) == "1") FAIL("not run: " << no_gpu());
-  ++g_not_run;
-  return false;
-}
 
 // Says at the end of the program what was not run.
 const struct TellNotRun {
@@ -70,88 +26,6 @@ const struct TellNotRun {
         g_not_run, no_gpu().c_str());
   }
 } g_tell_not_run;
-
-// The device of those cases that are worth running without a GPU too.
-c10::Device here() { return on_cpu() || no_gpu().empty() ? kGpu : c10::Device(c10::kCPU); }
-
-struct Case {
-  std::string name, keys;
-};
-
-std::vector<Case> models() {
-  return {{"vit", "{variant: mu/8, depth: 2, dropout: 0.1, head_zeroinit: false}"},
-          {"vit",
-           "{variant: mu/8, depth: 2, pool_type: map, posemb: sincos2d, scan: true, "
-           "remat_policy: nothing_saveable}"},
-          {"mlp_mixer",
-           "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
-           "channels_mlp_dim: 24, stoch_depth: 0.5}"},
-          {"bit", "{width: 0.5, depth: [2, 1]}"},
-          {"bit_paper", "{width: 0.5, depth: [2, 1]}"},
-          {"flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5}"},
-          {"cnn", "{}"},
-          {"resnet_cifar", "{width: 16}"},
-          {"resnet_cifar",
-           "{whitening: 8, widths: [16, 32], blocks: [0, 1], stage_convs: 2, identity_init: true}"},
-          // 257 tokens: attention over few of them is repeatable with any kernel.
-          {"vit", "{variant: mu/2, depth: 1, pool_type: tok, head_zeroinit: false}"}};
-}
-
-Batch batch_of(int64_t n) {
-  const auto generator = at::detail::createCPUGenerator(1);
-  const at::Tensor image = at::randn({n, kSize, kSize, 3}, generator, at::kFloat);
-  const at::Tensor labels = at::one_hot(at::arange(n) % kClasses, kClasses).to(at::kFloat);
-  return {{"image", image}, {"labels", labels}};
-}
-
-struct Run {
-  Run(const Case& which, Precision precision, c10::Device device, const std::string& keys,
-      Group& group = Group::single()) {
-    model = Model::Registry::make(which.name, parse_config(which.keys, "m.yaml"), Place(),
-                                  ModelEnv{kClasses, kSize, kSize, 3});
-    task = Task::Registry::make("classify", Config(), {}, {.loss_name = "softmax_xent"});
-    const Config config = parse_config(keys, "t.yaml");
-    StepConfig options = read_step(config, *model, {.total_steps = 100});
-    throw_problems(config);
-    step = std::make_unique<TrainStep>(*model, *task, std::move(options), 3, precision, group,
-                                       parameter_init(*model, 1, std::nullopt), device);
-  }
-  // Returns {loss, l2_grads, l2_params, l2_updates} of each step.
-  std::vector<double> train(int64_t steps, int64_t batch_size = 8) {
-    std::vector<double> all;
-    for (int64_t i = step->count() + 1, end = i + steps; i < end; ++i) {
-      const Batch batch = batch_of(batch_size);
-      if (i == bad_step) batch.at("image").fill_(std::nan(""));
-      step->run(i, batch, /*measure=*/true);
-      for (const auto& [name, value] : step->measurements(i))
-        if (!name.starts_with("global")) all.push_back(value);
-    }
-    return all;
-  }
-  int64_t bad_step = 0;  // gets images of NaN
-  std::shared_ptr<Model> model;
-  std::unique_ptr<Task> task;
-  std::unique_ptr<TrainStep> step;
-};
-
-const std::string kAdam =
-    "{optax_name: scale_by_adam, optax: {mu_dtype: bfloat16}, lr: 0.001, wd: 0.0001, "
-    "grad_clip_norm: 1.0, mixup: {p: 0.2}, ema: {decay: 0.9}, schedule: {decay_type: cosine}}";
-
-// The same with an eps that hides gradients which are zero but for roundings, as those of weights
-// before a norm are. Adam would make full steps of them, in another direction on each device.
-const std::string kSteadyAdam = [] {
-  std::string keys = kAdam;
-  return keys.replace(keys.find("mu_dtype"), 0, "eps: 0.1, ");
-}();
-
-void check_close(const std::vector<double>& a, const std::vector<double>& b, double bound) {
-  REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    INFO("value " << i);
-    CHECK(a[i] == Approx(b[i]).epsilon(bound));
-  }
-}
 
 TEST_CASE("masks of dropout and stochastic depth have the CPU's bits", "[gpu]") {
   if (!gpu()) return;
@@ -209,18 +83,6 @@ TEST_CASE("each model trains on a device as on the CPU", "[gpu]") {
   }
 }
 
-const char* const kOptimizers[] = {
-    "optax_name: scale_by_adam",
-    "optax_name: scale_by_adam, optax: {nesterov: true}",
-    "optax_name: scale_by_adam, optax: {nesterov: true, mu_dtype: bfloat16}",
-    "optax_name: momentum_hp",
-    "optax_name: momentum_hp, optax: {dtype: float32}",
-    "optax_name: momentum_hp, optax: {nesterov: true}",
-    "optax_name: sgd",
-    "optax_name: trace, optax: {decay: 0.9, nesterov: true}",
-    "optax_name: scale_by_adafactor, optax: {clipping_threshold: 1.0}",
-    "optax_name: scale_by_adafactor, optax: {momentum: null}"};
-
 TEST_CASE("each optimizer on a device", "[gpu]") {
   if (!gpu()) return;
   for (const char* keys : kOptimizers) {
@@ -238,99 +100,6 @@ TEST_CASE("two runs on a device have the same bits", "[gpu]") {
     const auto first = Run(model, Precision::bf16, kGpu, kAdam).train(3);
     CHECK(first == Run(model, Precision::bf16, kGpu, kAdam).train(3));
   }
-}
-
-const Case kSmallCnn = {"cnn", "{widths: [4, 8], dense: 16, dropout: 0.2}"};
-
-void check_same_state(const Run& a, const Run& b) {
-  const NamedTensors want = b.step->state();
-  for (const auto& [name, value] : a.step->state()) {
-    INFO(name);
-    CHECK(value.equal(want.at(name)));
-  }
-}
-
-void check_graph(const Case& model, Precision precision, const std::string& keys) {
-  INFO(model.name << " " << model.keys << " " << keys
-                  << (precision == Precision::bf16 ? " bf16" : ""));
-  Run plain(model, precision, kGpu, keys), graph(model, precision, kGpu, keys);
-  CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
-  CHECK(graph.train(5) == plain.train(5));
-  CHECK(graph.step->repeats_graph());
-  check_same_state(graph, plain);
-}
-
-TEST_CASE("a step as a CUDA graph has the bits of one without", "[gpu]") {
-  if (!gpu() || on_cpu()) return;
-  bool even = false;
-  for (const Case& model : models()) {
-    even = !even;
-    // An emulated GPU is slow.
-    if (even || cuda_name(0) != "emulated GPU") check_graph(model, Precision::float32, kAdam);
-    if (!even || cuda_name(0) != "emulated GPU") check_graph(model, Precision::bf16, kAdam);
-  }
-  for (const char* optimizer : kOptimizers) {
-    for (const char* others :
-         {"lr_mults: [['head.*', 2]], schedule: [['head.*', {decay_type: linear}], ['.*', "
-          "{decay_type: cosine, warmup_steps: 3}]], grad_clip_norm: 0.5, ema: {decay: 0.99}",
-          "nan: skip, nan_limit: 3, mixup: {p: 0.5}, ema: {decay: 0.5}"})
-      check_graph(kSmallCnn, Precision::float32,
-                  fmt::format("{{{}, lr: 0.01, wd: 0.001, {}}}", optimizer, others));
-  }
-}
-
-TEST_CASE("graphs and batches of other sizes, steps that are skipped, and states that are loaded",
-          "[gpu]") {
-  if (!gpu() || on_cpu()) return;
-  const std::string keys =
-      "{optax_name: scale_by_adam, lr: 0.01, nan: skip, nan_limit: 3, mixup: {p: 0.5}, ema: "
-      "{decay: "
-      "0.5}}";
-  for (const Case& model : {kSmallCnn, Case{"resnet_cifar", "{width: 8}"}}) {
-    Run plain(model, Precision::float32, kGpu, keys), graph(model, Precision::float32, kGpu, keys);
-    CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
-    plain.bad_step = graph.bad_step = 5;
-    plain.train(5);
-    graph.train(5);
-    CHECK_THAT(graph.step->skipped(), Catch::StartsWith("the loss is nan"));
-    check_same_state(graph, plain);
-    CHECK(graph.train(2) == plain.train(2));
-    CHECK(graph.train(5, /*batch_size=*/4) == plain.train(5, 4));  // another graph
-    CHECK(graph.step->repeats_graph());
-    check_same_state(graph, plain);
-    const NamedTensors saved = plain.step->state();
-    plain.train(2);
-    graph.train(1);
-    graph.step->load_state(saved);
-    { const auto averages = graph.step->use_ema(); }
-    graph.train(2);
-    check_same_state(graph, plain);
-  }
-}
-
-// Records the work and then fails.
-class FailingRecorder : public GraphRecorder {
- public:
-  void run(const std::function<void()>& work) override { recorder_->run(work); }
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
-    return recorder_->record([&] {
-      work();
-      throw std::runtime_error("it cannot be recorded");
-    });
-  }
-
- private:
-  const std::unique_ptr<GraphRecorder> recorder_ = cuda_graph_recorder(kGpu);
-};
-
-TEST_CASE("a step that cannot be recorded to its end is computed without a graph", "[gpu]") {
-  if (!gpu() || on_cpu()) return;
-  Run plain(kSmallCnn, Precision::float32, kGpu, kAdam);
-  Run graph(kSmallCnn, Precision::float32, kGpu, kAdam);
-  CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
-  CHECK(graph.train(5) == plain.train(5));
-  CHECK_FALSE(graph.step->repeats_graph());
-  check_same_state(graph, plain);
 }
 
 TEST_CASE("state goes to a checkpoint and back between devices", "[gpu]") {
@@ -359,13 +128,13 @@ TEST_CASE("a snapshot keeps its values while training goes on", "[gpu]") {
     REQUIRE(snapshot.size() == state.size());
     for (const auto& [name, value] : snapshot) {
       CHECK(value.equal(state.at(name)));
-      CHECK((on_cpu() || name == "opt/count" || value.is_pinned()));  // the count is on the host
+      CHECK((name == "opt/count" || value.is_pinned()));  // the count is on the host
     }
   }
 }
 
 TEST_CASE("page-locked memory has the size that was asked for", "[gpu]") {
-  if (!gpu() || on_cpu()) return;
+  if (!gpu()) return;
   const at::Tensor pinned = pinned_empty({3, 5 << 20}, at::kByte);
   CHECK(pinned.is_pinned());
   CHECK(pinned.is_contiguous());
@@ -396,7 +165,7 @@ TEST_CASE("a step that is not measured reads nothing back") {
 }
 
 TEST_CASE("the counter of the test above sees copies from and to a device", "[gpu]") {
-  if (!gpu() || on_cpu()) return;
+  if (!gpu()) return;
   const at::Tensor host = at::ones({3}), device = host.to(kGpu), pinned = host.pin_memory();
   const auto reads_of = [](const auto& call) {
     const HostReads reads;
@@ -407,45 +176,6 @@ TEST_CASE("the counter of the test above sees copies from and to a device", "[gp
   CHECK(reads_of([&] { host.to(kGpu, /*non_blocking=*/true); }) == 1);
   CHECK(reads_of([&] { pinned.to(kGpu, /*non_blocking=*/true); }) == 0);
   CHECK(reads_of([&] { device.clone(); }) == 0);
-}
-
-// This must be the last case: the group stays open until the end of the process.
-TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of one") {
-  RankLayout layout;
-  layout.address = "127.0.0.1";
-  layout.port = free_port();
-  layout.token = "gpu";
-  layout.hosts_store = true;
-  GroupOptions options;
-  if (!here().is_cpu()) options.cuda = 0;
-  options.even_alone = true;
-  const auto group = Group::join(layout, options);
-  for (const Case& model : models()) {
-    INFO(model.name);
-    const auto alone = Run(model, Precision::float32, here(), kAdam).train(3);
-    const int64_t before = group->counts().collectives;
-    check_close(Run(model, Precision::float32, here(), kAdam, *group).train(3), alone, 1e-5);
-    CHECK(group->counts().collectives > before);
-    if (here().is_cpu()) continue;
-    Run graph(model, Precision::float32, here(), kAdam, *group);
-    CHECK(graph.step->use_graph(cuda_graph_recorder(kGpu)).empty());
-    check_close(graph.train(3), alone, 1e-5);
-    const int64_t recorded = group->counts().collectives;
-    graph.train(1);
-    const int64_t of_a_step = group->counts().collectives - recorded;
-    CHECK(of_a_step > 1);
-    graph.train(1);
-    CHECK(group->counts().collectives == recorded + 2 * of_a_step);
-  }
-  if (!here().is_cpu()) {
-    // What several ranks have begun cannot be taken back.
-    Run graph(kSmallCnn, Precision::float32, here(), kAdam, *group);
-    CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
-    CHECK_THROWS_WITH(graph.train(3),
-                      "graph: error: step 3 cannot be recorded as a CUDA graph: it cannot be "
-                      "recorded; `graph: off` records none");
-  }
-  group->finish();
 }
 
 }  // namespace

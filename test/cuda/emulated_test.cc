@@ -1,5 +1,6 @@
 // The emulated GPU (test/emulated_cuda) refuses what a GPU refuses, and its graphs repeat what they
-// recorded. These cases are run by emulated_cuda/test_cuda alone.
+// recorded. The cases are hidden: emulated_cuda/test_cuda runs them by their names
+// (cmake/Tests.cmake).
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -40,8 +41,8 @@ std::vector<float> values_of(const at::Tensor& tensor) {
   return {host.const_data_ptr<float>(), host.const_data_ptr<float>() + host.numel()};
 }
 
-TEST_CASE("emulated: the host cannot touch the device's memory") {
-  if (!emulated()) return;
+TEST_CASE("emulated: the host cannot touch the device's memory", "[.][emulated]") {
+  REQUIRE(emulated());
   const at::Tensor x = on_gpu({1, 2});
   const pid_t child = ::fork();
   if (child == 0) {
@@ -54,8 +55,9 @@ TEST_CASE("emulated: the host cannot touch the device's memory") {
   CHECK(WTERMSIG(status) == SIGSEGV);
 }
 
-TEST_CASE("emulated: operators refuse tensors of the host, and new memory is NaN") {
-  if (!emulated()) return;
+TEST_CASE("emulated: operators refuse tensors of the host, and new memory is NaN",
+          "[.][emulated]") {
+  REQUIRE(emulated());
   const at::Tensor x = on_gpu({1, 2});
   for (const bool matrix : {false, true}) {
     const at::Tensor host = at::ones({2, 1});
@@ -66,8 +68,9 @@ TEST_CASE("emulated: operators refuse tensors of the host, and new memory is NaN
   CHECK(at::empty({7}, x.options()).isnan().all().item<bool>());
 }
 
-TEST_CASE("emulated: a graph repeats the kernels with the arguments that it recorded") {
-  if (!emulated()) return;
+TEST_CASE("emulated: a graph repeats the kernels with the arguments that it recorded",
+          "[.][emulated]") {
+  REQUIRE(emulated());
   const auto recorder = cuda_graph_recorder({c10::kCUDA, 0});
   const at::Tensor x = on_gpu({1, 2}), factor = on_gpu({10});
   double by_value = 100;
@@ -90,8 +93,9 @@ TEST_CASE("emulated: a graph repeats the kernels with the arguments that it reco
   CHECK(values_of(other) == std::vector<float>{7, 7});  // the graph's memory is its own
 }
 
-TEST_CASE("emulated: asynchronous copies are done when the host has waited for them, not before") {
-  if (!emulated()) return;
+TEST_CASE("emulated: asynchronous copies are done when the host has waited for them, not before",
+          "[.][emulated]") {
+  REQUIRE(emulated());
   const c10::impl::VirtualGuardImpl gpu(c10::kCUDA);
   const at::Tensor x = on_gpu({1, 2}), pinned = at::zeros({2}).pin_memory();
   const auto wait = [&] {
@@ -111,8 +115,8 @@ TEST_CASE("emulated: asynchronous copies are done when the host has waited for t
   CHECK_THROWS_WITH(wait(), Catch::Contains("written to memory that the device still copies"));
 }
 
-TEST_CASE("emulated: what CUDA does not permit in a recording throws") {
-  if (!emulated()) return;
+TEST_CASE("emulated: what CUDA does not permit in a recording throws", "[.][emulated]") {
+  REQUIRE(emulated());
   const auto recorder = cuda_graph_recorder({c10::kCUDA, 0});
   const at::Tensor x = on_gpu({1, 2});
   const at::Tensor pageable = at::ones({2});

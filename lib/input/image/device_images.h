@@ -8,10 +8,12 @@
 
 namespace bv {
 
-// Returns the normalized images as float32. If `mixup`, (2) float32 on the device, is defined, they
-// are mixed: image i becomes mixup[0] * y[i] + mixup[1] * y[i - 1]. `bytes`: (n, height, width,
-// channels) uint8, contiguous, on any device. `before`: the image before the first one, (1, height,
-// width, channels) uint8; only needed with `mixup`.
+// Normalizes images of bytes, and mixes each one with the image before it if `mixup` is defined.
+// Returns float32: image i is y[i], or mixup[0] * y[i] + mixup[1] * y[i - 1], where y are the
+// normalized images.
+//   bytes   (n, height, width, channels) uint8, contiguous, on any device
+//   mixup   (2) float32 on the same device
+//   before  the image before the first one: (1, height, width, channels) uint8. Needed with `mixup`
 //
 // On CUDA one kernel does all of it, or operators of LibTorch if plain_kernels().
 at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization,

@@ -100,8 +100,8 @@ class ThreadMemory {
   std::vector<c10::DataPtr> arrays_;
 };
 
-// C (rows, n) = A (rows, k) B (k, n), plus C if `add`. B is a right operand as packed_rows() or
-// transpose_words() makes it.
+// Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n). B
+// has the layout that packed_rows() and transpose_words() write.
 template <class T>
 void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
               float* c, int64_t ldc, bool add = false) {
@@ -182,7 +182,7 @@ class BackwardHead {
     dq_ = memory_.take<float>(s.d * ldl_);
     log_sums_ = memory_.take<float>(ldl_);
     deltas_ = memory_.take<float>(ldl_);
-    // Vectors also read the columns from s.l on, which the products never write.
+    // The products write the columns before s.l. Vectors also read the columns behind them.
     std::memset(scores_, 0, sizeof(float) * block_ * ldl_);
     std::memset(slopes_, 0, sizeof(float) * block_ * ldl_);
   }

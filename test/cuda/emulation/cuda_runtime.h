@@ -1,5 +1,5 @@
-// The part of CUDA that kernels.cu uses, for the CPU. Who runs the kernels sets the numbers of the
-// thread and the block, and what __syncthreads() does.
+// The part of CUDA's header that kernels.cu uses, for the CPU. The code that runs a kernel sets
+// threadIdx, blockIdx and gridDim, and says what __syncthreads() does.
 #pragma once
 
 #include <cmath>

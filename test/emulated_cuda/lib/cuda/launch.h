@@ -14,8 +14,8 @@ constexpr int kThreads = 256;
 
 namespace emulation {
 
-// Runs `kernel` for each thread of each block. The threads of a block are fibers of one thread of
-// the CPU.
+// Runs `kernel` once for each thread of each block. The threads of a block take turns on one thread
+// of the CPU: each is a fiber, with a stack of its own.
 void run_blocks(int64_t blocks, const std::function<void()>& kernel);
 // Submits `work`, which may use device addresses.
 void submit_kernel(const std::function<void()>& work);
