@@ -32,8 +32,8 @@ class StepNumbers {
   StepNumbers(const StepNumbers&) = delete;
 
   // Work that is started on the current stream from now on sees these numbers. Work that was
-  // started earlier still sees the earlier ones. The host waits only until the device has taken the numbers
-  // of the call before the last one.
+  // started earlier still sees the earlier ones. The host waits only until the device has taken the
+  // numbers of the call before the last one.
   void set(const Values& values);
 
   const at::Tensor& step() const { return step_; }    // () int64
