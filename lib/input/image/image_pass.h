@@ -31,10 +31,10 @@ struct ImagePass {
   }
 };
 
-// The plug-in's function. It computes `out` from `bytes`, both (images, width), on a CUDA stream. If
-// `mixup` is not null, it points to two numbers in the device's memory, which take the place of
-// `keep` and `other`. `before`, (width), is the image before the first one. The kernel reads it only
-// if it mixes.
+// The plug-in's function. It computes `out` from `bytes`, both (images, width), on a CUDA stream.
+// If `mixup` is not null, it points to two numbers in the device's memory, which take the place of
+// `keep` and `other`. `before`, (width), is the image before the first one. The kernel reads it
+// only if it mixes.
 using RunImagePass = void(const ImagePass& pass, const float* mixup, const uint8_t* bytes,
                           const uint8_t* before, float* out, void* stream);
 
