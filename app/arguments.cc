@@ -154,8 +154,8 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
   return {Exit::usage, "bvtrain", error.what()};
 }
 
-// The environment variable of each option. CLI11 must not see them while it parses: it reads those
-// of all commands, so that the variable of one could spoil another.
+// The environment variable of each option. They are hidden from CLI11 while it parses: it would
+// read those of all commands, so a bad value for one command would break another.
 using Variables = std::map<CLI::Option*, std::string>;
 
 void take_variables(CLI::App& app, Variables& variables) {
@@ -179,12 +179,12 @@ void assign_variable(CLI::Option& option, const std::string& variable) {
   }
 }
 
-// Assigns the values of the options: first those of the environment, then what was typed. CLI11 has
-// assigned the latter already, but also those of outer commands. Options before a verb must be the
-// verb's own, too.
+// Assigns the values of the options: first those from the environment, then those that were typed.
+// CLI11 has already assigned the typed ones, but also those of outer commands. Options before a
+// verb must be options of the verb, too.
 void assign_values(const Commands& commands, const Variables& variables) {
   CLI::App& command = *commands.back();
-  // Each of these names the model. One that was typed replaces the others of the environment.
+  // Each of these selects the model. If one was typed, the others in the environment are ignored.
   const std::set<std::string> models = {"--config", "--workdir", "--weights"};
   const std::string& verb = command.get_name();
   const bool names_model = (verb == "predict" || verb == "export") &&

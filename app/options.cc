@@ -232,8 +232,7 @@ CLI::App* add_compare(CLI::App& app, Arguments& out) {
   compare->add_option("runs", given.paths, "workdirs, folders that hold workdirs, or globs")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  compare->add_option("--sort", given.sort,
-                      "metric that sorts the runs; default: the main metric of their evaluators");
+  compare->add_option("--sort", given.sort, "metric that sorts the runs; default: the main metric");
   compare
       ->add_option("--better", given.better,
                    "higher or lower: which values come first; default: what the metric's name says")
@@ -350,9 +349,10 @@ CLI::App* add_data(CLI::App& app, Arguments& out, std::vector<std::string>& sets
 CLI::App* add_init(CLI::App& app, Arguments& out) {
   CLI::App* init =
       app.add_subcommand("init", "look at a folder of images and write a config that trains on it");
-  init->add_option("folder", out.init.folder,
-                   "class folders of images, train/ and val/ with class folders, or the files of "
-                   "MNIST (IDX), CIFAR or npz")
+  init->add_option(
+          "folder", out.init.folder,
+          "class folders of images, also in train/ and val/; a CSV or JSON Lines file with "
+          "its images; WebDataset tars; a TFDS folder; files of MNIST (IDX), CIFAR or npz")
       ->required();
   init->add_option("--from", out.init.from,
                    "weights to fine-tune: *.npz, *.safetensors, or the workdir of a run");

@@ -39,8 +39,8 @@ Exit replay_command(const Arguments& arguments) {
     throw Error(Exit::usage, "bvtrain replay",
                 "give --workdir, or the folder of a bad step, such as D/post-mortem/step-12");
   }
-  // A step mixes float images in place. So the batch is afterwards what the model got, which bytes
-  // would not be.
+  // A step mixes float images in place, so the batch then holds what the model received. Byte
+  // images would be left unmixed.
   ::setenv("BVTRAIN_BYTE_IMAGES", "0", /*overwrite=*/1);
   const Workdir workdir(arguments.workdir);
   const Replay result = replay(workdir, arguments.overrides, arguments.replay.steps);

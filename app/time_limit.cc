@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kStopVariable = "BVTRAIN_GROUP_STOP_TIME";
 constexpr int64_t kSlurmMargin = 120;  // seconds to save, as in slurm.sbatch
 constexpr int64_t kUnlimited =
-    int64_t{10} * 366 * 86400;  // a job without a limit ends in a century
+    int64_t{10} * 366 * 86400;  // 10 years; slurm gives a job without a limit about a century
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -57,7 +57,7 @@ std::optional<double> stop_time(const Arguments& arguments) {
   const auto end = parse_count(variable("SLURM_JOB_END_TIME"));
   if (!end || *end > now + kUnlimited) return stop;
   if (*end <= now) {
-    log::warn("SLURM_JOB_END_TIME is in the past ({}), so it does not count", utc_text(*end));
+    log::warn("SLURM_JOB_END_TIME is in the past ({}); ignored", utc_text(*end));
     return stop;
   }
   // A short job gets half of its time at least.

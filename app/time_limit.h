@@ -11,10 +11,10 @@ namespace bv {
 // Returns a length of time in seconds: "47h50m", "90s", "2d". Throws Error(Exit::usage).
 double parse_time_limit(std::string_view text);
 
-// Lets the run stop as if by SIGUSR1 when --max-time has passed since the program started, or two
-// minutes before its slurm job ends ($SLURM_JOB_END_TIME; half-way in a shorter job), whichever is
-// first. A launcher calls it
-// before it starts its ranks: they then keep to the same time, also after a restart. Throws
+// Makes the run stop as if by SIGUSR1 when --max-time has passed since the program started, or two
+// minutes before its slurm job ends ($SLURM_JOB_END_TIME), whichever comes first. If the job has
+// less than four minutes left, the run stops after half of that time. A launcher calls this before
+// it starts its ranks, which then keep the same limit, also after a restart. Throws
 // Error(Exit::usage), also for --requeue outside of a slurm job.
 void set_time_limit(const Arguments& arguments);
 

@@ -65,8 +65,8 @@ ClassNames agreed_classes(Group& group, const ClassNames& mine) {
   return {agreed.at("names"), agreed.at("owner")};
 }
 
-// Returns whether a run that stopped early may continue, because its config has changed. Its last
-// start may have ended without saving anything, so the config of the checkpoint may be older.
+// Returns whether a run that stopped early may continue because its config has changed. Its last
+// launch may have saved nothing, so the config of the checkpoint may be older than that launch.
 bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
                const Recipe& recipe) {
   if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
@@ -81,7 +81,7 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   int64_t finished = 0;
   if (group.rank() == 0) {
     trainer.load_start();
-    // Between two generations of ranks another command may have taken the lock for a moment.
+    // Between two generations of ranks, another command may hold the lock for a moment.
     try {
       workdir.claim(restarted ? kLockPatience : 0);
     } catch (const Stopped& stopped) {

@@ -41,7 +41,7 @@ class MemoryMeter {
     const auto stats = c10::getDeviceAllocator(device_.type())->getDeviceStats(device_.index());
     return static_cast<double>(stats.allocated_bytes[0].peak);  // [0]: of all pools
   }
-  // What this process may take in all, with what it has.
+  // Total memory that this process can use, including what it already holds.
   double available() const {
     if (device_.is_cpu()) return available_memory().value_or(0) + status("VmRSS:");
     auto* const allocator = c10::getDeviceAllocator(device_.type());

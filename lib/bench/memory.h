@@ -23,11 +23,11 @@ struct MemoryNeeds {
   std::vector<std::pair<int64_t, double>> peaks;  // batches that have run, and the most they took
 };
 
-// Trains two steps of growing batches, until their memory can be told apart from the rest, and
-// extrapolates. No batch is larger than `most`. On a GPU it then runs a step of the largest batch;
-// on a CPU that would only show whether the system swaps. `recipe_of` builds the run with a batch
-// size, which is a multiple of `granule` (grad_accum_steps). The device must have been chosen
-// (use_cuda()).
+// Doubles the batch size and trains two steps at each size, until the peak memory clearly grows
+// with the batch. Extrapolates from that to the largest batch that fits, at most `most`. On a GPU
+// it then trains with that batch, and tries smaller ones if memory runs out; on a CPU this would
+// only show whether the system swaps. `recipe_of` builds the run for a batch size, which is a
+// multiple of `granule` (grad_accum_steps). The device must have been chosen (use_cuda()).
 MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>& recipe_of,
                            c10::Device device, int64_t granule, int64_t most);
 

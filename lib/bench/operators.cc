@@ -8,7 +8,7 @@
 namespace bv {
 
 std::vector<OperatorCall> operators_of_step(Recipe& recipe) {
-  // The loader's threads call operators, too: it ends before the recorder begins.
+  // The loader's threads also call operators, so the loader is destroyed before recording starts.
   Batch batch = Loader(recipe.data, recipe.loader).next();
   for (auto& [name, value] : batch) value = value.clone();
   recipe.step->run(1, batch, /*measure=*/false);

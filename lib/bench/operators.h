@@ -18,9 +18,9 @@ namespace bv {
 // Call use_plain_kernels() first: OperatorRecorder does not see bvtrain's own kernels.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
-// The calls of a step with `batch` examples, from those of two smaller batches: each call's numbers
-// are a part for each example and a part for the whole step. Throws Error(Exit::usage) if the two
-// do not have the same calls.
+// Extrapolates the calls of a step with `batch` examples from those of two smaller batches. The
+// FLOPs and bytes of each call are taken to be linear in the batch size. Throws Error(Exit::usage)
+// if the two steps do not make the same calls.
 std::vector<OperatorCall> scale_to_batch(const std::vector<OperatorCall>& small,
                                          int64_t small_batch,
                                          const std::vector<OperatorCall>& large,
@@ -39,8 +39,8 @@ struct OperatorSum {
 std::vector<OperatorSum> roofline(const std::vector<OperatorCall>& calls, double flops_per_second,
                                   double bytes_per_second);
 
-// Returns the calls of a step of `batch` examples. Only steps of 2 and 4 times `granule` examples
-// run. `recipe_of` builds the run with a batch size.
+// Returns the calls of a step of `batch` examples. Above 4 times `granule` examples, runs steps of
+// 2 and 4 times `granule` only, and extrapolates. `recipe_of` builds the run for a batch size.
 std::vector<OperatorCall> operators_of_batch(
     const std::function<std::unique_ptr<Recipe>(int64_t)>& recipe_of, int64_t granule,
     int64_t batch);

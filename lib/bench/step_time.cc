@@ -10,7 +10,8 @@ namespace {
 constexpr double kWordBytes = 40;   // the loss and the control word of a step
 constexpr size_t kMaxInFlight = 1;  // reduce-scatters that may run when the next one starts
 
-// Returns the seconds of a ring in which each rank's share of `bytes` reaches all other ranks.
+// Returns the seconds of one ring pass, in which each rank's 1/N of `bytes` reaches all other
+// ranks.
 double ring(double bytes, int ranks, const Link& link) {
   if (ranks == 1) return 0;
   return (ranks - 1) * (link.latency + bytes / ranks / link.bandwidth);

@@ -23,8 +23,8 @@ struct Machine {
   Link between = {};  // between hosts: one rank's share of the network
   int per_host = 1;   // ranks per host
   // If > 0, the ranks of a host share this many CPU cores. With more ranks than cores on a host,
-  // computing takes (ranks on the host) / cores times as long. Nothing overlaps, since sending
-  // takes time from computing. The links must have been measured with the same number of ranks.
+  // computation takes (ranks on the host) / cores times as long. Communication does not overlap
+  // with computation, because both need the cores. Measure the links with the same number of ranks.
   int cores = 0;
 
   // Returns the factor by which computing takes longer with `ranks` ranks in total.
@@ -37,8 +37,8 @@ double all_reduce_seconds(double bytes, int ranks, const Machine& machine);
 double reduce_scatter_seconds(double bytes, int ranks, const Machine& machine);
 double all_gather_seconds(double bytes, int ranks, const Machine& machine);
 
-// What one rank computes and sends in a step, in the way of lib/train: seconds of computing on one
-// device, and the collectives.
+// The work of one rank in a training step of lib/train: how many seconds each computation takes on
+// one device, and how many bytes each collective has.
 struct StepWork {
   // A unit of the model, whose parameters may be sharded.
   struct Unit {

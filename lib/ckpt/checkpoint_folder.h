@@ -10,11 +10,10 @@
 
 namespace bv {
 
-// Renames the folder `from` to `to`. If `to` exists already, the two are exchanged, so that there
-// is a folder `to` at all times. File systems without that exchange give the old one the name
-// `trash` in between. Returns where the old one is now, empty if there was none: the caller deletes
-// it after it has synced the folder that holds `to`. Throws Error(Exit::storage); both are then as
-// before.
+// Renames the folder `from` to `to`. If `to` exists, swaps the two atomically, so that `to` exists
+// at all times. On a file system that cannot swap, first renames the old folder to `trash`. Returns
+// the path of the old folder, "" if there was none; the caller deletes it after syncing the parent
+// of `to`. Throws Error(Exit::storage), and then leaves both folders as they were.
 std::string replace_folder(const std::string& from, const std::string& to,
                            const std::string& trash);
 
@@ -28,13 +27,13 @@ void delete_folder(const std::string& path);
 // the whole checkpoint or none. Throws Error(Exit::storage).
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step);
 
-// Returns what distinguishes the manifest of a folder from that of a folder that replaces it: its
-// inode and modification time. All zero if there is none.
+// Returns the identity of a folder's manifest: its inode and modification time. A folder that
+// replaces it has another one. All zeros if there is no manifest.
 std::array<int64_t, 3> manifest_identity(const std::string& folder);
 
-// Returns read(), which reads the checkpoint in `folder`. A run may replace ckpt/best meanwhile.
-// Its files are then gone, or do not have the checksums of the old manifest, and read() is called
-// again.
+// Calls read(), which reads the checkpoint in `folder`, and returns its result. If a run replaces
+// ckpt/best during the read, files are missing or fail the checksums of the old manifest; read() is
+// then called again.
 template <class Read>
 auto read_whole(const std::string& folder, const Read& read) {
   constexpr int kMostReplacements = 10;

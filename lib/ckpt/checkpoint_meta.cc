@@ -22,7 +22,8 @@ struct Member {
   bool resuming = false;  // no run can continue without it
 };
 
-// What lib/train/trainer/trainer.cc (save) writes, and who reads it again.
+// The members that Trainer::checkpoint_meta() (trainer_save.cc) and, for `best`, write_best()
+// write.
 constexpr Member kMembers[] = {
     {"/tool_version", JsonKind::text},
     {"/commit", JsonKind::text},

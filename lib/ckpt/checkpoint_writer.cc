@@ -45,7 +45,7 @@ Manifest::File write_shard(const std::string& folder, const NamedTensors& tensor
     if (writers.rank > 0) crash_point("ckpt.part_written");
     return {name, shard.bytes(), shard.checksums()};
   } catch (...) {
-    ::unlink(file.c_str());  // a full disk needs the room
+    ::unlink(file.c_str());  // frees space if the disk is full
     throw;
   }
 }
@@ -118,7 +118,7 @@ void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
 void require_room(const std::string& folder, int64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
-  // A file system that does not say how much is free shows it when it is written to.
+  // If the file system does not report its free space, a lack of space shows up in the write.
   const bool unknown = error || space.capacity == 0;
   if (unknown || space.available >= static_cast<uintmax_t>(bytes)) return;
   throw Error(Exit::storage, folder,

@@ -10,16 +10,17 @@
 
 namespace bv {
 
-// A rank could not write its part, nor tell rank 0 so.
+// A rank could neither write its part of a checkpoint nor report that to rank 0.
 struct UntoldFailure : Error {
   explicit UntoldFailure(const Error& failure) : Error(failure) {}
 };
 
-// Writes this rank's part of a checkpoint into `folder`, which is created if it is missing: the
-// file of its tensors and, on rank 0, the manifest, on other ranks the part file. Rank 0 first
-// waits for the part files of all other ranks. Everything is synced except part files. What fails
-// is tried again; throws Error(Exit::storage) if it fails for good. A rank that gives up tells rank
-// 0, which then gives up, too; it throws UntoldFailure if it cannot.
+// Writes this rank's part of a checkpoint into `folder`, and creates the folder if it is missing.
+// Each rank writes the file of its tensors. A rank above 0 then writes its part file. Rank 0 waits
+// for the part files of all other ranks, then writes the manifest. Everything except the part files
+// is synced. Failed writes are retried; Error(Exit::storage) is thrown if the retries fail too. A
+// rank that gives up reports this to rank 0, which then also gives up. If the report fails, it
+// throws UntoldFailure.
 void write_checkpoint(const std::string& folder, const Snapshot& snapshot, bool keep,
                       const Writers& writers, StorageRetries& retries);
 

@@ -102,7 +102,7 @@ void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
       work();
     } catch (...) {
       failure = std::current_exception();
-      if (writers.rank == 0) delete_folder(temporary);  // a full disk needs the room
+      if (writers.rank == 0) delete_folder(temporary);  // frees space if the disk is full
     }
   };
   attempt([&] {
@@ -151,7 +151,7 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
   }
 }
 
-// Decides what the end of a save means for the run.
+// Records whether a save failed, and decides whether the failure ends the run.
 void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_ptr& failure) {
   failed_in_a_row = failure ? failed_in_a_row + 1 : 0;
   unsaved_step = failure ? step : -1;
@@ -164,8 +164,8 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   } catch (const UntoldFailure&) {
     // Rank 0 would wait for this rank.
   } catch (const UnsyncedRows&) {
-    // A failed fsync may have lost rows, and a second one would not say so. So no later checkpoint
-    // may count on them.
+    // A failed fsync may have lost rows, and a second fsync would not report the loss. So no later
+    // checkpoint may rely on the rows.
   } catch (const Error& error) {
     if (error.code() == Exit::storage && failed_in_a_row == 1) {
       log::warn(
@@ -352,7 +352,7 @@ void Checkpointer::wait() {
   impl_->queue.await_all();
   {
     const std::lock_guard lock(impl_->mutex);
-    // What ends the run is thrown. The others are the same failure, or came later.
+    // Throw only the failure that ends the run: the others are copies of it, or came later.
     if (impl_->fatal) impl_->last_failure = impl_->failed_best = nullptr;
   }
   impl_->throw_failure(&Impl::fatal);

@@ -9,21 +9,21 @@
 //   5. rename the folder to step-<n>, and fsync ckpt/: the checkpoint is committed
 //   6. replace LAST
 //   7. delete old checkpoints
-// so a process may be killed at any point without losing a committed checkpoint. Readers do not
-// need LAST: latest() takes the newest folder that verifies.
+// So killing the process at any point loses no committed checkpoint. Readers do not need LAST:
+// latest() takes the newest folder that verifies.
 //
 // If the state is sharded over ranks, each rank writes its own file. Every rank except rank 0 then
-// writes part-<rank>.json with the size and checksums of its file, by an atomic rename. Rank 0
+// writes part-<rank>.json, with the size and checksums of its file, by an atomic rename. Rank 0
 // waits for these part files, copies their content into the manifest and deletes them. The ranks
-// communicate through the folder alone, because saves run beside training and must not use its
-// process group; all ranks must see the same file system. The name of the folder holds an id of
-// this start of the job, so that files of an earlier, killed save are never taken for files of this
-// one.
+// communicate only through the folder, because saves run concurrently with training and must not
+// use its process group. So all ranks must see the same file system. The folder's name contains the
+// id of this launch of the job. So files left by an earlier, killed save are never taken for files
+// of this one.
 //
-// One thread does the saves, one after the other (save_queue.h). If saves are due so often that
-// they would slow the training down, some are left out: leaves_out() tells when, and one that
-// still waits may be replaced by the next, because it is out of date. Never left out are those that
-// are to be kept or are the best so far, those of a sharded state, and the last one.
+// One thread performs the saves in order (save_queue.h). If saves are due so often that they would
+// slow training, some are skipped: leaves_out() says which, and the next save may replace one that
+// is still queued. These are never skipped: a save to be kept, the best one so far, one of sharded
+// state, and the last one.
 //
 // A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
 // but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if

@@ -74,7 +74,7 @@ std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
   if (!file_exists(workdir.done())) return std::nullopt;
   const std::optional<Workdir::Done> done = workdir.finished();
   if (!done) {
-    log::warn("{}: does not hold a number of steps, so it does not count", workdir.done());
+    log::warn("{}: does not contain a number of steps; ignored", workdir.done());
     return std::nullopt;
   }
   const std::vector<int64_t> saved = workdir.ckpt().steps();
@@ -84,8 +84,8 @@ std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
   const std::optional<int64_t> row = last_row_step(workdir.metrics());
   if (row && (saved.empty() || *row >= done->step)) return done;
   log::warn(
-      "{}: says that the run finished at step {}, but there is neither a checkpoint nor a row of "
-      "metrics of that step, so it does not count",
+      "{}: says that the run finished at step {}, but there is neither a checkpoint nor a metric "
+      "row of that step; ignored",
       workdir.done(), done->step);
   return std::nullopt;
 }
@@ -137,8 +137,8 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
   if (const std::string fault = run_json_fault(run); !fault.empty()) {
     const std::string aside = put_aside(run_json, *text);
     log::warn(
-        "{}: {}; the number of restarts and the changes of the config begin anew, and the file as "
-        "it was is {}",
+        "{}: {}; the number of restarts and the list of config changes start over; a copy of the "
+        "file is {}",
         run_json, fault, aside);
     return {};
   }

@@ -21,11 +21,11 @@ void note_saved(const std::string& run_json);
 // no checkpoint at all, any row of metrics. Otherwise returns nullopt, and logs a warning if there
 // is a DONE.
 std::optional<Workdir::Done> finished_at(const Workdir& workdir);
-// Throws Error(Exit::usage) if the workdir has no checkpoint, although the run there has had one or
-// its folder ckpt/ is gone. To start from the beginning would drop the run's rows of metrics.
+// Throws Error(Exit::usage) if the workdir has no checkpoint although the run has saved one, or
+// although its folder ckpt/ is missing. Starting from scratch would delete the run's metric rows.
 void require_checkpoints(const Workdir& workdir);
 
-// What run.json tells of the starts of a run before this one.
+// What run.json records about earlier launches of the run.
 struct EarlierStarts {
   int64_t count = 0;
   std::string first_started;  // empty: not known

@@ -14,9 +14,9 @@ namespace bv {
 // Whether what is written is also kept in the system's page cache.
 enum class PageCache {
   keep,
-  // For files that are not read soon. The copy into the page cache takes more CPU time than the
-  // rest of a save, and it pushes the training data out of memory. This is a hint: it counts on
-  // ext4 and XFS, and not for files of less than a chunk.
+  // For files that are not read again soon. Copying into the page cache takes more CPU time than
+  // the rest of a save, and evicts training data from memory. This is a hint: it has an effect on
+  // ext4 and XFS only, and not on files smaller than a chunk.
   bypass
 };
 

@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// Of the thread that saves. The others have 0; 19 is the lowest priority.
+// Nice value of the saving thread. The other threads have 0; 19 is the lowest priority.
 constexpr int kNice = 5;
 
 // Returns how long this thread has computed.
@@ -74,8 +74,8 @@ void SaveQueue::count_left_out(int64_t step) {
   left_out_step_ = step;
   if (left_out_++ > 0) return;
   log::info(
-      "[{}] checkpoints are due so often that saving them all would slow the training down: some "
-      "are left out",
+      "[{}] checkpoints are due so often that saving all of them would slow training: some are "
+      "skipped",
       step);
 }
 
@@ -124,7 +124,7 @@ std::deque<SaveQueue::Job>::iterator SaveQueue::waiting() {
 
 void SaveQueue::run() {
   stay_single_threaded();
-  // The threads of the training go first. A failure does no harm.
+  // Gives the training threads priority. A failure is harmless.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   std::unique_lock lock(mutex_);
   while (true) {

@@ -17,12 +17,12 @@ namespace bv {
 // Runs saves one after the other on a thread of its own. A save reads a snapshot of the training
 // state from one of two buffers: one save can wait while another is in progress.
 //
-// Saves have a time budget, so that a run that saves very often still trains. The budget grows by
-// kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by the number
-// of cores, the time of its snapshot, and the time that training waits for a buffer. If nothing is
-// left of the budget, leaves_out() returns true, and the caller makes no snapshot. This lasts at
-// most kBurst / kShare seconds. Training may also wait for a buffer. If the budget runs out during
-// this wait, the new save replaces the one that has not begun.
+// Saves have a time budget, so that a run that saves very often still makes progress. The budget
+// grows by kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by
+// the number of cores, the time to take its snapshot, and the time that training waits for a
+// buffer. While nothing is left of the budget, leaves_out() returns true and the caller takes no
+// snapshot; this lasts at most kBurst / kShare seconds. If the budget runs out while training waits
+// for a buffer, the new save replaces the one that is still queued.
 //
 // The members are called from one thread, that of the training.
 class SaveQueue {

@@ -152,7 +152,7 @@ class Workdir {
   std::optional<Done> finished() const;
   void write_done(int64_t step,
                   const std::string& early = "") const;  // throws Error(Exit::storage)
-  // Removes DONE and result.json, durably: they tell of the end of a run that now goes on. Throws
+  // Removes DONE and result.json and syncs the folder, because the run continues. Throws
   // Error(Exit::storage).
   void remove_end() const;
   // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
@@ -164,10 +164,10 @@ class Workdir {
   static constexpr const char* kOldConfigPrefix = "config-until-step-";
   // Returns the paths of old configs and of damaged files that were put aside.
   std::vector<std::string> kept_files() const;
-  // Returns the paths of temporary files that no process will finish. `ends`: the run has ended, so
-  // its own files count even if it is not known whether their writers live.
+  // Returns the paths of temporary files whose writers have died. With `ends`, the run has ended;
+  // its own temporary files are then included if it is unknown whether their writers are alive.
   std::vector<std::string> left_behind(bool ends) const;
-  // Returns the paths of all files that every run has, but not the lock.
+  // Returns the paths of the files and folders that a run may write, except the lock.
   std::vector<std::string> own_files() const;
   std::string log_folder() const { return dir_ + "/log"; }
   std::string trace_folder() const { return dir_ + "/trace"; }

@@ -35,9 +35,9 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the clocks of two hosts differ
-// The second note follows the first one sooner than later notes follow each other. Two hosts that
-// do not see each other's locks may start a run at the same time. With this short wait they notice
-// it before either run has saved anything.
+// The second note follows sooner than later ones. Two hosts that do not see each other's locks may
+// start a run at the same time. With this short delay they notice it before either run has saved
+// anything.
 constexpr double kFirstBeat = 1;  // seconds
 
 // What the holder writes into the file: "<process> <host> <boot of the machine> <counter>".
@@ -105,7 +105,7 @@ bool same_file(int fd, const std::string& path) {
 
 double beat() { return lock_beat().value_or(WorkdirLock::kBeat); }
 
-// Throws that the workdir is in use if the note of another machine changes within three beats.
+// Throws an Error that the workdir is in use if another machine's note changes within three beats.
 void watch_other_machine(int fd, const std::string& dir, const std::string& lock,
                          const Note& before, const Note& own) {
   const bool same_machine = before.machine == "-" || before.machine.empty()

@@ -9,14 +9,14 @@ namespace bv {
 
 // Holds flock(2) on the file .lock of a folder. The kernel releases it however the holder dies.
 //
-// Some file systems apply flock() only to the processes of one host, for example Lustre with
-// `localflock` and NFS with `local_lock`. There a process of another machine gets the lock, too. So
-// the holder writes a line with its name and a counter into the file every few seconds:
-//   - A process that gets the lock, but finds the line of another machine there, first watches
-//     whether that line still changes.
-//   - Before each line the holder looks whether the file still has its own. If it has that of
-//     another process, the holder ends with exit code 2. Either both have started at the same time,
-//     or this one was paused for so long that the other one took over.
+// Some file systems apply flock() only within one host, for example Lustre with `localflock` and
+// NFS with `local_lock`. A process on another machine then gets the lock as well. So the holder
+// writes a line with its name and a counter into the file every few seconds:
+//   - A process that gets the lock but finds another machine's line first watches whether that line
+//     still changes.
+//   - Before it writes a line, the holder checks that the file still has its own. If it finds the
+//     line of another process, it exits with code 2. Either both started at the same time, or this
+//     process was paused for so long that the other one took over.
 class WorkdirLock {
  public:
   static constexpr double kBeat = 5;      // seconds between two lines; BVTRAIN_LOCK_BEAT changes it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -9,7 +10,7 @@
 
 #include "lib/compare/find_runs.h"
 #include "lib/report/metric_direction.h"
-#include "lib/report/page/report_charts.h"
+#include "lib/report/metric_summary.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -161,18 +162,14 @@ bool lower_is_better(const std::string& metric) {
 }
 
 std::string main_metric(const std::vector<RunRecord>& runs) {
+  std::map<size_t, std::vector<std::string>, std::greater<>> by_count;
   const auto counts = metric_counts(runs);
-  History names;  // eval_metrics() looks at the names alone
-  for (const auto& [name, count] : counts) names.series[name];
-  std::string best;
-  std::tuple<int64_t, bool, bool, bool> best_rank;
-  for (const EvalMetric& metric : eval_metrics(names)) {
-    const std::tuple rank(-static_cast<int64_t>(counts.at(metric.name)),
-                          lower_is_better(metric.name), metric.suffix != "prec@1",
-                          metric.prefix.find("val") == std::string::npos);
-    if (best.empty() || rank < best_rank) std::tie(best, best_rank) = std::tie(metric.name, rank);
+  for (const auto& [name, count] : counts) by_count[count].push_back(name);
+  for (const auto& [count, names] : by_count) {
+    const std::string main = choose_main_metric(names);
+    if (!main.empty()) return main;
   }
-  return best.empty() && counts.contains("training_loss") ? "training_loss" : best;
+  return counts.contains("training_loss") ? "training_loss" : "";
 }
 
 const MetricSeries::StepValue* Comparison::value_of(size_t run, size_t metric) const {

@@ -46,7 +46,7 @@ struct Comparison {
   std::vector<RunRecord> runs;
   std::vector<ComparedMetric> metrics;  // the first one sorts
   std::vector<std::string> keys;        // those that differ between groups, sorted
-  // The best first. Groups without a finished run come behind the others, those without the metric
+  // Sorted from best to worst. Groups without a finished run follow; groups without the metric come
   // last.
   std::vector<RunGroup> groups;
   std::vector<std::string> warnings;

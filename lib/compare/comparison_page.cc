@@ -161,8 +161,8 @@ std::string config_cells(const std::vector<ConfigColumn>& columns, std::optional
   return out;
 }
 
-// The results come before the config, so that a narrow screen shows them. `left` are the cells
-// before, `config` those of the config.
+// The results come before the config, so that they are visible on a narrow screen. `left` holds the
+// cells to the left of the results, `config` those of the config.
 std::string run_row(const Comparison& all, size_t index, const std::string& left,
                     const std::string& config) {
   const RunRecord& run = all.runs[index];

@@ -76,8 +76,8 @@ class RowCursor {
 };
 
 void add_point(MetricSeries& series, MetricSeries::StepValue value) {
-  // The points always end with the newest value. If that one is not on the stride, it makes room
-  // for the next.
+  // The last point is always the newest value. If its index is not a multiple of the stride, the
+  // next value replaces it.
   if (series.count > 1 && (series.count - 2) % series.stride != 0) series.points.pop_back();
   series.points.push_back(value);
   if (series.points.size() <= MetricSeries::kMostPoints) return;
@@ -102,7 +102,7 @@ void add_value(MetricSeries& series, MetricSeries::StepValue value, bool with_cu
 class MetricNames {
  public:
   size_t find(std::string_view raw) {
-    // Rows name the same metrics in the same order, so the next name is mostly known beforehand.
+    // Rows usually list the same metrics in the same order, so this tries the expected name first.
     if (expected_ < names_.size() && names_[expected_] == raw) return expected_++;
     const auto [at, added] = index_.try_emplace(std::string(raw), names_.size());
     if (added) names_.emplace_back(raw);

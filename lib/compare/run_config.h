@@ -12,9 +12,9 @@ namespace bv {
 // values have equal texts, however they were written: 1e-3 and 0.001.
 using FlatConfig = std::map<std::string, std::string>;
 
-// Flattens the resolved config of a workdir. `text` is the file's text, in which comments tell
-// where a value came from. Left out are null, which means that a key is absent, and defaults that
-// come from the machine and not from the config: the numbers of threads.
+// Flattens the resolved config of a workdir. `text` is the file's text; its comments say where each
+// value comes from. Omits null values, because null means that a key is absent, and thread counts
+// that default to the number of cores of the machine.
 FlatConfig flat_config(const Config& config, const std::string& text);
 
 // Returns a value as people write it: "-" for an absent one (""), and texts without quotes unless

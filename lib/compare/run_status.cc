@@ -23,8 +23,8 @@ int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
   return size >= 1 && size < 1e15 ? std::llround(size) : 0;  // false for NaN
 }
 
-// The length that the config asks for. A run that was made longer has rows that still tell its
-// former progress, so `progress` is asked only where the config needs the size of the data set.
+// The length of the run that the config sets. Uses `progress` only if the config needs the size of
+// the data set: after the length was raised, old rows still have the progress of the former length.
 std::optional<int64_t> total_steps(const Config& config, const MetricScan& metrics) {
   try {
     RunLength length;
@@ -116,8 +116,8 @@ RunStatus read_status(const Workdir& workdir, const Config& config, const Metric
   if (!saved.empty()) status.step = std::max(status.step, saved.back());
   status.total = total_steps(config, metrics);
   const std::optional<Workdir::Done> done = workdir.finished();
-  // A run may have been made longer after it had finished. A DONE of a step that the run has not
-  // come to is false, as in finished_at(). A run that saves nothing need not have such a row.
+  // The length may have been raised after the run finished. As in finished_at(), a DONE whose step
+  // the run has not reached is ignored. A run that saves nothing need not have a row of that step.
   const bool unsaved = saved.empty() && metrics.rows > 0;
   const bool at_end =
       done && (!done->early.empty() || done->step >= status.total.value_or(done->step));

@@ -34,7 +34,7 @@ std::string last_config_hash(const Workdir& workdir);
 // still goes, has finished, or was stopped by a signal and can be continued.
 int failure_code(const Workdir& workdir);
 
-// `config` is the run's resolved config. It is not only read: its durations count as read.
+// `config` is the run's resolved config. This marks the keys of its durations as read.
 RunStatus read_status(const Workdir& workdir, const Config& config, const MetricScan& metrics);
 
 }  // namespace bv

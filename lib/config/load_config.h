@@ -18,8 +18,8 @@ struct Override {
 };
 
 // Reads a file:
-//   1. `include: base.yaml` at the top level names a file, relative to the including one, on which
-//      the file is laid: mappings merge deeply, other values replace.
+//   1. `include: base.yaml` at the top level names a base file, relative to the including file. The
+//      including file is merged into it: mappings merge deeply, other values replace.
 //   2. In values, ${NAME} and ${NAME:-default} stand for environment variables ("$${" for "${").
 //   3. `overrides` replace values or add keys.
 // A duration that is given in one unit (total_steps) removes the same duration in other units

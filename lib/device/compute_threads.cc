@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-// Throws std::system_error if `count` threads cannot live beside the calling one.
+// Throws std::system_error if the system cannot run `count` more threads at the same time.
 void try_threads(int count) {
   std::latch end(1);
   std::vector<std::jthread> threads;  // destroyed first, which joins them

@@ -8,11 +8,11 @@ namespace bv {
 // process with exit code 1, and not before the first large operation.
 void start_compute_threads(int threads);
 
-// From now on, LibTorch's operations compute in the calling thread alone when this thread calls
-// them. Every thread beside that of the training must call this before it uses tensors. Otherwise
-// OpenMP starts compute threads for it as well. If there are more of them than cores, all of them,
-// those of the training too, sleep at the end of each parallel loop instead of waiting actively,
-// which makes steps up to a fifth slower.
+// From now on, LibTorch operations that this thread calls use only this thread. Every thread other
+// than the training thread must call this before it uses tensors. Otherwise OpenMP starts compute
+// threads for it as well. With more such threads than cores, all of them, including those of
+// training, sleep at the end of each parallel loop instead of spinning, which makes steps up to a
+// fifth slower.
 void stay_single_threaded();
 
 }  // namespace bv

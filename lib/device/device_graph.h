@@ -1,5 +1,5 @@
-// Work of a device that is recorded once and started as a whole from then on, which saves the time
-// that the host needs to start each kernel: a CUDA graph.
+// A CUDA graph: work of a device that is recorded once and then launched as a whole, which saves
+// the host the time to launch each kernel.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,8 +13,8 @@ class DeviceGraph {
  public:
   // Frees the memory that the work allocated while it was recorded.
   virtual ~DeviceGraph() = default;
-  // Starts the recorded work on the current stream. It reads and writes the memory that it did when
-  // it was recorded.
+  // Launches the recorded work on the current stream. It uses the same memory as when it was
+  // recorded.
   virtual void replay() = 0;
 };
 

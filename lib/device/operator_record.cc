@@ -140,8 +140,8 @@ struct OperatorRecord {
 // An operator that has begun.
 struct Open : at::ObserverContext {
   Open* around = nullptr;
-  bool counts = true;         // false within one that counts as one
-  bool calls_others = false;  // they count instead
+  bool counts = true;         // false inside an operator that counts as one
+  bool calls_others = false;  // it calls other operators, which count instead of it
   bool one = false;
   std::vector<at::Tensor> inputs;
 };

@@ -25,7 +25,7 @@ constexpr auto kPeriod = std::chrono::milliseconds(20);
 constexpr double kContended = 0.2, kFree = 0.1;
 constexpr int64_t kBusyWindow = 40'000'000, kFreeWindow = 500'000'000;  // nanoseconds
 
-// Threads that libgomp counts but that sleep: the team of a thread that runs nothing else.
+// An OpenMP team that only sleeps. libgomp counts its threads all the same.
 class IdleTeam {
  public:
   explicit IdleTeam(int threads) : thread_([this, threads] { hold(threads); }) {}
@@ -147,7 +147,7 @@ SpinThrottle::SpinThrottle(int compute_threads) {
   if (compute_threads < 2 || std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
     return;
   if (WaitClock().read() < 0) return;
-  // One more than makes libgomp manage as many threads as there are cores.
+  // Makes libgomp manage one thread more than there are cores.
   impl_ = std::make_unique<Impl>(std::max(omp_get_num_procs() - compute_threads, 0) + 1);
 }
 

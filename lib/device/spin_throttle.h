@@ -1,14 +1,13 @@
 // Keeps OpenMP's threads from spinning while other programs need the same cores.
 //
-// At the end of a parallel loop libgomp's threads spin for some milliseconds before they sleep.
-// For a run that has its cores to itself this is best: sleeping at once costs a tenth of the speed
-// of a small net. If two runs share cores, as in a sweep, a thread that spins keeps the thread that
-// it waits for from running, and each run takes almost 20 times as
-// long.
+// At the end of a parallel loop, libgomp's threads spin for some milliseconds before they sleep.
+// For a run that has its cores to itself this is best: sleeping at once costs a small network a
+// tenth of its speed. If two runs share cores, as in a sweep, a spinning thread occupies the core
+// that the thread it waits for needs, and each run takes almost 20 times as long.
 //
-// libgomp has a short spin count for the case that it manages more threads than there are cores.
-// The throttle uses it: while the training thread has to wait for a core, it adds sleeping threads
-// to those that libgomp counts. Linux tells how long a thread has waited for a core in
+// libgomp spins only briefly if it manages more threads than there are cores. The throttle makes
+// use of this: while the training thread has to wait for a core, it adds sleeping threads to those
+// that libgomp counts. Linux reports how long a thread has waited for a core in
 // /proc/self/task/<tid>/schedstat. The throttle does nothing without that file, with one compute
 // thread, or if the user has set GOMP_SPINCOUNT or OMP_WAIT_POLICY.
 #pragma once

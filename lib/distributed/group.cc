@@ -21,8 +21,8 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-// c10d's own time-outs would end a collective that waits for a rank in a long phase. Watch decides
-// instead when a collective has failed, so c10d gets a time-out that never expires.
+// c10d's own time-outs would abort a collective that waits for a rank in a long phase. Watch
+// decides instead when a collective has failed, so c10d gets a time-out of 30 days.
 constexpr auto kNoTimeout = std::chrono::hours(24 * 30);
 constexpr double kShutdownWait = 1;  // seconds to wait for other ranks while the group shuts down
 

@@ -1,6 +1,6 @@
 // The ranks (processes) of a run and their collectives: Gloo for tensors on the CPU, NCCL for
-// tensors on CUDA devices. Of the headers of lib/distributed, the other folders of lib/ include
-// only this one, except that lib/cuda includes nccl_impl.h. app/ also uses launch/, store.h,
+// tensors on CUDA devices. The other folders of lib/ include no other header of lib/distributed,
+// except that lib/cuda includes nccl_impl.h. app/ also includes launch/, watch/watch.h, store.h,
 // open_files.h and check_agreement.h.
 //
 // All code takes a Group&. A run of one process uses Group::single(), whose collectives are the

@@ -18,11 +18,12 @@ namespace {
 
 const KeyTable keys(
     "evals.*: calibration",
-    {"Measures how far the confidence of a classifier is from its accuracy: of the guesses with "
-     "a probability of 0.8, 80 % should be right. Guesses are sorted into bins by their "
+    {"Measures how far the confidence of a classifier is from its accuracy: of the predictions "
+     "with a probability of 0.8, 80 % should be right. Predictions are sorted into bins by their "
      "probability, which the report shows. The metric `ece` is the mean over bins, weighted by "
-     "their guesses, of |accuracy - confidence|, `mce` is the largest over the bins, "
-     "`confidence` the mean probability of the guesses, and `prec@1` the share of right guesses.",
+     "their predictions, of |accuracy - confidence|, `mce` is the largest over the bins, "
+     "`confidence` the mean probability of the predictions, and `prec@1` the share of correct "
+     "ones.",
      "type: calibration\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"

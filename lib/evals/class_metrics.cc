@@ -40,8 +40,9 @@ const KeyTable keys(
       "with `_macro`, `_micro`, `_weighted` or `_per_class`; `auroc` with `_macro`, `_weighted` or "
       "`_per_class`; `map` (the mean of the APs), `ap_weighted` and `ap_per_class`. Others: "
       "`accuracy`, `balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. The "
-      "precision of a class that is never guessed is 0, as with zero_division=0 of scikit-learn; a "
-      "class that neither occurs nor is guessed does not count in `_macro`, except with "
+      "precision of a class that is never predicted is 0, as with zero_division=0 of scikit-learn; "
+      "a "
+      "class that neither occurs nor is predicted does not count in `_macro`, except with "
       "`multilabel`, where it counts as 0. AUROCs leave out classes that no example or every "
       "example has, and APs those that none has. `_per_class` gives one metric per class, such as "
       "`f1@cat`. By default these are accuracy, balanced_accuracy, precision_macro, recall_macro, "
@@ -63,7 +64,7 @@ const KeyTable keys(
       "is left out. With `multilabel`, each share may be anything from 0 to 1, and all classes "
       "with at least 0.5 are right."},
      {"threshold", "float 0..1", "0.5",
-      "With `multilabel`, the probability from which on a class counts as guessed."}},
+      "With `multilabel`, the probability from which on a class counts as predicted."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr double kNotComputed = 0;

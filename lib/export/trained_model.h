@@ -29,8 +29,8 @@ struct TrainedModel {
 // last layer, so that the outputs are in the units of the targets. `ema` takes the averaged weights
 // of those tensors that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
-// Warns if evaluators of the config measured the averaged weights, but `ema` does not take them:
-// their metrics are not those of the weights that are used.
+// Warns if evaluators of the config measured the averaged weights but `ema` is false: their metrics
+// do not apply to the weights that are used.
 void warn_of_other_weights(const Config& config, bool ema);
 // Builds the model of a config and loads `model_init` (with `model_load`) into it. Without `size`
 // the image size is taken from the weights, which is possible for a vit with a learned square

@@ -18,7 +18,7 @@ const std::vector<ExitText>& exit_codes() {
        "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
        "set grad_clip_norm or a warm-up."},
       {Exit::storage, "storage failed",
-       "A file could not be written, or a disk could not be read. Free some space or mend the "
+       "A file could not be written, or a disk could not be read. Free some space or repair the "
        "disk, then run the command again: "
        "it continues from the last checkpoint. Of ckpt verify: a checkpoint is damaged."},
       {Exit::memory, "out of memory",
@@ -26,7 +26,7 @@ const std::vector<ExitText>& exit_codes() {
        "grad_accum_steps."},
       {Exit::peer, "another process failed",
        "Another process of the run failed, or did not reach a collective in time. Its own message "
-       "says why. Mend the cause and run the command again."},
+       "says why. Fix the cause and run the command again."},
       {Exit::stopped, "stopped early",
        "The run was asked to stop (SIGUSR1, as slurm sends before a time limit) and saved a "
        "checkpoint. Run the same command again to continue."},

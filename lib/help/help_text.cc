@@ -203,6 +203,33 @@ std::string familiar(const std::string& word) {
   return keys.empty() ? text : text + "\n" + describe_keys(keys);
 }
 
+// Whether the text or the type of a key names `word` as a value: `huber`, `loss: huber`, 'huber'.
+bool has_value(const KeyText& key, const std::string& word) {
+  const auto in = [](std::string_view text, const std::string& part) {
+    return text.find(part) != std::string_view::npos;
+  };
+  return in(key.meaning, "`" + word + "`") || in(key.meaning, ": " + word + "`") ||
+         in(key.type, "'" + word + "'");
+}
+
+// Returns the keys that have `word` as a value.
+std::string describe_value(const std::string& word) {
+  std::string text;
+  for (const HelpTable& table : help_tables()) {
+    for (const KeyText& key : table.keys) {
+      if (!has_value(key, word)) continue;
+      text += wrap(first_sentence(key.meaning), fmt::format("  {:<24} ", key_path(table, key.name)),
+                   std::string(27, ' ')) +
+              "\n";
+    }
+  }
+  if (text.empty()) return "";
+  return fmt::format(
+      "{}: a value of these keys, or named in their texts\n\n{}\n"
+      "More on one of them: bvtrain help KEY\n",
+      word, text);
+}
+
 std::vector<std::string> all_words(const CommandLine& command_line) {
   std::set<std::string> words = help_words();
   for (const VerbText& verb : command_line) {
@@ -246,6 +273,7 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
   }
   append(text, describe_commands_and_flags(word, command_line));
   if (text.empty()) text = familiar(word);
+  if (text.empty()) text = describe_value(word);
   if (!text.empty()) return text;
   const std::string near = nearest(word, all_words(command_line));
   throw Error(Exit::usage, "help",

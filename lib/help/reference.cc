@@ -10,8 +10,8 @@
 namespace bv {
 namespace {
 
-// Returns `text` for a cell of a table. Between backticks a backslash before '<' would be seen; one
-// before '|' is not, because it is taken away when the row is cut into cells.
+// Escapes `text` for a cell of a Markdown table. Inside backticks, a backslash before '<' would be
+// visible. One before '|' is not, because it is removed when the row is split into cells.
 std::string cell(std::string_view text) {
   std::string escaped;
   bool in_code = false;
@@ -75,9 +75,9 @@ const HelpTable* other_name_of(const HelpTable& table) {
   return nullptr;
 }
 
-// Returns the anchor of a heading, which has no dots.
+// Returns the anchor of a heading, which has no dots and colons.
 std::string anchor(std::string heading) {
-  std::erase(heading, '.');
+  std::erase_if(heading, [](char c) { return c == '.' || c == ':'; });
   return heading;
 }
 
@@ -113,7 +113,10 @@ std::string selector_line(const PluginKind& kind) {
   const std::string key =
       kind.inside ? fmt::format("{}.{}", kind.mapping, kind.selector) : std::string(kind.selector);
   std::string text = fmt::format("The key `{}` names one of these.", key);
-  if (kind.mapping != "loss") text += fmt::format(" Its keys stand below `{}`.", kind.mapping);
+  if (kind.mapping != "loss")
+    text += fmt::format(" Its keys are in `{}`.", kind.mapping);
+  else
+    text += " The losses of `task: regress` are described [there](tasks.md#regress).";
   return text + "\n\n";
 }
 

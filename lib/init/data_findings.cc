@@ -27,7 +27,7 @@ constexpr int64_t kSample = 256;  // images that are decoded
 constexpr int64_t kFewest = 3;    // examples that can be divided into training and validation data
 constexpr int64_t kImbalance = 3;
 
-// What a folder has that no detector knows: for the message.
+// The content of a folder that no detector recognises, for the error message.
 struct FolderContent {
   int64_t entries = 0, images = 0;
   std::vector<std::string> folders;
@@ -58,7 +58,7 @@ std::vector<std::string> inner_data(const std::string& folder,
     try {
       if (!detect_data(inner).empty()) found.push_back(inner);
     } catch (const Error&) {
-      // Data that cannot be used. Another folder may be the one.
+      // The data in this folder cannot be used. The user may mean another folder.
     }
   }
   return found;

@@ -56,7 +56,7 @@ ValueBounds range_of_data(const SampledImages& images) {
 // are not 8-bit are scaled first, because the other ops take 8-bit or float32 images.
 struct CommonOps {
   std::string first, last;
-  double black = 0;  // the least value between the two, for ops that add pixels
+  double black = 0;  // the least value between `first` and `last`, with which ops pad images
 
   // Returns ", fill=-1", or "" if pixels are 0 by default and should be.
   std::string fill(const char* argument = "fill") const {

@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// In a target, `least` is what the darkest value becomes, even if it is above `most`.
+// In a target, `least` is the result for the darkest value. It may be greater than `most`.
 struct ValueBounds {
   double least = 0, most = 255;
   bool operator==(const ValueBounds&) const = default;

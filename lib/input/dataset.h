@@ -30,17 +30,17 @@ class Dataset {
   // out of bounds.
   Dataset(std::shared_ptr<const Source> source, const std::string& split, const Place& split_place);
 
-  // Renumbers the labels (the class numbers in the feature "label", and the columns of "labels" if
-  // there is one for each class) as in `classes`, by the names of the classes. Does
-  // nothing if the source or the run has no names. Call it once, before the data set is shared.
+  // Renumbers the labels by class name, to the numbers that `classes` has: the class numbers in the
+  // feature "label", and the columns of "labels" if it has one column per class. Does nothing if
+  // the source or the run has no class names. Call it once, before the data set is shared.
   //
   // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
   // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says
   // how many; the line is empty if there are none.
   std::string use_classes(const ClassNames& classes, bool skip_unknown);
 
-  // Takes examples out of the data set: `indices`, ascending, of which at least one other example
-  // must be left. The others keep their order. Call it before the data set is shared.
+  // Removes the examples `indices` (ascending) from the data set; at least one example must remain.
+  // The others keep their order. Call it before the data set is shared.
   void leave_out(std::span<const int64_t> indices);
 
   int64_t size() const { return size_; }

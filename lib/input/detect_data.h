@@ -21,9 +21,10 @@ struct DetectedData {
   DataKeys train;            // of the training data
   DataKeys validation = {};  // of the validation data if they differ, for example in the file
   std::string source = {};   // the name of the source; detect_data() fills it in
-  // One line each if there is more than one candidate: what was taken for what, and what was not.
+  // One line for each choice between several candidates: what was chosen, and what was ignored.
   std::vector<std::string> notes = {};
-  // The folder may just as well be part of other data: this answer gives way to another.
+  // The folder may equally be part of another data set. An answer that is not weak takes
+  // precedence.
   bool weak = false;
 };
 

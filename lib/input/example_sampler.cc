@@ -20,10 +20,9 @@ uint64_t hash_of(const std::vector<Number>& numbers) {
   return hash64({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
 }
 
-// Classes are to the stream what the data sets of a mixture are (training_data.cc). In block b,
-// class k has the positions from bound(k, b + 1) - bound(k, b) on of a permutation of the block,
-// where bound(k, b) is the number of examples of the classes before k in the first b blocks,
-// rounded.
+// Treats classes as training_data.cc treats the data sets of a mixture. In block b, class k has the
+// positions of a permutation of the block that start at bound(k, b + 1) - bound(k, b). bound(k, b)
+// is the number of examples, rounded, of the classes before k in the first b blocks.
 class ClassSampler : public ExampleSampler {
  public:
   ClassSampler(std::span<const int64_t> labels, ClassShares shares) {
@@ -125,10 +124,10 @@ class ClassSampler : public ExampleSampler {
   mutable std::vector<std::shared_ptr<const Block>> recent_;  // guarded by mutex_
 };
 
-// Systematic sampling: the examples lie one after the other on a line, each as long as its weight,
-// and position p of a pass takes the one at (j + offset) / n of the line, where j is the place of p
-// in a permutation. The offset moves by the golden ratio from pass to pass, which spreads it
-// evenly. Lengths are whole numbers, so that no rounding makes an example come twice or not at all.
+// Systematic sampling: the examples lie end to end on a line, each as long as its weight. Position
+// p of a pass takes the example at the fraction (j + offset) / n of the line, where j is the place
+// of p in a permutation. The offset moves by the golden ratio from pass to pass, which spreads it
+// evenly. Lengths are integers, so that rounding cannot repeat or skip an example.
 class WeightSampler : public ExampleSampler {
  public:
   explicit WeightSampler(std::span<const double> weights) : size_(std::ssize(weights)) {
@@ -162,8 +161,9 @@ class WeightSampler : public ExampleSampler {
   uint64_t fingerprint() const override { return hash_of(ends_); }
 
  private:
-  // Returns the example at place i of the line. In the order of the data, an offset would choose
-  // neighbours at regular distances: of a class with the weight 1/2 always the same half.
+  // Returns the example at place i of the line, which is shuffled. In the order of the data, an
+  // offset would select examples at regular intervals: always the same half of a class of weight
+  // 1/2.
   int64_t example_at(int64_t i) const { return shuffle(kLineSeed, 0, i, size_); }
 
   static constexpr uint64_t kLineSeed = 0x11E5;           // never changes, so that runs repeat

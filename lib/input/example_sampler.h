@@ -1,8 +1,8 @@
-// ExampleSampler: which example of a data set comes at each place of its stream, where some are to
-// come more often than others.
+// ExampleSampler: maps the positions of a data set's stream to examples, where some examples must
+// occur more often than others.
 //
-// The stream is a pure function of (data, order, position), like the shuffled passes that it takes
-// the place of (TrainingData::pick()): nothing is drawn beforehand, and nothing has to be saved.
+// Like the shuffled passes that it replaces (TrainingData::pick()), the stream is a pure function
+// of (data, order, position): nothing is drawn in advance, and there is no state to save.
 #pragma once
 
 #include <cstdint>

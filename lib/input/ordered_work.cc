@@ -42,10 +42,10 @@ class OrderedWork {
   }
 
  private:
-  // Waits until piece i may begin. Returns false if it must not be done. If another piece has
-  // failed, the pieces before that one are still done, so that the same error is thrown whatever
-  // the timing. If a signal has stopped the work, a piece that has no room is not done: no result
-  // is taken any more, so it would wait for ever.
+  // Waits until piece i may begin. Returns false if it must not be computed. After a failure, the
+  // pieces before the failed one are still computed, so that the same error is thrown regardless of
+  // timing. After a stop signal, a piece without a free slot is not computed: no more results are
+  // taken, so it would wait forever.
   bool await_room(int64_t i) {
     const auto has_room = [&] { return i < taken_ + std::ssize(done_); };
     std::unique_lock lock(mutex_);

@@ -56,9 +56,10 @@ class Pipeline {
   // Apply the ops in order. An Error(Exit::usage) of an op gets the place of its call.
   void apply(Example& example, Rng& rng) const;
   void apply_batch(Example& batch, std::span<Rng> rngs) const;
-  // Returns the image of an example as the first op decodes it, resized if shrink_decoded() says
-  // so. Undefined if apply() has to find out what is wrong: the first op does not decode, or the
-  // example has no encoded image, or it cannot be decoded as a whole.
+  // Returns the image of an example as the first op decodes it, resized if shrink_decoded() was
+  // called. Undefined if apply() must find out what is wrong: the first op does not decode, the
+  // example has no encoded image, or decoding the whole image fails. After shrink_decoded(), the
+  // last case throws Error(Exit::data) instead.
   at::Tensor decode(const Example& example) const;
   // The same as apply(), if the first op decodes, with the result of decode().
   void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;

@@ -39,8 +39,8 @@ class TrainingData {
   struct Pick {
     size_t part = 0;
     int64_t index = 0;
-    // The number of passes over the data set before this one. With a sampler: how many times as
-    // many examples as it has came before.
+    // The number of passes over the data set before this one. With a sampler: the number of earlier
+    // draws divided by the size of the data set, rounded down.
     int64_t pass = 0;
   };
   // The smallest share of a data set in a mixture.

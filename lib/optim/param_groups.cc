@@ -200,7 +200,7 @@ std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatPara
   int last = kFrozen;
   for (const FlatParams::OwnedSlice& own : params.owned_slices()) {
     const ParamGroups::Group& group = groups.groups.at(static_cast<size_t>(own.entry->group));
-    // Without sharding the sums are not added up over ranks, so every rank counts everything.
+    // Without sharding the sums are not reduced over ranks, so every rank counts every range.
     const bool counts = own.entry->segment >= 0 || params.rank() == 0 || params.segments().empty();
     const bool extends_last = last == own.entry->group && ranges.back().counts == counts &&
                               ranges.back().end == own.state &&

@@ -19,8 +19,8 @@ int64_t aligned(int64_t elements) {
   return (elements + FlatParams::kAlign - 1) / FlatParams::kAlign * FlatParams::kAlign;
 }
 
-// The heap would keep the memory that the model's own parameters had before they moved, so it is
-// returned to the system after every kTrimBytes.
+// The heap would keep the memory that the parameters had before they moved into the buffer. So it
+// is trimmed after every kTrimBytes.
 constexpr int64_t kTrimBytes = 64 << 20;
 void trim_heap() { ::malloc_trim(0); }
 

@@ -19,12 +19,12 @@ class HostCopies {
 
   // From now on copy() overwrites what it has returned so far. Waits as await() does.
   void restart();
-  // Returns a copy of `tensor` on the CPU with its sizes and strides. The memory is that of the
-  // copy that was as many calls after the last restart(), if it fits.
+  // Returns a copy of `tensor` on the CPU with its sizes and strides. The n-th call after restart()
+  // reuses the memory of the n-th call before it, if it fits.
   //
-  // A tensor of a GPU is copied within its memory, and from there to page-locked memory of the host
-  // on a stream of its own, so that the computation goes on meanwhile. The values are there after
-  // await(). Without memory for the copy on the GPU, the host waits until it has the values.
+  // A tensor on a GPU is first copied within the GPU, and from there to page-locked host memory on
+  // a separate stream, so that computation continues. The values are complete after await(). If the
+  // GPU has no memory for its copy, the call blocks until the host has the values.
   at::Tensor copy(const at::Tensor& tensor);
   // Waits until all copies hold their values. Unlike the others, any thread may call it.
   void await();

@@ -87,7 +87,7 @@ void copy_in(const std::vector<StatePart>& parts, const NamedTensors& from,
   }
   const c10::AutoGradMode no_grad(false);
   for (const StatePart& part : parts) {
-    // On the meta device (a dry run) the check above is all there is to do.
+    // On the meta device (a dry run) there is nothing to copy: only the check above matters.
     if (!part.values.is_meta()) copy_part(part, find(part.name, from, pieced));
   }
 }

@@ -54,8 +54,8 @@ std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, const EvaluatedChe
   return found;
 }
 
-// Throws if the run has failed and no checkpoint is to be expected any more. A run that failed for
-// a reason that may pass is usually started again: by its launcher, by cron or by slurm.
+// Throws if the run has failed and no more checkpoints are expected. After a failure that may be
+// temporary, a launcher, cron or slurm usually starts the run again.
 void check_running(const Workdir& workdir, double failed_since, double patience) {
   const int code = failure_code(workdir);
   if (code == 0) return;
@@ -117,8 +117,8 @@ nlohmann::json essence(const std::string& evals) {
   return all;
 }
 
-// Returns whether the rows of two sets of evaluators can stand in one file: those of the same name
-// measure the same, and one set includes the other.
+// Returns whether the rows of two sets of evaluators can share a file: evaluators with the same
+// name measure the same, and one set includes the other.
 bool fit(const nlohmann::json& a, const nlohmann::json& b) {
   size_t common = 0;
   for (const auto& [name, keys] : a.items()) {
@@ -205,7 +205,7 @@ class NewCheckpoints {
     return true;
   }
 
-  // The run has gone back and has saved this step again, or it has started over.
+  // The run has saved this step again: it returned to an earlier checkpoint, or started over.
   void drop_rows_from(int64_t step) {
     log::warn(
         "{}: step {} has been saved anew since it was evaluated; the rows from there on are "

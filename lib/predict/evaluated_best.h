@@ -19,10 +19,10 @@ namespace bv {
 
 class EvaluatedBest {
  public:
-  // `series` are to be kept in the workdir `run`, which must outlive this. Takes over the rows in
-  // `metrics_file` and mends ckpt/best: an earlier process may have been killed before it wrote it.
-  // `done` tells which checkpoints these rows describe. Throws Error(Exit::usage) if ckpt/best is
-  // of another metric.
+  // Keeps the `series` in the workdir `run`, which must outlive this object. Reads the rows in
+  // `metrics_file` and updates ckpt/best to match them, because an earlier process may have been
+  // killed before it wrote ckpt/best. `done` says which checkpoints the rows describe. Throws
+  // Error(Exit::usage) if ckpt/best belongs to another metric.
   EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& series,
                 const std::string& metrics_file, const EvaluatedCheckpoints& done);
   ~EvaluatedBest();  // lets go of what is held

@@ -108,7 +108,7 @@ void PredictData::find_first_image() {
       const ExampleFailure failure = current_failure(*data_, index);
       failures.push_back(failure.text());
       if (!failure.fatal) continue;
-      // Exit::data would blame the example.
+      // Exit::data would mean that the example is at fault.
       throw Error::in("input", failure.code == Exit::data ? Exit::usage : failure.code,
                       failure.text());
     }
@@ -137,7 +137,7 @@ bool PredictData::next() {
   try {
     batch = &loader_->next();
   } catch (const Error& error) {
-    // Every failure of an example alone is within the budget.
+    // The error budget is unlimited, so an Exit::data error here is not the fault of one example.
     if (error.code() != Exit::data) throw;
     throw Error::in(error.component(), Exit::usage, error.message());
   }

@@ -18,8 +18,8 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
 
   void add(std::string_view bytes) { waiting_ += bytes; }
-  // Writes the bytes that wait. Throws Error(Exit::storage) if a write fails; what was not written
-  // still waits. Throws it also if the file was deleted meanwhile, because the bytes would be lost.
+  // Writes the pending bytes. Throws Error(Exit::storage) if a write fails; what was not written
+  // stays pending. Also throws if the file has been deleted, because the bytes would be lost.
   void flush();
   void reopen();  // after another file has taken the name
   const std::string& name() const { return file_; }

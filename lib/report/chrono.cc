@@ -67,8 +67,8 @@ void Chrono::settle(int64_t step) {
   else if (!warming_up())
     measure_speed(now_(), 0);  // the time since that tick, such as a pause that a signal ended
   measure_ = measure;
-  // During the warm-up no tick has counted the time since the start yet. It is no training time,
-  // as in a run that goes on.
+  // During warm-up, no tick has counted the time since the start yet. As in a resumed run, this
+  // time does not count as training time.
   if (warming_up()) state_.accum_program_time += now_() - program_start_;
 }
 

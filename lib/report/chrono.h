@@ -28,9 +28,9 @@ class Chrono {
     int64_t examples_before = 0;
     int num_devices = 1;
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
-    // For `mfu`, model FLOPs utilisation (Chowdhery et al. 2022, PaLM, appendix B): FLOPs of
-    // forward and backward of one example, without any that are computed again, by those that a
-    // device could compute. Not measured if the second is 0.
+    // For `mfu`, model FLOPs utilisation (Chowdhery et al. 2022, PaLM, appendix B): the FLOPs of
+    // forward and backward of one example, without rematerialisation, as a fraction of the peak
+    // FLOPs of a device. Not measured if peak_flops is 0.
     std::function<double()> example_flops;
     double peak_flops = 0;  // of a device, per second
     // For `memory_gb/sec`: the bytes that a device reads and writes in a step; 0: not known.

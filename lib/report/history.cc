@@ -19,8 +19,8 @@ void History::add(int64_t step, const Row& row) {
     Points& points = series[name];
     Summary& summary = summaries[name];
     note_extremes(summary, step, value);
-    // The series always ends with the newest value. If that one is not on the stride, it makes room
-    // for the next.
+    // The last point is always the newest value. If its index is not a multiple of the stride, the
+    // next value replaces it.
     const bool provisional = summary.count > 0 && (summary.count - 1) % summary.stride != 0;
     if (provisional) points.pop_back();
     points.emplace_back(step, value);

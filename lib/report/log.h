@@ -14,9 +14,9 @@ namespace bv::log {
 
 inline constexpr std::chrono::seconds kLongestSilence{30};
 
-// Looks at the terminal: there the log has colours and a live progress line, unless NO_COLOR is set
-// or TERM=dumb. Elsewhere the progress is an ordinary line that ends a silence of
-// `longest_silence`. Call it once, at the start of the program. Messages before that are plain.
+// Inspects the terminal. On one, the log has colours and a live progress line, unless NO_COLOR is
+// set or TERM=dumb. Without one, progress is an ordinary line, written after `longest_silence`
+// without output. Call it once, at the start of the program. Messages before that are plain.
 void start(std::chrono::milliseconds longest_silence = kLongestSilence);
 // Each rank of a run with several calls this. Afterwards rank 0 shows all its messages on the
 // console. The other ranks show only their warnings, with the number of the rank.
@@ -49,10 +49,10 @@ void warn(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(one_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Shows the progress. On a terminal this is a line below the log that is redrawn in place, at most
-// 10 times a second, and cut to the width of the terminal. Elsewhere it is an ordinary line, but
-// only when there was no other for a while (see start()); if the progress itself stands still, the
-// line says for how long. It does not go to the log file.
+// Shows progress. On a terminal this is a line below the log that is redrawn in place, at most 10
+// times a second, and cut to the width of the terminal. Otherwise it is an ordinary line, written
+// only after a period without output (see start()). If the progress has not changed, that line says
+// for how long. It does not go to the log file.
 void progress(std::string_view text);
 void clear_progress();  // nothing is in progress any more
 // Writes to the log file only, not to the console. The lines may stay in a buffer until flush().

@@ -76,13 +76,13 @@ std::vector<RowLine> longest_ascending(const std::vector<RowLine>& rows) {
 // The rows of a file up to some step.
 struct FoundRows {
   std::vector<RowLine> rows;
-  std::vector<int64_t> damaged;  // the numbers of the lines that hold no row
+  std::vector<int64_t> damaged;  // numbers of the lines that hold no row, or one out of order
   bool ascending = true;         // the steps of the rows
   History history;               // of the rows; complete only if their steps ascend
 };
 
-// Finds the rows up to `last_step`. Rows after it do not count, unless a row that does count stands
-// behind them: then their steps are damaged. Neither does an incomplete last line, which a killed
+// Finds the rows up to `last_step`. Ignores rows of later steps, except that such a row counts as
+// damaged if a row up to `last_step` follows it. Ignores an incomplete last line, which a killed
 // run leaves.
 FoundRows find_rows(std::string_view content, int64_t last_step) {
   FoundRows found;
@@ -109,7 +109,7 @@ FoundRows find_rows(std::string_view content, int64_t last_step) {
   return found;
 }
 
-// Drops the rows that stand in the way of the order of steps, and notes their lines as damaged.
+// Drops the rows that break the ascending order of steps, and records their lines as damaged.
 void put_in_order(FoundRows& found) {
   const std::vector<RowLine> all = std::exchange(found.rows, longest_ascending(found.rows));
   auto kept = found.rows.begin();

@@ -1,6 +1,7 @@
 #include "lib/report/metric_summary.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "lib/report/metric_direction.h"
 #include "lib/report/page/report_charts.h"
@@ -60,13 +61,14 @@ bool is_result(std::string_view name) { return name == kTrainingLoss || !is_trai
 
 std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
-    const Direction side = metric_direction(name);
-    return is_accuracy(name) ? 0 : side == Direction::up ? 1 : 2;
+    const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
+    const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
+    return std::tuple(kind, evaluator.find("val") == std::string_view::npos, name);
   };
   std::string main;
   for (const std::string& name : names) {
     if (is_trainers_own(name) || metric_direction(name) == Direction::none) continue;
-    if (main.empty() || std::pair(rank(name), name) < std::pair(rank(main), main)) main = name;
+    if (main.empty() || rank(name) < rank(main)) main = name;
   }
   return main;
 }

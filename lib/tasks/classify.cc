@@ -136,7 +136,7 @@ class Classify : public Task {
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
     return model.forward(need_key(batch, "image", "name it in keep(\"image\", ...)"), pass);
   }
-  // Throws if a label is not a probability, with which the loss could fall without an end.
+  // Throws if a label is outside [0, 1]: the loss would then have no lower bound.
   static void check_range(const at::Tensor& labels) {
     if (labels.numel() == 0) return;
     const auto least = labels.min().item<float>(), most = labels.max().item<float>();

@@ -101,9 +101,9 @@ class RunningSpread {
   double mean_ = 0, squares_ = 0, least_ = 0, most_ = 0;
 };
 
-// Whether input.pp leaves the labels as they are in the data set, as far as a few examples show.
-// They can then be read without their images being decoded. If a later example differs, the scale
-// is a little off, which no prediction depends on.
+// Whether input.pp leaves the labels unchanged, judging by a few examples. Labels can then be read
+// without decoding the images. If a later example differs, the scale is slightly off, which is
+// harmless: predictions are converted back with the same scale.
 bool labels_are_raw(const LabelledExamples& examples, const char* key) {
   const int64_t step = std::max<int64_t>(examples.size / kCompared, 1);
   for (int64_t i = 0; i < examples.size; i += step) {

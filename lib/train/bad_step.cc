@@ -45,7 +45,8 @@ Example mixed(const Example& batch, const MixupConfig& mixup, uint64_t seed, int
   return copy;
 }
 
-// Finds the first place, in the order of computation, at which the parts of a batch are not finite.
+// Finds the first activation and the first gradient, in the order of computation, that are not
+// finite.
 class Search {
  public:
   // `order` are the names of the activations as they were computed.
@@ -76,7 +77,7 @@ std::string origin(const Diagnosis& found) {
   if (!found.activation.empty()) {
     return fmt::format(
         "the first activation that is not finite in float32: {}{}\n", found.activation,
-        found.activation_before.empty() ? "" : ", behind " + found.activation_before);
+        found.activation_before.empty() ? "" : ", right after " + found.activation_before);
   }
   if (!found.loss.empty())
     return fmt::format("in float32 all activations are finite, but the loss is {}\n", found.loss);
@@ -103,7 +104,7 @@ std::string BadStep::text() const {
       norms.begin(), norms.end(),
       [](const auto& a, const auto& b) { return std::isnan(b.second) || a.second < b.second; });
   if (largest != norms.end())
-    out += fmt::format("the largest parameter before the step: {}, of length {}\n", largest->first,
+    out += fmt::format("the largest parameter before the step: {}, norm {}\n", largest->first,
                        short_number(largest->second));
   return out;
 }

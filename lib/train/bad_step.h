@@ -34,7 +34,7 @@ struct BadStep {
   std::string reason;  // "the loss is nan; 4 of 4 gradients are not finite, ..."
   // The examples of the batch in their order, and those of them whose inputs are not finite.
   std::vector<std::string> examples, bad_examples;
-  // The length of each parameter before the step; NaN if it is not finite.
+  // The L2 norm of each parameter before the step; NaN if it is not finite.
   std::vector<std::pair<std::string, double>> norms;
   Example batch;  // of all ranks, as the loader made it, before mixup; images are float32
   std::optional<Diagnosis> float32;
@@ -48,7 +48,7 @@ struct BadStep {
 BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example batch,
                  int64_t shift);
 
-// Returns the length of each parameter; NaN if it is not finite.
+// Returns the L2 norm of each parameter; NaN if it is not finite.
 std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model);
 
 // Computes forward and backward of a training step in float32, with the mixup and the dropout of

@@ -86,7 +86,7 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   return env;
 }
 
-// Checks the data of an evaluator with which something else is wrong, so that it is not probed.
+// Checks the data of an evaluator that has other problems, because such an evaluator is not probed.
 void check_data(const Config& config, const EvalEnv& env) {
   if (!config.has("data")) return;
   attempt(config, [&] {

@@ -42,8 +42,8 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
   return ratios;
 }
 
-// Whether loaders leave images as bytes, and the step normalizes them: the copy to a GPU is then a
-// quarter as large. BVTRAIN_BYTE_IMAGES=0 or 1 in the environment decides otherwise.
+// Whether loaders keep images as bytes and the step normalizes them, which makes the copy to a GPU
+// four times smaller. The environment variable BVTRAIN_BYTE_IMAGES=0 or 1 overrides it.
 bool images_travel_as_bytes(c10::Device device) {
   const char* value = std::getenv("BVTRAIN_BYTE_IMAGES");
   return value != nullptr ? std::string_view(value) == "1" : !device.is_cpu();
@@ -172,8 +172,8 @@ void Recipe::read_model(bool meta) {
   if (!named) return;
   const auto image = first_.find("image");
   const bool known = image != first_.end();
-  // Without an example, the keys of the model are checked with images that patches of most sizes
-  // divide. On the meta device they take no memory.
+  // Without an example, the model's keys are checked with images whose side is a multiple of most
+  // patch sizes. On the meta device they take no memory.
   constexpr int64_t kSide = 10080;
   env_ = known ? ModelEnv{num_classes, image->second.size(0), image->second.size(1),
                           image->second.size(2)}

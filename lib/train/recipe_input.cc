@@ -45,8 +45,8 @@ const KeyTable mixture_keys(
       "again."}});
 
 constexpr std::string_view kAuto = "auto";  // a value of num_classes
-// `num_classes: auto` takes no larger number from data without class names: a label that large is
-// probably no class number.
+// The largest number that `num_classes: auto` accepts from data without class names. A larger label
+// is probably not a class number.
 constexpr int64_t kMostUnnamed = 1'000'000;
 
 // Checks what a model needs of an example.

@@ -19,8 +19,8 @@ int positive_count(const Config& config, const char* key, int fallback,
 std::string keys_of(const Example& example);
 // Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
 void read_example(const Config& config, std::string_view pp_key, const std::function<void()>& read);
-// Returns whether the config gives the key `path`, or one that begins like it, in the words of
-// another trainer or in the wrong place. done() reports the wrong key, so the right one is not
+// Returns whether the config has the key `path`, or one that begins like it, under another
+// trainer's name or in the wrong place. done() reports that key, so `path` must not be reported as
 // missing.
 bool given_wrongly(const Config& config, std::string_view path);
 

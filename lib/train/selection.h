@@ -73,8 +73,8 @@ struct Selection {
   std::optional<EarlyStop> early_stop;
 };
 
-// Returns the value of the metric in a row, if one of its evaluators has run in that row. A value
-// of the same name that only the training measures is none of theirs.
+// Returns the value of the metric in a row, if one of its evaluators has run in that row. Ignores a
+// value of the same name that only the training loop measures.
 std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watched);
 
 bool is_better(double a, double b, bool higher_is_better);

@@ -104,8 +104,8 @@ nlohmann::json data_summary(const Recipe& recipe) {
 
 namespace {
 
-// Returns how the examples of the training data and of evaluators have changed, whatever the config
-// says: somebody may have added files.
+// Returns how the training and evaluation examples have changed. They can change although the
+// config has not, for example if files were added.
 std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now) {
   const auto count = [](const nlohmann::json& examples) {
     return human_count(examples.get<int64_t>()) + " examples";

@@ -276,8 +276,8 @@ bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measur
   return true;
 }
 
-// Without nan_limit the update goes on and makes the weights useless, so the first bad step is told
-// before it. Reads nothing that would have to be computed or copied for it.
+// Without nan_limit the update proceeds and ruins the weights. So the hook is called for the first
+// bad step before its update. Reads only values that are computed anyway.
 void TrainStep::look_before_update(const StepResult& result) {
   if (!on_bad_step_ || told_bad_step_ || !device_.is_cpu()) return;
   const at::Tensor& grads = result.grad_squares;
@@ -296,8 +296,8 @@ std::string TrainStep::describe_bad(double loss, double squares) const {
                      bad.empty() ? "" : "; ", bad);
 }
 
-// Returns "3 of 14 gradients are not finite, such as that of 'head/kernel'"; "" if all are, or
-// if no rank has the gradients as a whole.
+// Returns "3 of 14 gradients are not finite, such as that of 'head/kernel'". Returns "" if all
+// gradients are finite, or if anything is sharded.
 std::string TrainStep::bad_gradients() const {
   if (units_) return "";
   std::string first;
@@ -331,7 +331,7 @@ void TrainStep::record_non_finite(std::span<const double> values) {
   const std::string bad = bad_gradients();
   first_non_finite_ = fmt::format("first at step {}{}{}", count(), bad.empty() ? "" : ": ", bad);
   if (!on_bad_step_ || told_bad_step_) return;
-  // The gradients of a step that measured none: the update has used them.
+  // Noticed only after the update, because this step did not compute the norm of its gradients.
   told_bad_step_ = true;
   on_bad_step_(count(),
                fmt::format("{} is not finite{}{}", non_finite_, bad.empty() ? "" : "; ", bad),

@@ -52,11 +52,12 @@ class TrainStep {
   bool graph_is_due() const { return graph_ && graph_->is_due(); }
   // Returns whether a step was recorded and is repeated now.
   bool repeats_graph() const { return graph_ && graph_->is_recorded(); }
-  // What is told of a step whose loss or gradients are not finite: why, and whether the weights are
-  // still those before the step.
+  // Called for a step whose loss or gradients are not finite. `before`: the weights are still those
+  // before the step.
   using BadStepHook = std::function<void(int64_t step, const std::string& why, bool before)>;
-  // run() will call `hook` in such a step: with StepConfig::nan_limit in each, otherwise in the
-  // first. Without nan_limit a step on a GPU does not notice it and calls nothing.
+  // Sets the function that run() calls for such steps: for each one with StepConfig::nan_limit,
+  // otherwise for the first one. Without nan_limit, a GPU does not detect them in time and never
+  // calls it.
   void on_bad_step(BadStepHook hook) { on_bad_step_ = std::move(hook); }
   // Runs step `step`, which must be count() + 1. `batch` holds this rank's examples on the CPU. Its
   // memory may be overwritten, and is free again when this returns. Returns the sum of all ranks'

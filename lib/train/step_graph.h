@@ -1,10 +1,10 @@
 // A step as one graph of a device. A small model's kernels take less time than the host needs to
 // start them; a graph starts them all with one call.
 //
-// The first steps run as they would without a graph. Then one step is recorded, and all later steps
-// repeat it: the same kernels with the same arguments at the same addresses. So each batch is
-// copied to the same memory, and the numbers that change from step to step are in the device's
-// memory too (lib/optim/step_numbers.h). Model::varies() names models that cannot be repeated.
+// The first steps run without a graph. Then one step is recorded, and all later steps replay it:
+// the same kernels with the same arguments at the same addresses. So each batch is copied to the
+// same memory, and the numbers that change from step to step are in device memory too
+// (lib/optim/step_numbers.h). Model::varies() says which models cannot be replayed.
 //
 // Several ranks record the same step, with its collectives. If one of them cannot, the run ends:
 // collectives that were begun in a failed recording cannot be taken back. The graph must be

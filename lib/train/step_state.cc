@@ -10,8 +10,8 @@
 
 namespace bv {
 
-// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies that are
-// in there.
+// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies of them
+// that `copies` holds.
 std::vector<StatePart> TrainStep::state_parts(HostCopies* copies) const {
   using BufferKind = FlatParams::BufferKind;
   const auto take = [&](const at::Tensor& tensor) {
@@ -95,7 +95,8 @@ Wanted TrainStep::wanted() const {
                                       const std::vector<int64_t>& strides) -> ElementRange {
     constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
     const auto slice = slices.find(name);
-    // A tensor that is laid out in another order is put into this one as a whole (copy_range()).
+    // A tensor with another memory layout is read as a whole; copy_range() then takes this slice of
+    // it.
     if (slice == slices.end() || slice->second.strides != strides) return {0, kAll};
     const StatePart& part = slice->second;
     return {part.first, part.first + part.values.numel()};

@@ -1,5 +1,5 @@
-// Named points at which a test can make the process die as by kill -9, or sleep, and system calls
-// that it can take away. Environment:
+// Named points at which a test can kill the process, as kill -9 does, or make it sleep; and system
+// calls that a test can disable. Environment variables:
 //   BVTRAIN_CRASH_AT=<point>:<n>             die at the n-th arrival at <point>
 //   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals

@@ -17,7 +17,7 @@ struct stat stat_of(const Descriptor& fd, const std::string& file) {
   struct stat info {};
   if (fd && ::fstat(fd.get(), &info) == 0) return info;
   const int error = errno;
-  // Nobody can open a socket by its name. "No such device or address" would not say so.
+  // open() fails for a socket with "No such device or address", which would not explain it.
   const bool socket = error == ENXIO && ::stat(file.c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
   if (socket) throw Error(Exit::usage, file, kind_text(info.st_mode));
   throw_file_error(Exit::usage, file, "", error);

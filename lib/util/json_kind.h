@@ -18,8 +18,8 @@ enum class JsonKind {
   object
 };
 
-// Returns how deep the brackets of a JSON text are nested. Look before you parse a text from
-// elsewhere: writing a value back as text, for a message, recurses as deep.
+// Returns how deep the brackets of a JSON text are nested. Check this before parsing untrusted
+// text: printing a value in a message recurses once per level.
 int64_t json_nesting(std::string_view text);
 
 // Returns "is a text, expected a whole number" unless `value` is of that kind; then "".

@@ -41,7 +41,7 @@ inline constexpr size_t kPatternStates = 10'000;
 
 // ---- JSON
 
-// Brackets in each other. Parsing a value, or writing it into a message, calls itself as deep.
+// Nesting depth of brackets. Parsing a value, or printing it in a message, recurses once per level.
 inline constexpr int64_t kJsonNesting = 64;
 // A JSON file of a data set, or a JSON member of a tar. Parsed, it takes up to 30 times that.
 inline constexpr size_t kDataJsonBytes = size_t{16} << 20;
@@ -90,13 +90,14 @@ inline constexpr size_t kLookupTableBytes = size_t{1} << 30;
 
 // ---- Compressed data
 
-// How often deflate can shrink: it makes 258 bytes from 2 bits. A file that claims more lies.
+// The highest compression ratio of deflate: 258 bytes from 2 bits. A file that claims more is
+// invalid.
 inline constexpr uint64_t kDeflateRatio = 1032;
-// Zeros pack 1000 to 1, but whole data sets and models do not: a file that grows beyond both of
-// these is a bomb. Small files may be of zeros.
+// Zeros compress 1000 to 1, but real data sets and models do not. A file that expands beyond both
+// of these limits is a decompression bomb. A small file may consist of zeros.
 inline constexpr uint64_t kUnpackedBytes = uint64_t{256} << 20;
 inline constexpr uint64_t kUnpackedRatio = 200;
-// How often zstd can shrink: it makes a block of 128 KiB from 4 bytes. Without this limit a few
+// The highest compression ratio of zstd: a block of 128 KiB from 4 bytes. Without this limit a few
 // bytes could claim kRecordBytes, which are allocated first.
 inline constexpr uint64_t kZstdRatio = 32768;
 
@@ -125,7 +126,7 @@ inline constexpr size_t kCifarNamesBytes = size_t{64} << 10;
 // Names that a name with braces stands for, and their bytes: {0..9} twenty times is 10^20 names.
 inline constexpr size_t kBraceNames = 1'000'000;
 inline constexpr size_t kBraceNamesBytes = size_t{256} << 20;
-// Braces in each other. The parser calls itself once for each level.
+// Nesting depth of braces. The parser recurses once per level.
 inline constexpr int kBraceNesting = 32;
 
 // ---- tar, webdataset
@@ -148,7 +149,7 @@ inline constexpr size_t kMemberTypes = 1000;
 
 // ---- TFDS
 
-// Features in each other. The reader calls itself once for each level.
+// Nesting depth of features. The reader recurses once per level.
 inline constexpr int kTfdsNesting = 32;
 // Dimensions of a feature. A tensor with thousands of them could be described in a few kilobytes.
 inline constexpr size_t kTfdsDimensions = 8;
@@ -171,7 +172,7 @@ inline constexpr size_t kRunResultBytes = size_t{16} << 20;
 // The JSON header of safetensors, read or written. The format allows 100 MB; this limit holds about
 // 80,000 tensors, which take a tenth of a second to parse.
 inline constexpr uint64_t kSafetensorsHeaderBytes = uint64_t{8} << 20;
-// Sides of an array. It was NumPy's own limit before 2.0.
+// Number of dimensions of an array. It was NumPy's own limit before 2.0.
 inline constexpr size_t kArrayDimensions = 32;
 // Elements of a tensor whose strides are checked: the product of its sides cannot overflow.
 inline constexpr int64_t kTensorElements = int64_t{1} << 60;
@@ -190,8 +191,8 @@ inline constexpr int64_t kStackedBlocks = 10'000;
 // big_vision have 5 parts.
 inline constexpr int64_t kTensorNameLevels = 32;
 inline constexpr size_t kTensorNameBytes = 1000;
-// The model's arguments in the metadata of weights: bytes, and JSON in each other, which could
-// exhaust the stack.
+// The model's arguments in the metadata of weights: their size in bytes, and the nesting depth of
+// their JSON, which could exhaust the stack.
 inline constexpr size_t kModelCardBytes = size_t{1} << 16;
 inline constexpr int kModelCardNesting = 16;
 // Height, width and channels of a model's images: a model's memory can grow with their product.

@@ -9,8 +9,8 @@
 namespace bv {
 namespace {
 
-// A second SIGINT sooner than this after the first is the same one: a terminal, a batch system or
-// `kill` sends it to every process of a run, and launchers pass theirs on to the ranks.
+// A second SIGINT within this time counts as the first: a terminal, a batch system or `kill` sends
+// it to every process of a run, and launchers forward theirs to the ranks.
 constexpr int64_t kOneInterrupt = 1000;  // milliseconds
 
 std::atomic<int> g_code{0};

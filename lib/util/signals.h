@@ -15,8 +15,9 @@ namespace bv {
 // The four signals.
 sigset_t stop_signals();
 
-// Installs handlers that only remember the signal, and unblocks the signals. SIGHUP stays ignored
-// under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write that caused them fails instead.
+// Installs handlers that record the signal (a second SIGINT ends the process), and unblocks the
+// signals. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write
+// that caused them fails instead.
 void install_signal_handlers();
 // From now on a signal ends the process with stop_requested()'s code, wherever it is: in a long
 // computation, or waiting for standard input. So does a signal that was received before.
@@ -27,11 +28,11 @@ Exit stop_requested();
 // Makes stop_requested() return 75 once CLOCK_MONOTONIC has reached `time`, in seconds, unless a
 // signal came before.
 void stop_at(double time);
-// Whether that is why a run stops, here or in another rank, and not a signal.
+// Returns whether the time of stop_at(), and not a signal, stops the run, here or on another rank.
 bool stopped_by_time();
 
-// Thrown where a loop cannot simply finish its step: by poll_signals(), for example inside an
-// evaluator, and when the reader of standard output has gone (app/standard_output.h).
+// Thrown where the current step cannot be finished first: by poll_signals(), for example in an
+// evaluator, and if the reader of standard output has closed the pipe (app/standard_output.h).
 struct Stopped {
   Exit code;
 };

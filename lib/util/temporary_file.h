@@ -1,7 +1,6 @@
-// The names of files that are written before they are renamed into place, and which of them nobody
-// will finish: "<file>.tmp-<place>-<process>-<number>". The place is a hash of what gives process
-// ids their meaning: the host, its boot, and the process namespace, which a container may have of
-// its own.
+// Names of files that are written before they are renamed into place, and detection of abandoned
+// ones: "<file>.tmp-<place>-<process>-<number>". The place is a hash of what makes a process id
+// unique: the host, its boot, and the pid namespace, which a container may have of its own.
 #pragma once
 
 #include <optional>
@@ -17,9 +16,9 @@ std::string temporary_name(const std::string& file);
 std::optional<std::string> file_of_temporary(std::string_view path);
 
 enum class TemporaryState {
-  being_written,  // its writer lives
-  unknown,        // its writer is or was in another place, and the file has changed lately
-  left_behind     // its writer has died
+  being_written,  // its writer is alive
+  unknown,        // its writer has another place, and the file has changed within a day
+  left_behind     // its writer is dead
 };
 // `path` must be the name of a temporary file. One of another place that has not changed for a day
 // counts as left behind.

@@ -99,6 +99,14 @@ TEST_CASE("help says what is nearest to a word that it does not know") {
   CHECK(run({"help", "wqxzk"}).err == "help: error: no text about 'wqxzk'; see bvtrain help\n");
 }
 
+TEST_CASE("help on a value names its keys") {
+  const std::string huber = help({"huber"});
+  CHECK(huber.starts_with("huber: a value of these keys, or named in their texts\n\n"));
+  CHECK(contains(huber, "\n  loss                     Loss that the training minimises.\n"));
+  CHECK(contains(huber, "\n  task_kw.delta            With `loss: huber`, "));
+  CHECK(contains(help({"fsdp"}), "\n  sharding_strategy "));
+}
+
 TEST_CASE("help takes words, or --man, or --reference") {
   const TempFolder dir;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"--man", "lr"},

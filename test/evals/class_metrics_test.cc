@@ -146,7 +146,7 @@ TEST_CASE("class_metrics by hand: an example without a class is left out, or cou
   const std::string file = store(folder, logits, labels);
   const Measured one = measure_names(
       file, {"accuracy", "balanced_accuracy", "f1_macro", "top2", "recall_per_class"}, "");
-  CHECK(one.at("accuracy") == Approx(1 / 3.));  // of equal outputs the lower class is guessed
+  CHECK(one.at("accuracy") == Approx(1 / 3.));  // of equal outputs the lower class is predicted
   CHECK(one.at("balanced_accuracy") == 0.5);    // class 1 does not occur
   CHECK(one.at("f1_macro") == Approx((2 / 3. + 0 + 0) / 3));
   CHECK(one.at("top2") == 1);

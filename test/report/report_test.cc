@@ -170,7 +170,7 @@ TEST_CASE("report: hostile names are text everywhere") {
   CHECK(page.find("alert('") == std::string::npos);
   CHECK(page.find("<title>" + safe + "</title>") != std::string::npos);
   CHECK(page.find("<pre>" + safe + "</pre>") != std::string::npos);
-  CHECK(page.find("truth " + safe + ", guess b: 1 of 10") != std::string::npos);
+  CHECK(page.find("truth " + safe + ", predicted b: 1 of 10") != std::string::npos);
   CHECK(page.find("class 2") != std::string::npos);
   CHECK(page.find("<b>class -7</b>") != std::string::npos);
 }
@@ -182,7 +182,7 @@ TEST_CASE("report: confusion matrix up to 30 classes, then the most confused pai
   CHECK(count(small, "<td") == 900);
   CHECK(count(small, "<td class=\"right\"") == 30);
   CHECK(count(small, "<td class=\"wrong\"") == 30);
-  CHECK(small.find("truth name4, guess name5: 1 of 10\">1</td>") != std::string::npos);
+  CHECK(small.find("truth name4, predicted name5: 1 of 10\">1</td>") != std::string::npos);
   CHECK(count(small, "class=\"bar\" style=\"width:90.0%\"") == 30);
   CHECK(small.find("90.0 % <small>9 of 10</small>") != std::string::npos);
 

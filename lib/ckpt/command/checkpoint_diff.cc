@@ -21,7 +21,8 @@ TensorDifference difference(const std::string& name, const at::Tensor& a, const 
   const at::Tensor before = a.to(at::kDouble);
   const at::Tensor change = b.to(at::kDouble).sub(before);
   const double size = before.norm().item<double>(), changed = change.norm().item<double>();
-  // -0 and 0 differ by nothing, also relative to nothing.
+  // If the only difference is 0 and -0, the relative difference is 0, even if `before` is all
+  // zeros.
   const double relative = changed == 0 ? 0 : changed / size;
   return {name, relative, change.abs().max().item<double>()};
 }

@@ -28,7 +28,7 @@ std::time_t time_of(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0 ? info.st_mtime : 0;
 }
 
-// Returns what the manifest tells: the step, and why the run keeps the checkpoint.
+// Fills in what the manifest says: the step, and why the run keeps the checkpoint.
 void read_manifest_of(ListedCheckpoint& listed) {
   try {
     const Manifest manifest = read_manifest(listed.folder);

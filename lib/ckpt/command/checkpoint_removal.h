@@ -21,7 +21,7 @@ std::vector<int64_t> all_but_newest(const CkptFolder& ckpt);
 
 struct RemovedCheckpoint {
   int64_t step = 0;
-  uint64_t freed = 0;  // bytes of those files that had no other name, such as one in ckpt/best
+  uint64_t freed = 0;  // bytes of the files that had no other hard link, as in ckpt/best
 };
 
 // Removes the checkpoints of these steps, which must exist. With `dry` it only returns what it

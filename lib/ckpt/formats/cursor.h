@@ -17,8 +17,8 @@ namespace bv {
 // Makes the Error about the byte at `position` of a text.
 using ErrorAt = std::function<Error(size_t position, const std::string& message)>;
 
-// All members skip blanks (space, tab, CR, LF) first, except peek(), next() and position(). What
-// does not parse is thrown as the Error that `error` makes. Never reads beyond the end of the text.
+// All members except peek(), next() and position() first skip blanks (space, tab, CR, LF).
+// Malformed input throws the Error that `error` makes. Never reads beyond the end of the text.
 class Cursor {
  public:
   Cursor(std::string_view text, ErrorAt error) : text_(text), error_(std::move(error)) {}

@@ -50,8 +50,8 @@ struct StoredTensor {
 std::vector<StoredTensor> read_safetensors_index(const ChunkReader& reader,
                                                  const std::string& file);
 
-// Throws Error(Exit::usage) if `values`, which were read from the file from the byte `begin` on,
-// are of type bool and hold another byte than 0 and 1. To compute with them would be undefined.
+// Throws Error(Exit::usage) if `values` is a bool tensor with a byte other than 0 and 1, whose use
+// would be undefined behaviour. `values` was read from offset `begin` of the file.
 void check_bools(const at::Tensor& values, const std::string& name, uint64_t begin,
                  const std::string& file);
 

@@ -66,8 +66,8 @@ NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
 // itself.
 void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin);
 
-// ---- Encoder blocks. With `scan: true`, big_vision stacks the parameters of all blocks:
-// Transformer/encoderblock/... with a leading axis holds Transformer/encoderblock_<i>/...
+// ---- Encoder blocks. With `scan: true`, big_vision stacks the parameters of all blocks along a
+// new leading axis, as Transformer/encoderblock/... instead of Transformer/encoderblock_<i>/...
 
 NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin);
 NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin);

@@ -30,10 +30,10 @@ namespace bv {
 namespace {
 
 // All in seconds.
-constexpr double kFailedRankGrace = 1;  // for a rank that others reported to end by itself
-constexpr double kStoreAnswers = 5;     // for an answer of the store, after a failure
-constexpr double kStoreSilent = 30;     // the same without one; ranks give up a store after 20
-// Between two looks for a failure report of the ranks: normally, and after something failed.
+constexpr double kFailedRankGrace = 1;  // for a rank that was reported as failed to exit by itself
+constexpr double kStoreAnswers = 5;     // for the store to answer after a failure
+constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up on it after 20
+// Between two checks for a failure report of the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 
 double now() {
@@ -222,8 +222,8 @@ void Launcher::reap(Store& store) {
   }
 }
 
-// Kills a rank of this host that other ranks (maybe all on other hosts) have reported as failed. If
-// it is stopped, it does not end by itself.
+// Kills a rank of this host that other ranks, possibly on other hosts, have reported as failed. A
+// rank that is stopped (SIGSTOP) does not exit by itself.
 void Launcher::kill_failed_rank(Store& store) {
   std::optional<FailureReport> failure;
   try {

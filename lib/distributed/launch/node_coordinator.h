@@ -26,10 +26,10 @@ bool may_restart(int code);
 //
 // A node with 0 ranks is lost and stays at 0. Any other node keeps at least one rank, even if all
 // of its ranks failed: its launcher answers, so the host is alive, and a rank that was killed (by
-// hand, or for lack of memory) may well succeed next time. A host that is broken costs restarts,
-// whose number is limited, whereas a host that is left out never comes back. Nodes are left out
-// only if each has one rank and their total does not divide the batch: first those whose ranks
-// failed, and never node 0, which has rank 0 and the store.
+// hand, or for lack of memory) may succeed next time. A faulty host only costs restarts, whose
+// number is limited; a node that is dropped never returns. Nodes are dropped only if each node has
+// one rank and their total does not divide the batch size: first those whose ranks failed, and
+// never node 0, which has rank 0 and the store.
 std::vector<int> shrink(std::vector<int> sizes, const std::vector<int>& failed,
                         const LaunchOptions& options);
 

@@ -72,7 +72,7 @@ const Heartbeat* FailureDetector::last_heartbeat(int rank) const {
 }
 
 double FailureDetector::collective_timeout() const {
-  // Nobody knows how long a step takes before one was measured.
+  // The length of a step is unknown until one has been measured.
   return step_time_ <= 0 ? timeouts_.startup
                          : std::max(timeouts_.least_step, timeouts_.step_factor * step_time_);
 }

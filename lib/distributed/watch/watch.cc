@@ -19,9 +19,9 @@
 namespace bv {
 namespace {
 
-// Up to this many ranks, each watches all others. In larger groups each rank watches only its next
-// neighbours, and rank 0 watches all, because the store serves its clients with one thread. What
-// one rank finds, all others learn from kFailureKey.
+// Up to this many ranks, each rank watches all others. In a larger group, rank 0 watches all others
+// and every other rank watches only kNeighbours ranks, because the store serves its clients with
+// one thread. kFailureKey tells all ranks what one rank has found.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
 constexpr double kStoreGreeting = 2;   // seconds a store may take for its first answer
@@ -133,7 +133,7 @@ void Watch::Impl::end_process(const FailureReport& failure) {
     if (failure.cause.starts_with(kEndedWith) && failure.rank != layout.rank)
       changed.wait_for(lock, seconds(kSameError), [&] { return !own_failure.empty(); });
     if (!own_failure.empty()) return;
-    // The signal came to all ranks, and the main thread of this one has not looked for it yet.
+    // All ranks received the signal, but the main thread of this one has not checked for it yet.
     const Exit stop = failure.cause.ends_with(kStoppedBySignal) ? stop_requested() : Exit::ok;
     if (stop != Exit::ok) {
       lock.unlock();
@@ -256,7 +256,7 @@ void Watch::Impl::run_heartbeats() {
 void Watch::Impl::heartbeat_loop() {
   const double started = now();
   double last = started;
-  // Shorter pauses while ranks join, so that a start does not take a whole heartbeat longer.
+  // Polls faster while ranks join, so that a start does not wait for a whole heartbeat.
   double pause = std::min(0.02, timeouts.heartbeat);
   while (true) {
     std::string line, own_cause;

@@ -41,8 +41,8 @@ class Watch {
   int64_t begin(const char* what);
   // The main thread starts to wait for a collective.
   void await_begin();
-  // It does not wait any more. `joined`: the number of the collective, if its end proves that every
-  // rank has joined it; otherwise 0.
+  // The main thread has stopped waiting. `joined` is the number of the collective if its end proves
+  // that every rank has joined it, otherwise 0.
   void await_end(int64_t joined);
   // A training step ended.
   void note_step(int64_t step);

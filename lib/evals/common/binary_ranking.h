@@ -43,9 +43,9 @@ CurvePoints roc_curve(const BinaryRanking& ranking, size_t most);
 // average_precision() is NaN.
 CurvePoints precision_recall_curve(const BinaryRanking& ranking, size_t most);
 
-// Return the true positive rates, or the precisions, at `count` equal steps of the false positive
-// rate, or of the recall, from 0 to 1: what curves of several classes are averaged from. Empty as
-// above.
+// Return the true positive rates (the precisions) at `count` evenly spaced false positive rates
+// (recalls) from 0 to 1, so that the curves of several classes can be averaged. Empty in the same
+// cases as the curves above.
 std::vector<double> true_positive_rates(const BinaryRanking& ranking, size_t count);
 std::vector<double> precisions(const BinaryRanking& ranking, size_t count);
 

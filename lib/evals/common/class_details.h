@@ -14,8 +14,8 @@ namespace bv {
 // `names` has a name for each class.
 EvalDetails class_details(const ClassScores& scores, const std::vector<std::string>& names);
 
-// Returns the ends of the names of per-class metrics: the names of the classes, or the numbers of
-// all classes if a name has other characters than letters, digits and _ - . or occurs twice.
+// Returns the suffixes of the names of per-class metrics: the class names, or the numbers of all
+// classes if a name is empty, occurs twice, or has characters other than letters, digits and _ - .
 std::vector<std::string> class_name_ends(const std::vector<std::string>& names);
 
 }  // namespace bv

@@ -11,17 +11,17 @@
 
 namespace bv {
 
-// What a classifier said of n examples, and what is right. Either `truth` or `labels` is given.
+// The logits of a classifier for n examples, and their true classes, in either `truth` or `labels`.
 struct ScoredExamples {
   int64_t classes = 0;
   std::span<const float> logits;    // (n, classes), finite
   std::span<const int64_t> truth;   // (n): each example has one class; probabilities by softmax
-  std::span<const uint8_t> labels;  // (n, classes), 0 or 1: any number; probabilities by sigmoid
+  std::span<const uint8_t> labels;  // (n, classes), 0 or 1: multilabel; probabilities by sigmoid
   std::span<const float> soft;      // (n, classes), 0..1, or empty: what log_loss and brier use
-  double threshold = 0.5;           // with `labels`, a class is guessed from this probability on
+  double threshold = 0.5;           // with `labels`, the least probability of a predicted class
 };
 
-// How often a class occurred, was guessed, and was guessed rightly.
+// How often a class occurs, is predicted, and is predicted correctly.
 struct ClassCounts {
   int64_t truth = 0, guessed = 0, right = 0;
   double precision() const;  // 0 if it was never guessed
@@ -39,8 +39,8 @@ class ClassScores {
   int64_t size() const { return size_; }  // of the examples
   bool multilabel() const { return examples_.truth.empty(); }
   const std::vector<ClassCounts>& counts() const { return counts_; }
-  // Returns the share of examples whose guess is right as a whole. Of equal logits the lowest class
-  // is guessed.
+  // Returns the fraction of examples whose prediction is entirely correct. Of equal logits, the
+  // lowest class is predicted.
   double accuracy() const;
   // Returns the share of examples whose class is among the k highest logits. Not with `labels`.
   double top(int64_t k) const;
@@ -59,10 +59,11 @@ class ClassScores {
   // classes of (p - y)^2.
   double brier() const;
 
-  // Returns the examples ranked by the probability of a class. The ranking is that of the
-  // logarithms, which tell probabilities apart that round to 1.
+  // Returns the examples ranked by the probability of a class. Ranks by log probabilities, which
+  // still differ where probabilities round to 1.
   BinaryRanking ranking(int64_t label) const;
-  // Return the area of each class; NaN where it is not defined. Computed at the first call.
+  // Return the AUROC, or the average precision, of each class; NaN where it is undefined. Computed
+  // on the first call.
   const std::vector<double>& aurocs() const;
   const std::vector<double>& average_precisions() const;
   // Returns the mean of the values that are not NaN, or their mean weighted by how often each class

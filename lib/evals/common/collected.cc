@@ -73,7 +73,7 @@ Collected collect_outputs(
     places.add(ids, input.examples());
   });
   Group& group = *context.group;
-  // The greatest of -place is that of the first bad example.
+  // The maximum of the negated places gives the first bad example of all ranks.
   const int64_t first = -group.all_max(std::array{-bad}, "evaluation outputs").at(0);
   if (first != kNone) {
     throw Error(Exit::diverged, "",

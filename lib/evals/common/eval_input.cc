@@ -60,7 +60,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
   own.source.keep_broken = options.keep_broken;
   own.skip_section = options_.section;
   attempt(data, [&] {
-    // The section is kept for the warnings, which come when the data is opened.
+    // The function below keeps `data` for the warnings, which are recorded when the data is opened.
     const auto quarantine = env.synthetic ? nullptr : options.quarantine;
     open_ = [data, pp = pp_, quarantine, name = name_, threads = std::max(options.threads, 1),
              open = prepare_data(data, own)](const auto& classes) {
@@ -77,7 +77,7 @@ EvalInput::EvalInput(EvalInput&&) noexcept = default;
 EvalInput::~EvalInput() = default;
 
 const Dataset& EvalInput::data() {
-  check(open_ != nullptr, "evaluation data that could not be prepared were asked for");
+  check(open_ != nullptr, "the evaluation data could not be prepared, so it cannot be opened");
   if (!data_) data_ = open_(classes_);
   return *data_;
 }

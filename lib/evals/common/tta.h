@@ -24,10 +24,11 @@ struct Tta {
 // Reads the mapping `tta` of an evaluator.
 Tta read_tta(const Config& config);
 
-// Returns the forms of images (n, height, width, channels) with their weights, whose sum is 1. The
-// images themselves come first. Shifted forms are moved by `shift` pixels up and left, or down and
-// right, and what is missing at the border is mirrored. They count half as a whole, and the
-// mirrored images as much as the others. Throws Error(Exit::usage) if the images are too small.
+// Returns the augmented views of images (n, height, width, channels) with their weights, which sum
+// to 1. The unchanged images come first. Shifted views are moved by `shift` pixels up and left, or
+// down and right, and padded by reflection. Together they have half of the weight. A mirrored view
+// has the same weight as the view that it mirrors. Throws Error(Exit::usage) if the images are too
+// small.
 std::vector<std::pair<at::Tensor, double>> tta_forms(const at::Tensor& images, const Tta& tta);
 
 }  // namespace bv

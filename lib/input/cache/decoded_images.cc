@@ -23,7 +23,7 @@ namespace {
 
 const char* const kMemoryFolder = "/dev/shm";
 constexpr std::string_view kPrefix = "bvtrain-images-";
-// Raise it if the same file would be decoded or resized to other pixels.
+// A version number. Increase it when the same file is decoded or resized to different pixels.
 constexpr int kPixels = 1;
 
 // Returns a text that is equal for processes with the same /dev/shm, and for no others.
@@ -94,8 +94,9 @@ DecodedImages::DecodedImages(ImageCacheOptions options, Data data, Group& group)
 
 DecodedImages::~DecodedImages() = default;
 
-// Chooses the file. In memory it is one of this run, which has no name as soon as all ranks of the
-// host have opened it, so that the memory is free when they end, even if they are killed.
+// Chooses the cache file. A cache in memory uses a file of this run, which is unlinked as soon as
+// all ranks of the host have opened it. So its memory is freed when they exit, even if they are
+// killed.
 ImageStoreOptions DecodedImages::store_options(Group& group) const {
   std::string made = fmt::format("{} {}", kPixels, decoder_versions());
   for (const auto& pp : data_.pps) {

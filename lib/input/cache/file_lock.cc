@@ -21,7 +21,7 @@ bool set_lock(int fd, FileLock::Part part, short type) {
   return retry_interrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0;
 }
 
-// Tries again and again: a call that waits would wait for ever for a process that was stopped.
+// Polls, because a blocking call would wait forever for a process that is stopped.
 bool wait_for_lock(int fd, FileLock::Part part, short type, std::chrono::milliseconds patience) {
   constexpr auto kPause = std::chrono::microseconds(50);
   const auto end = std::chrono::steady_clock::now() + patience;

@@ -295,7 +295,7 @@ ImageStore::Kept ImageStore::keep(const ImageKey& key, const StoredShape& shape,
     header.used += bytes;
     if (!write_header(header)) return fail("cannot write: ");
   }
-  // Nobody else writes to the room that was reserved.
+  // No lock is needed: no other thread or process writes to the reserved space.
   if (!write_record(key, shape, pixels, offset)) {
     const int error = errno;
     const std::lock_guard lock(mutex_);

@@ -1,11 +1,11 @@
 // ImageStore: a file of decoded images that the processes of one host share.
 //
 // The file has a header, a hash table of slots, and records. A record is a checksum and the pixels
-// of an image; a slot says where the record of a key is, with a checksum of its own. Readers take
-// no lock: they copy a record into their own memory with pread() and then compare its checksum.
-// Writers take a lock for the microseconds in which they reserve room, and again for those in which
-// they write the slot, which they do after the record. So what a killed process leaves is never
-// found, and what a disk damages is noticed.
+// of an image. A slot says where the record of a key is, and has a checksum of its own. Readers
+// take no lock: they copy a record into their own memory with pread() and then verify its checksum.
+// Writers hold a lock for microseconds: first to reserve space, and after they have written the
+// record to write its slot. So a record that a killed process left incomplete is never found, and
+// disk corruption is detected.
 //
 // Nothing is mapped into memory: a full disk or a file that was cut off is an error of a system
 // call, not a signal.

@@ -61,8 +61,8 @@ std::vector<int64_t> classes_of(const Example& example, int64_t names) {
   return positive;
 }
 
-// Runs `body`. A fault of the example becomes look.broken; returns false then. `reads`: nothing but
-// the example is used, so that every Error(Exit::usage) is its fault.
+// Runs `body`. If the example is at fault, sets look.broken and returns false. `reads`: `body` uses
+// nothing but the example, so every Error(Exit::usage) is the example's fault.
 bool attempt_look(const OpenedData& opened, int64_t index, bool reads, ExampleLook& look,
                   const std::function<void()>& body) {
   std::string where;

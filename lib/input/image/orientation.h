@@ -34,8 +34,8 @@ int exif_orientation(const ByteReader& read, int64_t size);
 at::Tensor turn_upright(const at::Tensor& image, int orientation);
 // Returns the size as which an image that is stored with `orientation` is viewed.
 Size upright_size(const Size& stored, int orientation);
-// Returns where `window` of the upright image is in the stored image. Turned upright, the stored
-// image's window is the upright image's.
+// Returns the window of the stored image that shows the same pixels as `window` of the upright
+// image.
 Window stored_window(const Window& window, const Size& stored, int orientation);
 
 }  // namespace bv

@@ -232,7 +232,8 @@ class CsvSource : public ManifestSource {
   Place folder_place_;
 };
 
-// Returns whether a file names images by a column with a usual name, and has a column of labels.
+// Returns the keys for a file that names images in a column with a usual name and has a column of
+// labels; nullopt for any other file. Throws Error(Exit::usage) if the labels are real numbers.
 std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
   try {
     const char delimiter = guess_delimiter(head);

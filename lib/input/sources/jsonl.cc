@@ -350,7 +350,8 @@ ManifestIndex JsonlSource::scan() const {
   return index;
 }
 
-// Returns whether a file has rows with the name of an image that exists, and a class number.
+// Returns the keys for a file whose first row names an image that exists and has a class number;
+// nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` is called otherwise.
 std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& head) {
   try {
     const std::vector<JsonField> fields =

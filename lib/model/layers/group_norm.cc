@@ -14,8 +14,9 @@ GroupNorm GroupNorm::add(Module& owner, const std::string& name, int64_t channel
 
 at::Tensor group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
                       const at::Tensor& bias, double eps) {
-  // The kernel for CPUs takes x in bfloat16 beside float32 parameters and computes in float32. That
-  // for CUDA throws unless all have one type; plain_kernels() does what is done there.
+  // The CPU kernel takes bfloat16 x with float32 parameters, and computes in float32. The CUDA
+  // kernel throws unless all have one type. With plain_kernels(), the CPU takes the same path as
+  // CUDA.
   if ((x.is_cpu() && !plain_kernels()) || x.scalar_type() == at::kFloat)
     return at::group_norm(x, groups, scale, bias, eps);
   return at::group_norm(x.to(at::kFloat), groups, scale, bias, eps).to(x.scalar_type());

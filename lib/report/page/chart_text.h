@@ -1,4 +1,4 @@
-// How wide text is in a chart. SVG has no line breaks, so whoever draws must know.
+// The width of text in a chart. SVG does not wrap text, so the drawing code must know its width.
 #pragma once
 
 #include <string>

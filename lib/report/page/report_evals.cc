@@ -40,7 +40,7 @@ bool is_square(const Matrix& matrix) {
 std::string matrix_table(const Matrix& matrix, const ClassLabels& names) {
   std::string out =
       "<div class=\"scroll\"><table class=\"confusion\"><thead><tr><th class=\"corner\">truth "
-      "&#8595; guess &#8594;</th>";
+      "&#8595; prediction &#8594;</th>";
   for (size_t c = 0; c < matrix.size(); ++c) {
     out += fmt::format("<th class=\"guess\"><span>{}</span></th>", names(static_cast<int64_t>(c)));
   }
@@ -54,11 +54,12 @@ std::string matrix_table(const Matrix& matrix, const ClassLabels& names) {
         out += "<td></td>";
         continue;
       }
-      // The square root keeps single mistakes visible next to hundreds of right guesses. Colours
+      // The square root keeps single mistakes visible next to hundreds of correct ones. Colours
       // stay pale, so that the number can be read on all of them.
       const double strength = 0.06 + 0.56 * std::sqrt(share(n, total));
       out += fmt::format(
-          "<td class=\"{}\" style=\"--a:{:.2f}\" title=\"truth {}, guess {}: {} of {}\">{}</td>",
+          "<td class=\"{}\" style=\"--a:{:.2f}\" title=\"truth {}, predicted {}: {} of "
+          "{}\">{}</td>",
           t == g ? "right" : "wrong", strength, names(static_cast<int64_t>(t)),
           names(static_cast<int64_t>(g)), n, total, n);
     }
@@ -85,7 +86,7 @@ std::string pairs_table(const Matrix& matrix, const ClassLabels& names) {
   if (pairs.empty()) return "<p>No mistakes.</p>\n";
   std::string out =
       "<div class=\"scroll\"><table "
-      "class=\"pairs\"><thead><tr><th>truth</th><th>guess</th><th>count</th>"
+      "class=\"pairs\"><thead><tr><th>truth</th><th>prediction</th><th>count</th>"
       "<th>share of the class</th></tr></thead><tbody>\n";
   for (const ConfusedPair& pair : pairs) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>\n",
@@ -146,7 +147,7 @@ std::string calibration_bars(std::span<const EvalDetails::Bin> bins) {
   const double all = joined(bins).examples;
   if (!(all > 0)) return "";
   std::string out =
-      "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the guess. A "
+      "<h3>Confidence</h3>\n<p class=\"hint\">Examples by the probability of the prediction. A "
       "calibrated model is right in 80 % of the cases to which it gives a probability of 80 %."
       "</p>\n<div class=\"bars\">\n";
   const auto count = static_cast<double>(bins.size());

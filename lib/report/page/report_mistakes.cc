@@ -96,7 +96,8 @@ std::string render_mistakes(const EvalDetails& details, size_t most_bytes) {
   if (captions.empty()) return "";
   const double room = static_cast<double>(most_bytes - used) / static_cast<double>(captions.size());
   std::string out =
-      "<h3>Wrongly classified</h3>\n<p class=\"hint\">The surest mistakes: truth &#8594; guess"
+      "<h3>Wrongly classified</h3>\n<p class=\"hint\">The most confident mistakes: truth &#8594; "
+      "prediction"
       "</p>\n<div class=\"gallery\">\n";
   for (size_t i = 0; i < captions.size(); ++i) {
     out += "<figure>" + picture(details.wrong[i], room) + captions[i] + "</figure>\n";

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kTold = 1000;  // steps between two lines of the log
 
-// Returns the config of the run, with which a bad step changes nothing and is told.
+// Returns the run's config with `nan: skip`, so that a bad step changes nothing and is reported.
 Config config_of(const Restored& checkpoint, std::vector<Override> overrides) {
   const auto precision = checkpoint.meta.value("precision", std::string());
   if (!precision.empty())

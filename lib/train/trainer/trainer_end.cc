@@ -38,14 +38,15 @@ const Batch& Trainer::next_batch(int64_t step) {
     failed_now_ = loader_->take_failed();
     return batch;
   } catch (const Error&) {
-    // The other ranks do not wait for this one, and what they have left out in this step is lost.
+    // With several ranks, the others do not wait for this one, and the examples skipped in this
+    // step are not listed.
     if (group_.size() == 1) list_skipped(step, loader_->take_failed());
     throw;
   }
 }
 
-// Tells of a step that was skipped because of `nan: skip`. Throws Error(Exit::diverged) if there
-// were too many.
+// Logs a step that was skipped because of `nan: skip`. Throws Error(Exit::diverged) if there were
+// too many.
 void Trainer::count_skipped_step(int64_t step) {
   const int64_t limit = recipe_.nan_limit.value();
   const std::string& why = recipe_.step->skipped();
@@ -77,7 +78,7 @@ void Trainer::list_skipped(int64_t step, const std::vector<FailedExample>& faile
   metrics_->skipped(skipped_.summaries());
 }
 
-// Rows have this metric if examples may be left out, so that all rows of a run have the same ones.
+// Measured whenever examples may be skipped, so that all rows of a run have the same metrics.
 void Trainer::measure_skipped() {
   if (recipe_.loader.error_budget == 0) return;
   const int64_t count = skipped_.count(recipe_.loader.section);
@@ -183,8 +184,8 @@ void Trainer::report_end(const std::string& how) {
 void Trainer::record_failure(Exit code, const std::string& line) noexcept {
   try {
     if (!begun_ || !workdir_ || !is_rank0()) return;
-    // A checkpoint that is being written may still be committed. Other ranks could make this wait
-    // for long.
+    // Lets a checkpoint in progress be committed. With several ranks, the other ranks could delay
+    // this for a long time.
     if (checkpointer_ && group_.size() == 1) checkpointer_->wait();
   } catch (const std::exception& error) {
     log::warn("{}", error.what());

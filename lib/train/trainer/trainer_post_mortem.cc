@@ -28,8 +28,9 @@ int64_t bytes_of(const NamedTensors& tensors) {
 
 }  // namespace
 
-// Returns the batch of a step as all loaders together made it. It is a pure function of the step,
-// so this process makes it again: a step may write into its batch, and has only its rank's part.
+// Returns the batch of a step as all loaders together made it. The batch is a pure function of the
+// step, so this process computes it again: a step may overwrite its batch, and has only its rank's
+// part.
 Example Trainer::batch_of_all_ranks(int64_t step) const {
   LoaderOptions options = recipe_.loader;
   options.rank = 0;
@@ -49,8 +50,8 @@ Example Trainer::batch_of_all_ranks(int64_t step) const {
   return batch;
 }
 
-// Every rank calls this within the step. The others wait for rank 0: what follows may end the run,
-// and a rank that has ended takes the others with it.
+// Every rank calls this within the step. The others wait for rank 0: the run may end right
+// afterwards, and a rank that exits ends the others too.
 void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
@@ -87,7 +88,7 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
   bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());
   write_bad_step(folder, bad, weights ? &*weights : nullptr);
   log::info(
-      "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` looks into them", step,
+      "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` analyses them", step,
       weights ? ", its examples' names and the weights before it" : " and its examples' names",
       folder, weights ? folder : "--workdir " + workdir_->dir());
 }

@@ -27,7 +27,7 @@ int64_t Trainer::measured_anew(const WatchedMetric& watched) const {
   return step;
 }
 
-// Takes over what the rows of earlier starts tell. For rank 0, which alone can read them.
+// Restores the best values from the rows of earlier launches. Only rank 0 can read these rows.
 void Trainer::open_selection() {
   const Selection& selection = recipe_.selection;
   if (!is_rank0()) return;
@@ -48,8 +48,8 @@ void Trainer::open_selection() {
   for (size_t i = 0; i < selection.best.size(); ++i) mend_best(selection.best[i], watched_[i]);
 }
 
-// Makes ckpt/best agree with the rows: a run may have been killed before it came to write it, or
-// have gone back to an older checkpoint.
+// Updates ckpt/best to match the rows: a run may have been killed before it wrote ckpt/best, or may
+// have returned to an older checkpoint.
 void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   const WatchedMetric& watched = series.watched;
   const CkptFolder ckpt = workdir_->ckpt();

@@ -65,7 +65,7 @@ class FeaturesReader {
     found_.remarks.push_back(fmt::format("feature '{}' is left out: {}", name, why));
   }
 
-  // Adds the feature that `node` describes and those in it. `outer`: what sequences around it say.
+  // Adds the feature that `node` describes and its subfeatures. `outer`: from enclosing sequences.
   void add(const json& node, const std::string& name, const TfdsFeature& outer, int depth) {
     if (depth > limits::kTfdsNesting) fail(name, "is nested too deep");
     if (!node.is_object()) fail(name, "is not an object");

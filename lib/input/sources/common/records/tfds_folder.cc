@@ -98,7 +98,7 @@ std::string text_member(const json& object, const char* key, const std::string& 
 std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& values,
                  const std::string& file) {
   for (const auto& [name, value] : values) {
-    // Behind the value: a name may spell what it stands for.
+    // Continues after the inserted value, which may itself contain "{NAME}".
     for (size_t at = 0; (at = text.find("{" + name + "}", at)) != std::string::npos;
          at += value.size())
       text.replace(at, name.size() + 2, value);

@@ -212,7 +212,7 @@ std::string TfRecordFiles::serialize() const {
   return index;
 }
 
-// Returns false if the index does not fit, which only a bug or an evil cache could cause.
+// Returns false if the index is inconsistent, which only a bug or a tampered cache could cause.
 bool TfRecordFiles::parse(std::string_view index) {
   uint64_t sizes[3];
   if (index.size() < sizeof(sizes)) return false;

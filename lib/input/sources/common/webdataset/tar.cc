@@ -237,7 +237,7 @@ bool TarReader::next(TarMember& member) {
   }
 }
 
-// Applies what the headers before the member's own say, and refuses what cannot be read rightly.
+// Applies the extended headers that precede the member, and rejects what cannot be read correctly.
 void TarReader::finish_member(TarMember& member, const Extended& extended) {
   if (extended.name) member.name = *extended.name;
   if (extended.target) member.target = *extended.target;

@@ -386,7 +386,7 @@ bool SampleIndex::unpack(std::string_view packed, size_t files, const SamplePlan
       std::all_of(read.places_.begin(), read.places_.end(), [](const Place& place) {
         return place.size <= limits::kRecordBytes || place.size == kBroken;
       });
-  // Samples that cannot be read are named only by a new look at the files.
+  // Only a new scan of the files can name the samples that cannot be read.
   if (!fits || !bounded || (read.broken_ > 0 && !keep_broken)) return false;
   read.notes_.images = read.size();
   *this = std::move(read);
