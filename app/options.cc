@@ -101,7 +101,10 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
       ->add_option("--format", out.format,
                    "jsonl, csv or npz; default: what the suffix of --output says, jsonl for -")
       ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
-  predict->add_option("--top", out.top, "classes per image; default: 5, in the table 1")
+  predict
+      ->add_option(
+          "--top", out.top,
+          "classes per image; default: 5, in the table 1, or with multilabel those predicted")
       ->check(integer_from(1));
   predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
       ->check(CLI::Range(1, 65536));

@@ -95,7 +95,7 @@ PredictedCounts write_arrays(const std::string& output,
 }
 
 std::unique_ptr<PredictionText> text_of(const std::string& format, int64_t top) {
-  if (format == "table") return prediction_table(top > 0 ? top : 1);
+  if (format == "table") return prediction_table(top);
   const int64_t classes = top > 0 ? top : kTopInFiles;
   return format == "csv" ? csv(classes) : json_lines(classes);
 }

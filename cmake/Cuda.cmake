@@ -9,6 +9,15 @@ if(NOT BVTRAIN_CUDA OR NOT BV_NVCC OR NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorc
   return()
 endif()
 
+# NCCL's header does not belong to the CUDA toolkit. The one that LibTorch was compiled with comes with
+# its libraries (PyPI's nvidia-nccl-cu13); lib/cuda/group_nccl.cc compares the versions.
+find_path(BV_NCCL_INCLUDE nccl.h PATHS ${BVTRAIN_LIBTORCH}/../nvidia/nccl/include NO_DEFAULT_PATH)
+find_path(BV_NCCL_INCLUDE nccl.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+if(NOT BV_NCCL_INCLUDE)
+  message(STATUS "no CUDA plug-in: nccl.h is not found (Debian's libnccl-dev, or PyPI's nvidia-nccl-cu13)")
+  return()
+endif()
+
 set(CMAKE_CUDA_COMPILER ${BV_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "real and virtual: newer ones compile at load")
 set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
@@ -19,7 +28,8 @@ add_library(bvtrain_cuda MODULE lib/cuda/plugin.cc lib/cuda/graph.cc lib/cuda/gr
 set_target_properties(bvtrain_cuda PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None
                       CUDA_RESOLVE_DEVICE_SYMBOLS OFF CXX_VISIBILITY_PRESET hidden)
 target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})
-target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${BV_NCCL_INCLUDE}
+                           ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_NCCL)
 # The code in lib/optim/rules is shared with the CPU. It uses constexpr functions of std::array, which

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/input/cache/cache_memory.h"
 #include "lib/report/chrono.h"
 #include "lib/util/error.h"
@@ -74,8 +75,7 @@ void train(Recipe& recipe) {
 
 bool is_no_memory(const std::exception& error) {
   const auto* const own = dynamic_cast<const Error*>(&error);
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         (own != nullptr && own->code() == Exit::memory);
+  return is_out_of_memory(error) || (own != nullptr && own->code() == Exit::memory);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Makes the NCCL backend of c10d for Group (lib/distributed/nccl_impl.h).
+#include <nccl.h>
+#include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -8,13 +10,31 @@
 #include "lib/cuda/export.h"
 #include "lib/distributed/nccl_impl.h"
 
+namespace {
+
+// The options of ProcessGroupNCCL hold a struct of nccl.h, whose size depends on the version: with
+// another header than LibTorch's they would be laid out differently here and there.
+void check_nccl_header() {
+  constexpr uint64_t kOurs = uint64_t{NCCL_MAJOR} << 32 | uint64_t{NCCL_MINOR} << 16 | NCCL_PATCH;
+  const uint64_t theirs = torch::cuda::nccl::version();
+  TORCH_CHECK(theirs == kOurs, "the CUDA plug-in was compiled with the nccl.h of NCCL ", NCCL_MAJOR,
+              ".", NCCL_MINOR, ".", NCCL_PATCH, ", but LibTorch with that of ", theirs >> 32, ".",
+              theirs >> 16 & 0xFFFF, ".", theirs & 0xFFFF, ": compile it with the same");
+}
+
+}  // namespace
+
 BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
                                  int device, c10::intrusive_ptr<c10d::Backend>& backend) {
-  // NCCL's own watchdog would end the process with an error that names no rank. Watch in
-  // lib/distributed finds failed ranks instead, from heartbeats and from the control word that
-  // every step waits for.
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
-  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
+  check_nccl_header();
+  // c10d's watchdog thread must not end the process, because its errors name no rank, and must not
+  // wait to write a dump while it holds the lock that collectives need. Watch in lib/distributed
+  // finds failed ranks instead, from heartbeats and from the control word, for which every step
+  // waits.
+  for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
+                           "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
+                           "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"})
+    ::setenv(name, "0", /*overwrite=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = std::chrono::hours(24 * 30);
   const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(

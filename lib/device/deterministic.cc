@@ -2,7 +2,23 @@
 
 #include <ATen/Context.h>
 
+#include <cstdlib>
+
 namespace bv {
+namespace {
+
+// NVLS, which sums in the switch between GPUs, adds in any order. NCCL reads the variable at its
+// first collective. What the user has set stays.
+void allow_nvls(bool allowed) {
+  static const bool given = std::getenv("NCCL_ALGO") != nullptr;
+  if (given) return;
+  if (allowed)
+    ::unsetenv("NCCL_ALGO");  // c10d has set it if algorithms had to be deterministic before
+  else
+    ::setenv("NCCL_ALGO", "^NVLS", /*overwrite=*/1);
+}
+
+}  // namespace
 
 void set_deterministic(bool on) {
   at::Context& context = at::globalContext();
@@ -11,6 +27,7 @@ void set_deterministic(bool on) {
   context.setSDPUseCuDNN(!on);
   context.setDeterministicAlgorithms(on, /*warn_only=*/on);
   context.setDeterministicFillUninitializedMemory(false);
+  allow_nvls(!on);
 }
 
 }  // namespace bv

@@ -5,6 +5,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <exception>
+#include <map>
+#include <mutex>
 
 #include "lib/device/cuda.h"
 
@@ -58,10 +60,21 @@ class CudaGraph : public DeviceGraph {
   CUDAGraph* graph_;
 };
 
+// Returns the stream on which all graphs of a device are recorded. It is always the same, because
+// cuBLAS keeps a workspace of 32 MiB for each stream and thread that have used it.
+c10::Stream recording_stream(const c10::impl::VirtualGuardImpl& impl, c10::Device device) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, c10::Stream> streams;
+  const std::lock_guard lock(mutex);
+  const auto known = streams.find(device.index());
+  if (known != streams.end()) return known->second;
+  return streams.emplace(device.index(), impl.getStreamFromGlobalPool(device)).first->second;
+}
+
 class CudaGraphRecorder : public GraphRecorder {
  public:
   explicit CudaGraphRecorder(c10::Device device)
-      : impl_(device.type()), device_(device), stream_(impl_.getStreamFromGlobalPool(device)) {}
+      : impl_(device.type()), device_(device), stream_(recording_stream(impl_, device)) {}
 
   void run(const std::function<void()>& work) override {
     const c10::Stream current = impl_.getStream(device_);

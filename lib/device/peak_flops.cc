@@ -1,5 +1,7 @@
 #include "lib/device/peak_flops.h"
 
+#include <cctype>
+
 namespace bv {
 namespace {
 
@@ -9,9 +11,11 @@ struct Peak {
   double memory;          // GB/s
 };
 
-// From NVIDIA's data sheets. The first part that a name has decides.
-constexpr Peak kPeaks[] = {{"B200", 2250, 75, 8000},
+// From NVIDIA's data sheets, without sparsity. The first part that a name has decides.
+constexpr Peak kPeaks[] = {{"GB200", 2500, 80, 8000},
+                           {"B200", 2250, 75, 8000},
                            {"GH200", 989.4, 66.9, 4000},
+                           {"H200 NVL", 835.5, 60, 4800},
                            {"H200", 989.4, 66.9, 4800},
                            {"H100 PCIe", 756, 51, 2000},
                            {"H100 NVL", 835.5, 60, 3900},
@@ -32,9 +36,21 @@ constexpr Peak kPeaks[] = {{"B200", 2250, 75, 8000},
                            {"RTX 4090", 165.2, 82.6, 1008},
                            {"RTX 3090", 71, 35.6, 936}};
 
+// Whether `name` has `part` as whole words: "A40" is none of "RTX A4000".
+bool has_words(std::string_view name, std::string_view part) {
+  const auto in_word = [&](size_t at) {
+    return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])) != 0;
+  };
+  for (size_t at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1)) {
+    if (!(at > 0 && in_word(at - 1)) && !in_word(at + part.size())) return true;
+  }
+  return false;
+}
+
 const Peak* find_peak(std::string_view name) {
+  if (has_words(name, "MIG")) return nullptr;  // a part of a GPU
   for (const Peak& peak : kPeaks)
-    if (name.find(peak.part) != std::string_view::npos) return &peak;
+    if (has_words(name, peak.part)) return &peak;
   return nullptr;
 }
 

@@ -8,30 +8,37 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "lib/device/cuda.h"
+#include "lib/report/log.h"
 
 namespace bv {
 namespace {
 
-[[noreturn]] void fail(size_t bytes, const char* why) {
-  throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__},
-                              fmt::format("no page-locked memory of {} bytes: {}", bytes, why));
-}
-
-// Returns `bytes` bytes, a multiple of the page size.
+// Returns `bytes` bytes, a multiple of the page size; null if the driver does not lock them.
 void* lock(size_t bytes) {
   static auto* const pin =
       reinterpret_cast<const char* (*)(void*, size_t)>(cuda_symbol("bvtrain_cuda_pin"));
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) fail(bytes, "the host has no memory left");
-  ::madvise(memory, bytes, MADV_HUGEPAGE);
-  if (const char* why = pin(memory, bytes)) {
-    ::munmap(memory, bytes);
-    fail(bytes, why);
+  if (memory == MAP_FAILED) {
+    throw c10::OutOfMemoryError(
+        {__func__, __FILE__, __LINE__},
+        fmt::format("no page-locked memory of {} bytes: the host has no memory left", bytes));
   }
-  return memory;
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  const char* const why = pin(memory, bytes);
+  if (why == nullptr) return memory;
+  ::munmap(memory, bytes);
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    log::warn(
+        "cannot lock {} bytes of memory for copies to the GPU ({}): LibTorch allocates such "
+        "memory instead, in sizes of powers of two",
+        bytes, why);
+  });
+  return nullptr;
 }
 
 void unlock(void* memory, size_t bytes) {
@@ -46,8 +53,11 @@ at::Tensor pinned_empty(at::IntArrayRef sizes, at::IntArrayRef strides, at::Scal
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t used = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
   const size_t bytes = std::max<size_t>((used + page - 1) / page, 1) * page;
+  void* const memory = lock(bytes);
+  if (memory == nullptr)
+    return at::detail::empty_strided_cpu(sizes, strides, type, /*pin_memory=*/true);
   return at::from_blob(
-      lock(bytes), sizes, strides, [bytes](void* memory) { unlock(memory, bytes); },
+      memory, sizes, strides, [bytes](void* locked) { unlock(locked, bytes); },
       at::TensorOptions(type));
 }
 

@@ -39,15 +39,16 @@ const KeyTable keys(
       "Metrics to compute, in this order. Words with an average: `precision`, `recall` and `f1` "
       "with `_macro`, `_micro`, `_weighted` or `_per_class`; `auroc` with `_macro`, `_weighted` or "
       "`_per_class`; `map` (the mean of the APs), `ap_weighted` and `ap_per_class`. Others: "
-      "`accuracy`, `balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. The "
-      "precision of a class that is never predicted is 0, as with zero_division=0 of scikit-learn; "
-      "a "
-      "class that neither occurs nor is predicted does not count in `_macro`, except with "
-      "`multilabel`, where it counts as 0. AUROCs leave out classes that no example or every "
-      "example has, and APs those that none has. `_per_class` gives one metric per class, such as "
-      "`f1@cat`. By default these are accuracy, balanced_accuracy, precision_macro, recall_macro, "
-      "f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro in place of "
-      "balanced_accuracy.",
+      "`accuracy`, `balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. `brier` "
+      "is the mean over the images of the sum over the classes of (probability - label)^2; for two "
+      "classes it is half of that, as in scikit-learn, and with `multilabel` the mean over the "
+      "classes. The precision of a class that is never predicted is 0, as with zero_division=0 of "
+      "scikit-learn; a class that neither occurs nor is predicted does not count in `_macro`, "
+      "except with `multilabel`, where it counts as 0. AUROCs leave out classes that no example or "
+      "every example has, and APs those that none has. `_per_class` gives one metric per class, "
+      "such as `f1@cat`. By default these are accuracy, balanced_accuracy, precision_macro, "
+      "recall_macro, f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro in "
+      "place of balanced_accuracy.",
       "[f1_macro, auroc_macro, top5]"},
      {"label_key", "string", "labels",
       "Name of the feature with the right classes: one number per class, 0 or 1, as the op "
@@ -363,7 +364,7 @@ class ClassMetrics : public Evaluator {
   }
 
   std::vector<std::string> class_names(int64_t classes) const {
-    std::vector<std::string> names = input_.data().class_names();
+    std::vector<std::string> names = input_.class_names(label_key_);
     for (int64_t c = std::ssize(names); c < classes; ++c) names.push_back(std::to_string(c));
     names.resize(static_cast<size_t>(classes));
     return names;

@@ -237,7 +237,7 @@ class Classification : public Evaluator {
     EvalDetails result;
     result.evaluator = name_;
     result.step = step;
-    result.class_names = input_.data().class_names();
+    result.class_names = input_.class_names(label_key_);
     for (auto c = static_cast<int64_t>(result.class_names.size()); c < classes; ++c) {
       result.class_names.push_back(std::to_string(c));
     }

@@ -9,6 +9,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
+#include "lib/evals/common/class_details.h"
 #include "lib/evals/common/collected.h"
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/target_scores.h"
@@ -23,7 +24,8 @@ const KeyTable keys(
      "the task `regress`: `mae` is the mean of the absolute errors, `mse` that of the squared "
      "errors, `rmse` its root, and `r2` the share of the variance that is explained: 1 is perfect, "
      "and 0 no better than the mean. All are in the units of the labels. With several targets "
-     "these are means over the targets, and each target has its own, such as `mae@0`. If all "
+     "these are means over the targets, and each target has its own, such as `mae@0`, or `mae@age` "
+     "if the data names its targets. If all "
      "labels of a target are equal, its r2 is 1 without any error and otherwise 0. The report "
      "shows the errors over the right values.",
      "type: regression\n"
@@ -31,8 +33,7 @@ const KeyTable keys(
      "pp_fn: value_range(-1, 1)|keep(\"image\", \"labels\")\n"
      "log_epochs: 1"},
     {{"label_key", "string", "labels",
-      "Name of the feature with the right values: one or several floating-point numbers for each "
-      "example."}},
+      "Name of the feature with the right values: one or several numbers for each example."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kResiduals = 1000;     // points of a plot
@@ -58,8 +59,8 @@ class Regression : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
-    if (num_targets_ == 0) return std::nullopt;
-    return metric_names(num_targets_);
+    if (num_targets_ != 1) return std::nullopt;  // the names of the targets are in the data
+    return metric_names(1);
   }
 
   void run(const EvalContext& context, const Measure& emit) override {
@@ -82,12 +83,20 @@ class Regression : public Evaluator {
     throw Error(Exit::usage, "", fmt::format("evaluator '{}': {}", name_, why));
   }
 
-  static std::vector<std::string> metric_names(int64_t targets) {
+  std::vector<std::string> metric_names(int64_t targets) const {
     std::vector<std::string> names = {"mae", "mse", "rmse", "r2"};
-    for (int64_t t = 0; targets > 1 && t < targets; ++t) {
-      for (const char* name : {"mae", "mse", "rmse", "r2"})
-        names.push_back(fmt::format("{}@{}", name, t));
+    if (targets == 1) return names;
+    for (const std::string& end : class_name_ends(target_names(targets))) {
+      for (const char* name : {"mae", "mse", "rmse", "r2"}) names.push_back(name + ("@" + end));
     }
+    return names;
+  }
+
+  // Returns the names that the data has for the targets, or else their numbers.
+  std::vector<std::string> target_names(int64_t targets) const {
+    std::vector<std::string> names = input_.class_names(label_key_);
+    if (std::ssize(names) != targets) names.clear();
+    for (int64_t t = std::ssize(names); t < targets; ++t) names.push_back(std::to_string(t));
     return names;
   }
 
@@ -96,16 +105,15 @@ class Regression : public Evaluator {
     const auto found = batch.find(label_key_);
     if (found == batch.end()) {
       const auto label = batch.find("label");
-      const bool single = label_key_ == "labels" && label != batch.end() &&
-                          at::isFloatingType(label->second.scalar_type());
+      const bool single = label_key_ == "labels" && label != batch.end();
       refuse(fmt::format(
           "pp gives no '{}' (it gives {}); see {}", label_key_, names_of(batch),
           single ? "label_key: label" : fmt::format("keep(\"image\", \"{}\")", label_key_)));
     }
     const at::Tensor& labels = found->second;
-    if (labels.dim() < 1 || labels.dim() > 2 || !at::isFloatingType(labels.scalar_type())) {
-      refuse(fmt::format("'{}' must be floating-point numbers, (n) or (n, targets), not {} {}",
-                         label_key_, dtype_name(labels.scalar_type()), shape_text(labels.sizes())));
+    if (labels.dim() < 1 || labels.dim() > 2) {
+      refuse(fmt::format("'{}' must be numbers, (n) or (n, targets), not {} {}", label_key_,
+                         dtype_name(labels.scalar_type()), shape_text(labels.sizes())));
     }
     const at::Tensor values = labels.to(at::kFloat);
     return values.dim() == 1 ? values.unsqueeze(1) : values;
@@ -152,9 +160,10 @@ class Regression : public Evaluator {
     const auto* truth = all.labels.const_data_ptr<float>();
     const auto* predicted = all.outputs.const_data_ptr<float>();
     const int64_t stride = (all.size + kResiduals - 1) / kResiduals;
+    const std::vector<std::string> names = target_names(targets);
     for (int64_t t = 0; t < std::min(targets, kResidualPlots); ++t) {
       EvalDetails::Residuals& residuals = result.residuals.emplace_back();
-      residuals.target = targets == 1 ? "" : fmt::format("target {}", t);
+      residuals.target = targets == 1 ? "" : "target " + names[static_cast<size_t>(t)];
       for (int64_t i = 0; i < all.size; i += stride) {
         const double value = truth[i * targets + t];
         residuals.points.emplace_back(value, predicted[i * targets + t] - value);

@@ -7,6 +7,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/export/weights_writer.h"
+#include "lib/model/target_scale.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -43,7 +44,11 @@ std::unique_ptr<WeightsWriter> writer_for(const TrainedModel& trained, const std
 
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output) {
-  if (format != "npz" && format != "safetensors") return writer_for(trained, format)->write(output);
+  if (format != "npz" && format != "safetensors") {
+    TrainedModel folded = trained;  // other programs have no buffers for the scale
+    fold_target_scale(folded.params, folded.buffers, folded.origin);
+    return writer_for(folded, format)->write(output);
+  }
   const NamedTensors all = with_roots(trained);
   const Metadata about = metadata_of(trained);
   if (format == "npz") return write_npz(output, all, {{kModelCardArray, {metadata_json(about)}}});

@@ -144,7 +144,6 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
     }
     if (!any) throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
   }
-  fold_target_scale(trained.params, trained.buffers, trained.origin);
   const auto image = checkpoint.meta.find("image");
   if (image != checkpoint.meta.end() && image->is_array() && image->size() == 3)
     trained.image = {image->at(0), image->at(1), image->at(2)};
@@ -175,6 +174,9 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   throw_problems(config);
   init_parameters(*model, static_cast<uint64_t>(config.get<int64_t>("seed", 0)),
                   config.maybe<double>("init_head_bias"));
+  // Without a scale, the outputs of a regression are in the units of the targets.
+  if (config.get("task", "classify") == "regress" && has_target_scale(path, *model))
+    add_target_scale(*model, classes);
   load_weights(path, *model, dont_load.patterns, dont_load.place.text());
   TrainedModel trained;
   trained.config = config;

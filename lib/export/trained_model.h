@@ -19,15 +19,14 @@ struct ImageSize {
 struct TrainedModel {
   Config config;         // its model_name, model and num_classes are used
   NamedTensors params;   // float32, by big_vision's names ("head/kernel")
-  NamedTensors buffers;  // running statistics
+  NamedTensors buffers;  // running statistics, and the scale of a regression's targets
   ImageSize image;       // the images that it was trained on
   std::string origin;    // for messages: the checkpoint's folder, or the weights file
   ModelCard card;        // all but its version and its image
 };
 
-// Takes config and weights from a checkpoint. The scale of a regression's targets moves into the
-// last layer, so that the outputs are in the units of the targets. `ema` takes the averaged weights
-// of those tensors that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
+// Takes config and weights from a checkpoint. `ema` takes the averaged weights of those tensors
+// that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // Warns if evaluators of the config measured the averaged weights but `ema` is false: their metrics
 // do not apply to the weights that are used.

@@ -218,9 +218,11 @@ std::string describe_value(const std::string& word) {
   for (const HelpTable& table : help_tables()) {
     for (const KeyText& key : table.keys) {
       if (!has_value(key, word)) continue;
-      text += wrap(first_sentence(key.meaning), fmt::format("  {:<24} ", key_path(table, key.name)),
-                   std::string(27, ' ')) +
-              "\n";
+      const std::string line =
+          wrap(first_sentence(key.meaning), fmt::format("  {:<24} ", key_path(table, key.name)),
+               std::string(27, ' ')) +
+          "\n";
+      if (text.find(line) == std::string::npos) text += line;  // plug-ins may share a key
     }
   }
   if (text.empty()) return "";

@@ -173,6 +173,7 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
     const int64_t label = values[i];
+    if (label == Source::kNoLabel) continue;
     if (label < 0 || label >= int64_t{limits::kClasses}) {
       throw Error(Exit::usage, "",
                   fmt::format("{} has the label {}, expected 0, 1, 2, ...",
@@ -182,13 +183,6 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
       classes.push_back({.name = fmt::format("{}", classes.size())});
     ++(classes[label].*count);
     ++images;
-  }
-  // An image folder that keeps broken files has an example "cat/" for a class without images.
-  for (int64_t i = 0; i < labels.size(0); ++i) {
-    FoundClass& one = classes[values[i]];
-    if (one.*count != 1 || !source.describe(index, i).ends_with('/')) continue;
-    --(one.*count);
-    --images;
   }
   if (images == 0) {
     // The file tells which of two npz files is empty: both have a split 'train'.

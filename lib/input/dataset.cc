@@ -137,6 +137,10 @@ Example Dataset::read_batch(std::span<const int64_t> indices) const {
   return batch;
 }
 
+int64_t Dataset::number_of(int64_t label) const {
+  return label == Source::kNoLabel ? label : classes_(label);
+}
+
 // Replaces the labels of one example or of a batch by the run's numbers: class numbers in `label`,
 // and in `labels` one column for each class.
 void Dataset::renumber(Example& example) const {
@@ -200,20 +204,33 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   class_names_ = classes.names.empty() ? own : classes.names;
   const ClassMap map(own, classes);
   if (map.keeps_all()) return "";
+  if (source_->classes_are_columns()) {
+    for (const std::string& name : classes.names) {
+      if (std::find(own.begin(), own.end(), name) == own.end()) {
+        throw Error(Exit::usage, "",
+                    fmt::format("has no label '{}', which {} has; its labels are {}", name,
+                                classes.owner, short_list(own)));
+      }
+    }
+  }
   std::set<int64_t> unknown;
   std::vector<int64_t> kept;
+  bool any_known = false;
   const bool labelled = for_each_label([&](int64_t index, int64_t label) {
-    if (map(label) == ClassMap::kUnknown)
+    const bool has_label = label != Source::kNoLabel;
+    if (has_label && map(label) == ClassMap::kUnknown) {
       unknown.insert(label);
-    else
-      kept.push_back(index);
+      return;
+    }
+    kept.push_back(index);
+    any_known |= has_label;
   });
   for (size_t label = 0; !labelled && label < own.size(); ++label) {
     if (map(static_cast<int64_t>(label)) == ClassMap::kUnknown)
       unknown.insert(static_cast<int64_t>(label));
   }
   const std::string names = short_list(names_of(unknown, own));
-  if (!unknown.empty() && (!skip_unknown || !labelled || kept.empty())) {
+  if (!unknown.empty() && (!skip_unknown || !labelled || !any_known)) {
     throw Error(
         Exit::usage, "",
         fmt::format("has examples of {}, but the classes of {} are {}{}", names, classes.owner,
@@ -257,13 +274,11 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) cons
     const bool equal = found.empty() || found[0].second == label;
     if (equal && found.size() < each) found.emplace_back(index, label);
   };
-  int64_t index = 0;
-  for_each_label([&](int64_t, int64_t source_label) {
+  for_each_label([&](int64_t index, int64_t source_label) {
+    if (source_label == Source::kNoLabel) return;
     const int64_t label = classes_(source_label);
-    if (label == ClassMap::kUnknown && !classes_.keeps_all()) return;  // not in kept_
     take(least, index, label, !least.empty() && label < least[0].second);
     take(most, index, label, !most.empty() && label > most[0].second);
-    ++index;
   });
   least.insert(least.end(), most.begin(), most.end());
   return least;
@@ -271,13 +286,14 @@ std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) cons
 
 std::vector<int64_t> Dataset::labels() const {
   std::vector<int64_t> all;
-  for_each_label([&](int64_t, int64_t source_label) { all.push_back(classes_(source_label)); });
+  for_each_label([&](int64_t, int64_t source_label) { all.push_back(number_of(source_label)); });
   return all;
 }
 
 std::map<int64_t, int64_t> Dataset::label_counts() const {
   std::map<int64_t, int64_t> counts;
   for_each_label([&](int64_t, int64_t source_label) {
+    if (source_label == Source::kNoLabel) return;
     const int64_t label = classes_(source_label);
     if (label != ClassMap::kUnknown || classes_.keeps_all()) ++counts[label];
   });
@@ -291,6 +307,7 @@ std::set<int64_t> Dataset::labels_of_splits() const {
     if (!labels.defined()) return {};
     const int64_t* values = labels.const_data_ptr<int64_t>();
     for (int64_t i = 0; i < piece.split_size; ++i) {
+      if (values[i] == Source::kNoLabel) continue;
       const int64_t label = classes_(values[i]);
       if (label != ClassMap::kUnknown || classes_.keeps_all()) all.insert(label);
     }
@@ -303,7 +320,7 @@ uint64_t Dataset::fingerprint() const {
   for (const std::string& name : class_names_) text += "\n" + name;
   uint64_t hash = hash64(text);
   for_each_label([&](int64_t, int64_t label) {
-    const std::array<uint64_t, 2> next = {hash, static_cast<uint64_t>(classes_(label))};
+    const std::array<uint64_t, 2> next = {hash, static_cast<uint64_t>(number_of(label))};
     hash = hash64({reinterpret_cast<const char*>(next.data()), sizeof(next)});
   });
   return hash;
@@ -325,7 +342,7 @@ std::string Dataset::missing_classes() const {
   if (!sliced && kept_.empty()) return "";
   const std::set<int64_t> expected = labels_of_splits();
   std::set<int64_t> present, lost;
-  for_each_label([&](int64_t, int64_t label) { present.insert(classes_(label)); });
+  for_each_label([&](int64_t, int64_t label) { present.insert(number_of(label)); });
   std::set_difference(expected.begin(), expected.end(), present.begin(), present.end(),
                       std::inserter(lost, lost.begin()));
   if (lost.empty()) return "";

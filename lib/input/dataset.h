@@ -36,7 +36,7 @@ class Dataset {
   //
   // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
   // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says
-  // how many; the line is empty if there are none.
+  // how many; the line is empty if there are none. Examples without a label stay.
   std::string use_classes(const ClassNames& classes, bool skip_unknown);
 
   // Removes the examples `indices` (ascending) from the data set; at least one example must remain.
@@ -55,12 +55,14 @@ class Dataset {
   const Source& source() const { return *source_; }
   // Returns the names of the classes in the order of the labels' numbers; empty if not known.
   const std::vector<std::string>& class_names() const { return class_names_; }
+  // Source::kNoLabel does not count as a label, except for labels() and fingerprint().
+
   // Returns the distinct labels of the splits, whether their examples are in the slices or not.
   // Empty if the source does not know its labels.
   std::set<int64_t> labels_of_splits() const;
 
-  // Returns the label of each example, in the run's numbers. Empty if the source does not know its
-  // labels.
+  // Returns the label of each example, in the run's numbers, and Source::kNoLabel for those without
+  // one. Empty if the source does not know its labels.
   std::vector<int64_t> labels() const;
   // Returns how many examples have each label, in the run's numbers. Empty if the source does not
   // know its labels.
@@ -94,9 +96,11 @@ class Dataset {
   void add_piece(const SplitTerm& term, size_t split, const Place& split_place);
   // Returns the split and the index in it of example `index`.
   std::pair<size_t, int64_t> locate(int64_t index) const;
-  // Calls each(index, label) for every example of the data set, with the source's label. Returns
-  // false, without a call, if the source does not know its labels.
+  // Calls each(index, label) for every example of the data set, with the source's label, which may
+  // be Source::kNoLabel. Returns false, without a call, if the source does not know its labels.
   bool for_each_label(const std::function<void(int64_t, int64_t)>& each) const;
+  // Returns the run's number of the source's label; Source::kNoLabel stays.
+  int64_t number_of(int64_t label) const;
   void renumber(Example& example) const;
 
   std::shared_ptr<const Source> source_;

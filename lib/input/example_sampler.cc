@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "lib/input/shuffle.h"
+#include "lib/input/source.h"
 #include "lib/util/error.h"
 #include "lib/util/rng.h"
 
@@ -27,8 +28,10 @@ class ClassSampler : public ExampleSampler {
  public:
   ClassSampler(std::span<const int64_t> labels, ClassShares shares) {
     std::map<int64_t, std::vector<int64_t>> members;
-    for (size_t i = 0; i < labels.size(); ++i)
-      members[labels[i]].push_back(static_cast<int64_t>(i));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] != Source::kNoLabel) members[labels[i]].push_back(static_cast<int64_t>(i));
+    }
+    check(!members.empty(), "sampling from no examples");
     std::vector<double> weights;
     double sum = 0;
     for (const auto& [label, own] : members) {
@@ -176,7 +179,6 @@ class WeightSampler : public ExampleSampler {
 
 std::unique_ptr<const ExampleSampler> sample_classes(std::span<const int64_t> labels,
                                                      ClassShares shares) {
-  check(!labels.empty(), "sampling from no examples");
   return std::make_unique<ClassSampler>(labels, shares);
 }
 

@@ -31,7 +31,7 @@ enum class ClassShares { equal, square_root };
 // example; with equal shares each block has exactly the same number of all classes. The examples of
 // a class come in passes, as if it were alone: all come once before any comes again.
 //
-// labels: the class of each example; at least one.
+// labels: the class of each example, at least one; an example with Source::kNoLabel never comes.
 std::unique_ptr<const ExampleSampler> sample_classes(std::span<const int64_t> labels,
                                                      ClassShares shares);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lib/config/registry.h"
@@ -53,6 +54,10 @@ class Op {
   }
   // Returns true only if the op neither reads nor changes nor removes the feature `key`.
   virtual bool leaves(std::string_view key) const { return false; }
+
+  // For an op that makes the feature `key` from another one: the name of the other; names joined by
+  // "+" if it joins several. nullopt if the op leaves `key`, or changes it in place.
+  virtual std::optional<std::string> makes_from(std::string_view key) const { return std::nullopt; }
 
   // Returns whether the op decodes images without turning them as their EXIF orientation says.
   virtual bool ignores_orientation() const { return false; }

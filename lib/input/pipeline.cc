@@ -55,6 +55,19 @@ std::optional<int64_t> Pipeline::class_count() const {
   return std::nullopt;
 }
 
+std::string Pipeline::made_from(std::string_view key) const {
+  std::string from(key);
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (auto source = step->op->makes_from(from)) from = std::move(*source);
+  }
+  return from;
+}
+
+bool Pipeline::uses_data_labels(std::string_view key) const {
+  const std::string from = made_from(key);
+  return from == "label" || from == "labels";
+}
+
 bool Pipeline::has_batched() const {
   return std::all_of(steps_.begin(), steps_.end(),
                      [](const Step& step) { return step.op->has_batched(); });

@@ -31,6 +31,13 @@ class Pipeline {
   // Returns the number of classes of the labels that the ops make from `label`; nullopt if they
   // make none.
   std::optional<int64_t> class_count() const;
+  // Returns the feature of the data set from which the ops make the feature `key`: "label" for
+  // onehot(10, key="label", key_result="labels") and the key "labels". Names joined by "+" if there
+  // are several.
+  std::string made_from(std::string_view key) const;
+  // Returns whether the ops make the feature `key` from `label` or `labels`, the features whose
+  // classes Dataset knows (names, numbers, counts).
+  bool uses_data_labels(std::string_view key = "labels") const;
   // Returns whether all ops have a batched form.
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.

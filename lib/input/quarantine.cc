@@ -87,7 +87,27 @@ void Quarantine::add(std::string_view line, int64_t number) {
     if (const std::string fault = json_fault(json.at(key), JsonKind::text); !fault.empty())
       fail(fmt::format("'{}' {}", key, fault));
   }
-  entries_.push_back({json.at("data"), json.at("example"), number});
+  Entry entry{json.at("data"), json.at("example"), number, std::nullopt};
+  if (const auto files = json.find("files"); files != json.end()) {
+    if (const std::string fault = json_fault(*files, JsonKind::texts); !fault.empty())
+      fail(fmt::format("'files' {}", fault));
+    entry.files = files->get<std::vector<std::string>>();
+  }
+  entries_.push_back(std::move(entry));
+}
+
+void Quarantine::check_files(const Entry& entry, const Dataset& data, int64_t index) const {
+  if (!entry.files) return;
+  std::vector<std::string> now = data.files_of(index);
+  for (std::string& file : now) file = in_utf8(file);
+  if (now == *entry.files) return;
+  const auto shown = [](const std::vector<std::string>& files) {
+    return files.empty() ? "no file" : short_list(files, /*counted=*/false);
+  };
+  throw Error(Exit::usage, fmt::format("{}:{}", file_, entry.line),
+              fmt::format("'{}' names {} now, but {} in this list, which does not fit the data any "
+                          "more; renew it with `bvtrain data check --config CONFIG --output {}`",
+                          entry.example, shown(now), shown(*entry.files), file_));
 }
 
 std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Dataset> data,
@@ -112,6 +132,8 @@ std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Datas
     throw Error(Exit::usage, fmt::format("{}:{}", file_, own[entry]->line),
                 fmt::format("several examples of {} are called '{}'", name, own[entry]->example));
   });
+  for (size_t i = 0; i < own.size(); ++i)
+    if (matches.found[i] >= 0) check_files(*own[i], *data, matches.found[i]);
   const auto unmatched = std::count(matches.found.begin(), matches.found.end(), -1);
   if (unmatched > 0) {
     const auto first = std::find(matches.found.begin(), matches.found.end(), -1);

@@ -3,12 +3,15 @@
 //
 // A list is a JSON Lines file. In each object, `example` is the name of an example, as messages
 // call it (Dataset::describe()), and `data` the data set that has it: "input", "input.<name>" in a
-// mixture, "evals.<name>", or any other text for all data sets with an example of that name. Other
-// keys are ignored. So the skipped.jsonl of a run is a list too.
+// mixture, "evals.<name>", or any other text for all data sets with an example of that name.
+// `files`, which may be absent, lists the files that the example named (Dataset::files_of()): the
+// name of a row of a CSV file is its line, which has another example after an edit. Other keys are
+// ignored. So the skipped.jsonl of a run is a list too.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +29,8 @@ inline constexpr KeyText kQuarantineKey = {
     "--output` writes it. The data set is then smaller, and a slice of a split has the same "
     "examples as before without these. Files that are broken but not in the list are "
     "noticed only when they are read. An example of the list that the data set does not have "
-    "gives a warning.",
+    "gives a warning. If the data has changed, so that a row of the list names other files now, "
+    "the run does not start.",
     "broken.jsonl",
     "-"};
 
@@ -39,7 +43,7 @@ class Quarantine {
   // Returns `data` without the examples in the list. `name` is what the list calls it. Names the
   // examples of the whole data set, with several threads. Records with the config how many examples
   // are left out, and how many entries match none. Throws Error(Exit::usage) if an entry matches
-  // several examples, or if no example is left.
+  // several examples or one that names other files now, or if no example is left.
   std::shared_ptr<const Dataset> leave_out(std::shared_ptr<const Dataset> data,
                                            const std::string& name, int threads) const;
 
@@ -47,9 +51,12 @@ class Quarantine {
   struct Entry {
     std::string data, example;
     int64_t line = 0;
+    std::optional<std::vector<std::string>> files;
   };
   Quarantine(const Config& config, std::string file);
   void add(std::string_view line, int64_t number);
+  // Throws if the entry has other files than example `index` of `data`.
+  void check_files(const Entry& entry, const Dataset& data, int64_t index) const;
 
   Config config_;  // for warnings
   std::string file_;

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -40,6 +39,8 @@ ReadWeight weight_of(const Example& example, const std::string& feature) {
     return {0, unknown_name_message("feature", feature, known)};
   }
   const at::Tensor& value = found->second;
+  if (value.dim() == 1 && value.scalar_type() == at::kByte)
+    return {0, fmt::format("'{}' is a text, expected one number", feature)};
   const bool number =
       value.numel() == 1 && (at::isFloatingType(value.scalar_type()) ||
                              at::isIntegralType(value.scalar_type(), /*includeBool=*/true));
@@ -68,6 +69,30 @@ ReadWeight read_weight(const Dataset& data, int64_t index, const std::string& fe
   return weight_of(example, feature);
 }
 
+void warn_of_broken(int64_t count, const Dataset& data, const Config& config) {
+  if (count == 0) return;
+  config.warn("sample",
+              fmt::format("{} of {} examples cannot be read and get no share", count, data.size()));
+}
+
+// Fails if more examples than the budget allows are known to be broken. No share is theirs, so that
+// training would not count them. Reads the first one beyond the budget, which says why.
+void check_broken(const std::vector<int64_t>& labels, const Dataset& data, const Config& config,
+                  const WeightReading& reading) {
+  int64_t broken = 0;
+  for (int64_t i = 0; i < std::ssize(labels); ++i) {
+    if (labels[i] != Source::kNoLabel || ++broken <= reading.error_budget) continue;
+    try {
+      data.read(i);
+    } catch (...) {
+      const ExampleFailure failure = current_failure(data, i);
+      if (failure.of_config || failure.code != Exit::data) throw;
+      config.fail("sample", start_error(failure, reading.section).message());
+    }
+  }
+  warn_of_broken(broken, data, config);
+}
+
 // Reads the weights of all examples.
 std::vector<double> read_weights(const std::string& feature, const Dataset& data,
                                  const Config& config, const WeightReading& reading) {
@@ -88,10 +113,7 @@ std::vector<double> read_weights(const std::string& feature, const Dataset& data
                                   human_count(data.size())));
       });
   log::clear_progress();
-  if (failed > 0) {
-    config.warn("sample", fmt::format("{} of {} examples cannot be read and get no share", failed,
-                                      data.size()));
-  }
+  warn_of_broken(failed, data, config);
   double sum = 0;
   for (const double weight : weights) sum += weight;
   if (!(sum > 0)) config.fail("sample", fmt::format("every weight '{}' is 0", feature));
@@ -132,8 +154,10 @@ std::shared_ptr<const ExampleSampler> make_sampler(const SampleRule& rule, const
                 "needs labels that are known without reading the images, one class for each "
                 "example, which this data does not have; {weights: FEATURE} needs none");
   }
-  const auto [least, most] = std::minmax_element(labels.begin(), labels.end());
-  if (*least == *most) config.warn("sample", "has no effect: all examples are of one class");
+  check_broken(labels, data, config, reading);
+  const size_t classes = data.label_counts().size();
+  if (classes == 0) config.fail("sample", "none of the examples can be read");
+  if (classes == 1) config.warn("sample", "has no effect: all examples are of one class");
   return sample_classes(labels, rule.kind == SampleRule::Kind::balanced ? ClassShares::equal
                                                                         : ClassShares::square_root);
 }

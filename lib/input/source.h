@@ -63,6 +63,9 @@ class Source {
  public:
   using Registry = bv::Registry<Source, SourceEnv>;
   static constexpr const char* kKind = "data source";
+  // The label of an example that is known to be broken: it is no example of any class.
+  // SourceEnv::keep_broken keeps such examples, and read() fails for them.
+  static constexpr int64_t kNoLabel = INT64_MIN;
   virtual ~Source() = default;
 
   // Returns the names of the splits, such as {"test", "train"}. Other members take an index into
@@ -86,8 +89,12 @@ class Source {
 
   // Returns the names of the classes in the order of their numbers; empty if not known.
   virtual std::vector<std::string> class_names() const { return {}; }
-  // Returns the labels of a split as (size,) int64 if they are known without reading the examples,
-  // an undefined tensor otherwise.
+  // Returns whether class_names() are the columns of a table that `labels` holds, such as the
+  // targets of a regression. A name that another data set has is then missing here, and not only
+  // without an example.
+  virtual bool classes_are_columns() const { return false; }
+  // Returns the labels of a split as (size,) int64, with kNoLabel among them, if they are known
+  // without reading the examples, an undefined tensor otherwise.
   virtual at::Tensor labels(size_t split) const;
   // Returns the file that holds the labels of a split; "" if there is none, or there are several.
   virtual std::string labels_file(size_t split) const { return ""; }

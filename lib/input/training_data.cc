@@ -135,10 +135,12 @@ std::string TrainingData::describe(const Pick& pick) const {
 }
 
 const std::vector<std::string>& TrainingData::class_names() const {
+  static const std::vector<std::string> none;
   for (const Part& part : parts_) {
-    if (!part.data->class_names().empty()) return part.data->class_names();
+    const std::vector<std::string>& names = part.data->class_names();
+    if (!names.empty()) return part.pp->uses_data_labels() ? names : none;
   }
-  return parts_[0].data->class_names();
+  return none;
 }
 
 std::set<int64_t> TrainingData::labels_of_splits() const {

@@ -80,7 +80,9 @@ class TrainingData {
   std::string describe(const Pick& pick) const;
 
   // The members below are those of Dataset, for all data sets together.
-  const std::vector<std::string>& class_names() const;  // of the first data set that has names
+  // Returns the names of the first data set that has some. Empty if pp makes the labels from
+  // another feature, whose classes have other names.
+  const std::vector<std::string>& class_names() const;
   std::set<int64_t> labels_of_splits() const;
   uint64_t fingerprint() const;
 

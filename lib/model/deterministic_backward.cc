@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
+#include <string>
 
 namespace bv {
 namespace {
@@ -29,8 +30,11 @@ struct End : torch::autograd::FunctionPostHook {
 }  // namespace
 
 void require_deterministic_backward(const at::Tensor& y) {
-  const auto& node = y.grad_fn();
-  if (!node || !at::globalContext().deterministicAlgorithms()) return;
+  torch::autograd::Node* node = y.grad_fn().get();
+  // LibTorch pads heads whose width is no multiple of 8, and returns a slice of the result.
+  while (node != nullptr && node->name().find("SliceBackward") != std::string::npos)
+    node = node->next_edge(0).function.get();
+  if (node == nullptr || !at::globalContext().deterministicAlgorithms()) return;
   node->add_pre_hook(std::make_unique<Begin>());
   node->add_post_hook(std::make_unique<End>());
 }

@@ -1,6 +1,7 @@
 #include "lib/params/host_copies.h"
 
 #include <ATen/ops/empty_like.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -60,7 +61,11 @@ void HostCopies::copy_from_device(const at::Tensor& tensor, const at::Tensor& to
 }
 
 void HostCopies::await() {
-  if (done_) done_->synchronize();
+  if (!done_) return;
+  // The thread that saves has the first GPU as its device until it is given another one, and a call
+  // of CUDA would make a context there.
+  const c10::OptionalDeviceGuard guard(stream_->device());
+  done_->synchronize();
 }
 
 }  // namespace bv

@@ -32,8 +32,9 @@ void finish_config(const Config& config) {
 // The trained model, with its weights loaded.
 class Predictor {
  public:
-  // `image` is a preprocessed image.
-  Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image)
+  // `image` is a preprocessed image. `numbers`: the model predicts numbers.
+  Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image,
+            bool numbers)
       : device_(request.device),
         precision_(precision_as_trained(from.config, from.precision, request.device)) {
     const Config& config = from.config;
@@ -47,12 +48,14 @@ class Predictor {
     throw_problems(config);
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
-      if (from.checkpoint->tensors.contains(std::string("buffers/") + kTargetMean))
+      if (from.checkpoint->tensors.contains(fmt::format("buffers/{}", kTargetMean)))
         add_target_scale(*model_, env.num_classes);
       copy_weights(*from.checkpoint, request.ema, *model_);
       warn_of_other_weights(config, request.ema);
     } else {
       if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
+      if (numbers && !weights.empty() && has_target_scale(weights, *model_))
+        add_target_scale(*model_, env.num_classes);
       load_file(from, weights);
     }
     move_to(device_, *model_);
@@ -143,21 +146,25 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
 PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
                         const std::function<void(const PredictedBatch&)>& each) {
   check(!request.outputs.empty(), "no outputs requested");
-  PredictData data(model, request);
+  const std::string task = model.config.get("task", "classify");
+  const std::string loss = model.config.get("loss", default_loss(task));
+  PredictedBatch batch;
+  batch.numbers = compares_numbers(loss);  // the card of a weights file names no task
+  PredictData data(model, request, batch.numbers);
   std::optional<Predictor> predictor;
   if (std::any_of(request.outputs.begin(), request.outputs.end(),
                   [](const std::string& name) { return name != "image"; })) {
-    predictor.emplace(model, request, data.first_image());
+    predictor.emplace(model, request, data.first_image(), batch.numbers);
     finish_config(model.config);
   }
-  PredictedBatch batch;
+  const RightLabels& labels = data.labels();
   batch.class_names = model.class_names;
-  if (batch.class_names.empty()) batch.class_names = data.data().class_names();
+  if (batch.class_names.empty() && labels.have_names_of_data())
+    batch.class_names = data.data().class_names();
   batch.labelled = data.labelled();
-  const std::string task = model.config.get("task", "classify");
-  const std::string loss = model.config.get("loss", default_loss(task));
-  batch.sigmoid = loss == "sigmoid_xent";
-  batch.numbers = compares_numbers(loss);  // the card of a weights file names no task
+  batch.multilabel = labels.multilabel();
+  batch.threshold = labels.threshold();
+  batch.sigmoid = loss == "sigmoid_xent" || batch.multilabel;
   PredictedCounts counts;
   while (data.next()) {
     batch.rows = data.rows();

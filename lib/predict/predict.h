@@ -16,8 +16,10 @@ namespace bv {
 
 struct PredictRequest {
   std::vector<std::string> inputs;  // files and folders, see open_inputs(); unused with `eval`
-  std::string eval;                 // the evaluator whose data set and pp_fn are used; or empty
-  int64_t first = 0;                // number of examples, from the first one; 0: all
+  // The evaluator whose data set, without the examples of its `quarantine`, pp_fn and labels are
+  // used; or empty.
+  std::string eval;
+  int64_t first = 0;  // number of examples, from the first one; 0: all
   // Preprocessing. Default: with `eval` that evaluator's pp_fn, otherwise the pp_fn of the first
   // evaluator of the training or, failing that, of the config.
   std::optional<std::string> pp;
@@ -29,10 +31,18 @@ struct PredictRequest {
   bool labels = false;             // return the labels, if they are known
 };
 
+// What is right for an example.
+struct RightLabel {
+  // Ascending, and empty if no class is right. If there are several, each of them is a right
+  // prediction, or with PredictedBatch::multilabel all of them together.
+  std::vector<int64_t> classes = {};
+  std::vector<float> values = {};  // with PredictedBatch::numbers, in place of classes
+};
+
 struct PredictedRow {
-  std::string name;                   // a file, or "row 17"
-  std::optional<int64_t> label = {};  // if known and requested
-  std::string error = {};             // why the image could not be read; empty if it was
+  std::string name;                      // a file, or "row 17"
+  std::optional<RightLabel> label = {};  // if known and requested
+  std::string error = {};                // why the image could not be read; empty if it was
 };
 
 // The predictions for some examples, in the order of the data.
@@ -48,6 +58,10 @@ struct PredictedBatch {
   bool sigmoid = false;  // the model was trained with sigmoid_xent rather than softmax_xent
   // The model was trained by the task regress: "logits" are numbers in the units of its targets.
   bool numbers = false;
+  // An image of the evaluator's data may have several classes or none. A class is predicted if its
+  // probability is at least `threshold`.
+  bool multilabel = false;
+  double threshold = 0.5;
 };
 
 struct PredictedCounts {

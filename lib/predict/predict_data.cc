@@ -13,6 +13,7 @@
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
 #include "lib/input/prepare_data.h"
+#include "lib/input/quarantine.h"
 #include "lib/predict/predict_inputs.h"
 #include "lib/report/log.h"
 
@@ -32,6 +33,8 @@ Config evaluator(const Config& config, const std::string& name) {
   throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
 }
 
+int own_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
 std::shared_ptr<const Dataset> open_data(const PredictModel& model, const PredictRequest& request) {
   const Config& config = model.config;
   if (request.eval.empty())
@@ -40,9 +43,12 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   env.source.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
   env.source.num_classes = config.get<int64_t>("num_classes", 0);
   env.source.keep_broken = true;
-  const auto open = prepare_data(evaluator(config, request.eval).section("data"), env);
+  const Config keys = evaluator(config, request.eval);
+  const auto quarantine = Quarantine::read(keys);
+  const auto open = prepare_data(keys.section("data"), env);
   throw_problems(config);
   auto data = open(ClassNames{model.class_names, "the model"});
+  if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, own_threads());
   throw_problems(config);
   return data;
 }
@@ -72,10 +78,30 @@ Pipeline read_pp(const PredictModel& model, const PredictRequest& request) {
               "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
 }
 
+// `pp`: what read_pp() has returned.
+RightLabels read_labels(const PredictModel& model, const PredictRequest& request,
+                        const Pipeline& pp, bool numbers) {
+  if (request.eval.empty()) return RightLabels(numbers);
+  const Config keys = evaluator(model.config, request.eval);
+  RightLabels labels(model.config, keys, request.pp ? Pipeline(keys, "pp_fn") : pp, numbers);
+  throw_problems(model.config);
+  return labels;
+}
+
+// Returns the features `keys` of a row, as far as the batch has them.
+template <class Keys>
+Example row_of(const Batch& batch, int64_t row, const Keys& keys) {
+  Example example;
+  for (const std::string& key : keys) {
+    if (const auto found = batch.find(key); found != batch.end()) example[key] = found->second[row];
+  }
+  return example;
+}
+
 LoaderOptions loader_options(int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
-  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options.threads = own_threads();
   options.shuffle = false;
   options.evaluation = true;
   options.error_budget = std::numeric_limits<int64_t>::max();
@@ -85,12 +111,14 @@ LoaderOptions loader_options(int64_t batch_size) {
 
 }  // namespace
 
-PredictData::PredictData(const PredictModel& model, const PredictRequest& request)
+PredictData::PredictData(const PredictModel& model, const PredictRequest& request, bool numbers)
     : data_(open_data(model, request)),
       pp_(std::make_shared<Pipeline>(read_pp(model, request))),
       size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()),
       wants_labels_(request.labels &&
                     (!request.eval.empty() || data_->source().labels(0).defined())),
+      pp_makes_labels_(!request.eval.empty() && !request.pp),
+      labels_(read_labels(model, request, *pp_, numbers)),
       options_(loader_options(std::min(request.batch_size, size_))) {
   find_first_image();
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
@@ -113,7 +141,7 @@ void PredictData::find_first_image() {
                       failure.text());
     }
     if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
-    labelled_ = wants_labels_ && label(index);
+    labelled_ = wants_labels_ && label(index, options_.prototype);
     return;
   }
   for (const std::string& text : failures) log::warn("skipped {}", text);
@@ -121,13 +149,8 @@ void PredictData::find_first_image() {
               fmt::format("none of the {} images could be read", size_));
 }
 
-std::optional<int64_t> PredictData::label(int64_t index) const {
-  const Example example = data_->read(index);
-  const auto found = example.find("label");
-  if (found == example.end() || found->second.numel() != 1 ||
-      !at::isIntegralType(found->second.scalar_type(), false))
-    return std::nullopt;
-  return found->second.item<int64_t>();
+std::optional<RightLabel> PredictData::label(int64_t index, const Example& computed) const {
+  return labels_.of(pp_makes_labels_ ? computed : Example(), *data_, index);
 }
 
 bool PredictData::next() {
@@ -142,7 +165,7 @@ bool PredictData::next() {
     throw Error::in(error.component(), Exit::usage, error.message());
   }
   const int64_t n = std::min(batch->at("_mask").size(0), size_ - done_);
-  for (const auto& [index, name, reason] : loader_->take_failed()) failures_[name] = reason;
+  for (const FailedExample& each : loader_->take_failed()) failures_[each.name] = each.reason;
   const bool* readable = batch->at("_mask").const_data_ptr<bool>();
   std::vector<int64_t> good;
   for (int64_t i = 0; i < n; ++i) {
@@ -152,7 +175,7 @@ bool PredictData::next() {
       row.error = failures_.at(in_utf8(row.name));
       log::warn("skipped {}: {}", row.name, row.error);
     } else {
-      if (labelled_) row.label = label(index);
+      if (labelled_) row.label = label(index, row_of(*batch, i, labels_.keys()));
       good.push_back(i);
     }
   }

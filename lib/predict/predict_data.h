@@ -11,6 +11,7 @@
 #include "lib/input/data_notes.h"
 #include "lib/input/loader/loader.h"
 #include "lib/predict/predict.h"
+#include "lib/predict/right_labels.h"
 
 namespace bv {
 
@@ -18,8 +19,9 @@ namespace bv {
 class PredictData {
  public:
   // Opens the data and preprocesses the first image that can be read. Throws Error(Exit::usage) for
-  // bad requests, and Error(Exit::data) if no image can be read.
-  PredictData(const PredictModel& model, const PredictRequest& request);
+  // bad requests, and Error(Exit::data) if no image can be read. `numbers`: the model predicts
+  // numbers, so the labels are numbers too.
+  PredictData(const PredictModel& model, const PredictRequest& request, bool numbers);
 
   int64_t size() const { return size_; }  // number of examples, readable or not
   const Dataset& data() const { return *data_; }
@@ -27,7 +29,8 @@ class PredictData {
   const at::Tensor& first_image() const { return options_.prototype.at("image"); }
   // Returns warnings about the files that have been read.
   std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }
-  // Whether each example has a label that is a whole number.
+  const RightLabels& labels() const { return labels_; }
+  // Whether the rows have labels.
   bool labelled() const { return labelled_; }
 
   // Advances to the next batch. Returns false after the last one. Throws Error(Exit::usage) if
@@ -40,12 +43,15 @@ class PredictData {
 
  private:
   void find_first_image();
-  std::optional<int64_t> label(int64_t index) const;
+  // `computed`: the example's features after pp.
+  std::optional<RightLabel> label(int64_t index, const Example& computed) const;
 
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   const int64_t size_;
   const bool wants_labels_;
+  const bool pp_makes_labels_;  // it is the evaluator's
+  const RightLabels labels_;
   bool labelled_ = false;
   int64_t done_ = 0;
   LoaderOptions options_;

@@ -5,7 +5,9 @@
 #include <ATen/ops/topk.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "lib/util/error.h"
@@ -19,6 +21,7 @@ namespace {
 struct Guess {
   int64_t index = 0;
   float probability = 0;
+  bool predicted = true;  // false with `multilabel` if the probability is below the threshold
 };
 
 // Returns the `top` most probable classes of each row that has no error, the best first. Of numbers
@@ -39,10 +42,15 @@ std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_
   }
   const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
   const auto [values, classes] = at::topk(probabilities, std::min(top, logits.size(1)));
+  at::Tensor predicted;  // (n, classes) bool; in float64, as evaluators compare
+  if (batch.multilabel) predicted = at::sigmoid(logits.to(at::kDouble)).ge(batch.threshold);
   for (int64_t i = 0; i < values.size(0); ++i) {
     std::vector<Guess>& row = best.emplace_back();
-    for (int64_t k = 0; k < values.size(1); ++k)
-      row.push_back({classes[i][k].item<int64_t>(), values[i][k].item<float>()});
+    for (int64_t k = 0; k < values.size(1); ++k) {
+      const auto index = classes[i][k].item<int64_t>();
+      row.push_back({index, values[i][k].item<float>(),
+                     !batch.multilabel || predicted[i][index].item<bool>()});
+    }
   }
   return best;
 }
@@ -62,28 +70,28 @@ void each_row(const PredictedBatch& batch, int64_t top, const Use& use) {
     use(row, row.error.empty() ? best.at(read++) : std::vector<Guess>{});
 }
 
+// Returns the right value of a target, nullopt if it is not known.
+std::optional<float> right_value(const PredictedRow& row, int64_t target) {
+  if (!row.label || target >= std::ssize(row.label->values)) return std::nullopt;
+  return row.label->values[static_cast<size_t>(target)];
+}
+
 class JsonLines : public PredictionText {
  public:
   explicit JsonLines(int64_t top) : top_(top) {}
 
   std::string add(const PredictedBatch& batch) override {
-    // {"index": 9, "class": "Ankle boot"}
-    const auto class_entry = [&](int64_t index) {
-      Json entry = {{"index", index}};
-      if (const std::string name = class_name(batch, index); !name.empty()) entry["class"] = name;
-      return entry;
-    };
     std::string text;
     each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
       Json line = {{"file", row.name}};
-      if (row.label) line["label"] = class_entry(*row.label);
+      if (row.label) add_label(batch, *row.label, line);
       if (row.error.empty() && batch.numbers) {
         line["values"] = Json::array();
         for (const Guess& guess : guesses) line["values"].push_back(guess.probability);
       } else if (row.error.empty()) {
         line["top"] = Json::array();
         for (const Guess& guess : guesses) {
-          Json entry = class_entry(guess.index);
+          Json entry = class_entry(batch, guess.index);
           entry["probability"] = guess.probability;
           line["top"].push_back(entry);
         }
@@ -97,6 +105,24 @@ class JsonLines : public PredictionText {
 
  private:
   using Json = nlohmann::ordered_json;
+
+  // {"index": 9, "class": "Ankle boot"}
+  static Json class_entry(const PredictedBatch& batch, int64_t index) {
+    Json entry = {{"index", index}};
+    if (const std::string name = class_name(batch, index); !name.empty()) entry["class"] = name;
+    return entry;
+  }
+
+  static void add_label(const PredictedBatch& batch, const RightLabel& label, Json& line) {
+    if (!batch.numbers && !batch.multilabel && label.classes.size() == 1) {
+      line["label"] = class_entry(batch, label.classes[0]);
+      return;
+    }
+    Json& labels = line["labels"] = Json::array();
+    for (const float value : label.values) labels.push_back(value);
+    for (const int64_t index : label.classes) labels.push_back(class_entry(batch, index));
+  }
+
   const int64_t top_;
 };
 
@@ -112,7 +138,6 @@ class Csv : public PredictionText {
         return "";
       }
       columns_ = best_classes(batch, top_).at(0).size();
-      numbers_ = batch.numbers;
     }
     std::string text = started_ ? "" : header(batch);
     started_ = true;
@@ -127,11 +152,12 @@ class Csv : public PredictionText {
  private:
   std::string header(const PredictedBatch& batch) const {
     std::vector<std::string> names = {"file"};
-    if (batch.labelled) names.insert(names.end(), {"label", "label_name"});
+    if (batch.labelled && !batch.numbers) names.insert(names.end(), {"label", "label_name"});
     for (size_t k = 1; k <= columns_; ++k) {
-      if (numbers_) names.push_back(fmt::format("value_{}", k));
+      if (batch.numbers && batch.labelled) names.push_back(fmt::format("label_{}", k));
+      if (batch.numbers) names.push_back(fmt::format("value_{}", k));
       for (const char* name : {"class", "name", "probability"})
-        if (!numbers_) names.push_back(fmt::format("{}_{}", name, k));
+        if (!batch.numbers) names.push_back(fmt::format("{}_{}", name, k));
     }
     names.push_back("error");
     return join(names, ",") + "\n";
@@ -140,18 +166,35 @@ class Csv : public PredictionText {
   std::string line(const PredictedBatch& batch, const PredictedRow& row,
                    const std::vector<Guess>& guesses) const {
     std::vector<std::string> fields = {field(row.name)};
-    if (batch.labelled) {
-      fields.push_back(row.label ? fmt::format("{}", *row.label) : "");
-      fields.push_back(row.label ? field(class_name(batch, *row.label)) : "");
-    }
+    if (batch.labelled && !batch.numbers) add_classes(batch, row, fields);
     for (const Guess& guess : guesses) {
-      if (!numbers_) fields.push_back(fmt::format("{}", guess.index));
-      if (!numbers_) fields.push_back(field(class_name(batch, guess.index)));
+      if (batch.numbers && batch.labelled) {
+        const auto right = right_value(row, guess.index);
+        fields.push_back(right ? fmt::format("{}", *right) : "");
+      }
+      if (!batch.numbers) fields.push_back(fmt::format("{}", guess.index));
+      if (!batch.numbers) fields.push_back(field(class_name(batch, guess.index)));
       fields.push_back(fmt::format("{}", guess.probability));
     }
-    fields.resize(fields.size() + (numbers_ ? 1 : 3) * (columns_ - guesses.size()));
+    const size_t each = !batch.numbers ? 3 : batch.labelled ? 2 : 1;
+    fields.resize(fields.size() + each * (columns_ - guesses.size()));
     fields.push_back(field(row.error));
     return join(fields, ",") + "\n";
+  }
+
+  // Adds the numbers and the names of the right classes.
+  static void add_classes(const PredictedBatch& batch, const PredictedRow& row,
+                          std::vector<std::string>& fields) {
+    std::vector<std::string> numbers, names;
+    if (row.label) {
+      for (const int64_t index : row.label->classes) {
+        numbers.push_back(std::to_string(index));
+        names.push_back(class_name(batch, index));
+      }
+    }
+    const bool named = !batch.class_names.empty();
+    fields.push_back(join(numbers, ";"));
+    fields.push_back(named ? field(join(names, ";")) : "");
   }
 
   static std::string field(const std::string& text) {
@@ -163,38 +206,30 @@ class Csv : public PredictionText {
 
   const int64_t top_;
   bool started_ = false;              // the header is written
-  bool numbers_ = false;              // the columns are values, not classes
   size_t columns_ = 0;                // classes or values per line
   std::vector<PredictedRow> unread_;  // rows before the header
 };
 
+// The columns are as wide as the longest text in them, so nothing can be written before the end.
 class Table : public PredictionText {
  public:
   explicit Table(int64_t top) : top_(top) {}
 
-  // The columns are as wide as the longest text in them, so nothing can be written before the end.
   std::string add(const PredictedBatch& batch) override {
-    const auto name = [&](int64_t index) {
-      const std::string text = class_name(batch, index);
-      return fmt::format("{}{}{}", index, text.empty() ? "" : " ",
-                         printable(text, std::string::npos));
-    };
-    each_row(batch, top_, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
+    // Exact matches need all classes.
+    const int64_t top = batch.multilabel ? std::numeric_limits<int64_t>::max()
+                        : top_ > 0       ? top_
+                                         : 1;
+    each_row(batch, top, [&](const PredictedRow& row, const std::vector<Guess>& guesses) {
       if (!row.error.empty()) return;
       Line line = {.file = printable(row.name, std::string::npos)};
-      if (batch.numbers) {
-        for (const Guess& guess : guesses) line.guesses.emplace_back("", guess.probability);
-        numbers_ = true;
-      }
-      if (row.label && !batch.numbers) {
-        line.label = name(*row.label);
-        ++labelled_;
-        right_ += *row.label == guesses.at(0).index;
-      }
-      for (const Guess& guess : guesses)
-        if (!batch.numbers) line.guesses.emplace_back(name(guess.index), guess.probability);
+      if (batch.numbers)
+        add_values(row, guesses, line);
+      else
+        add_classes(batch, row, guesses, line);
       lines_.push_back(std::move(line));
     });
+    multilabel_ = batch.multilabel;
     return "";
   }
 
@@ -202,37 +237,97 @@ class Table : public PredictionText {
     size_t file_width = 0, label_width = 0, guess_width = 0;
     for (const Line& line : lines_) {
       file_width = std::max(file_width, line.file.size());
-      label_width = std::max(label_width, line.label.size());
-      for (const auto& [guess, probability] : line.guesses)
-        guess_width = std::max(guess_width, guess.size());
+      for (const Shown& shown : line.shown) {
+        label_width = std::max(label_width, shown.label.size());
+        guess_width = std::max(guess_width, shown.guess.size());
+      }
     }
     std::string text;
     for (const Line& line : lines_) {
-      text += fmt::format("{:{}}   ", line.file, file_width);
-      if (labelled_ > 0) text += fmt::format("label {:{}}   ", line.label, label_width);
-      text += "predicted";
-      const char* before = " ";
-      for (const auto& [guess, probability] : line.guesses) {
-        text += numbers_ ? fmt::format("{}{:.6g}", before, probability)
-                         : fmt::format("{}{:{}}   {:.3f}", before, guess, guess_width, probability);
+      text += fmt::format("{:{}}", line.file, file_width);
+      const char* before = "   predicted ";
+      for (const Shown& shown : line.shown) {
+        if (shown.labelled) {
+          text += fmt::format("   {} {:{}}", multilabel_ ? "labels" : "label", shown.label,
+                              label_width);
+          before = "   predicted ";
+        }
+        const bool more = shown.labelled && &shown != &line.shown.back();
+        const bool padded = more || !shown.probability.empty();
+        text += fmt::format("{}{:{}}", before, shown.guess, padded ? guess_width : 0);
+        if (!shown.probability.empty()) text += "   " + shown.probability;
         before = "   ";
       }
       text += "\n";
     }
-    if (labelled_ > 0) text += fmt::format("{} of {} are right\n", right_, labelled_);
+    if (labelled_ > 0) {
+      text += fmt::format("{} of {} are {}\n", right_, labelled_,
+                          multilabel_ ? "exact matches" : "right");
+    }
     return text;
   }
 
  private:
+  // A predicted class or value, with what is right before it.
+  struct Shown {
+    std::string guess, probability = {};
+    bool labelled = false;  // the label stands before it
+    std::string label = {};
+  };
   struct Line {
     std::string file;
-    std::string label = {};  // empty if unknown
-    std::vector<std::pair<std::string, float>> guesses = {};
+    std::vector<Shown> shown = {};
   };
-  const int64_t top_;
+
+  static std::string shown_name(const PredictedBatch& batch, int64_t index) {
+    const std::string text = class_name(batch, index);
+    return fmt::format("{}{}{}", index, text.empty() ? "" : " ",
+                       printable(text, std::string::npos));
+  }
+
+  static void add_values(const PredictedRow& row, const std::vector<Guess>& guesses, Line& line) {
+    for (const Guess& guess : guesses) {
+      Shown& shown = line.shown.emplace_back();
+      shown.guess = fmt::format("{:.6g}", guess.probability);
+      const auto right = right_value(row, guess.index);
+      shown.labelled = right.has_value();
+      if (right) shown.label = fmt::format("{:.6g}", *right);
+    }
+  }
+
+  void add_classes(const PredictedBatch& batch, const PredictedRow& row,
+                   const std::vector<Guess>& guesses, Line& line) {
+    for (const Guess& guess : guesses) {
+      const bool wanted = top_ > 0 ? std::ssize(line.shown) < top_ : guess.predicted;
+      if (!wanted) break;
+      line.shown.push_back(
+          {shown_name(batch, guess.index), fmt::format("{:.3f}", guess.probability)});
+    }
+    if (line.shown.empty()) line.shown.push_back({"none"});
+    if (!row.label) return;
+    std::vector<std::string> names;
+    for (const int64_t index : row.label->classes) names.push_back(shown_name(batch, index));
+    line.shown[0].labelled = true;
+    line.shown[0].label = names.empty() ? "none" : join(names, ", ");
+    if (names.empty() && !batch.multilabel) return;  // nothing is right, as evaluators have it
+    ++labelled_;
+    right_ += is_right(batch, *row.label, guesses);
+  }
+
+  static bool is_right(const PredictedBatch& batch, const RightLabel& label,
+                       const std::vector<Guess>& guesses) {
+    const std::set<int64_t> classes(label.classes.begin(), label.classes.end());
+    if (!batch.multilabel) return classes.contains(guesses.at(0).index);
+    std::set<int64_t> predicted;
+    for (const Guess& guess : guesses)
+      if (guess.predicted) predicted.insert(guess.index);
+    return predicted == classes;
+  }
+
+  const int64_t top_;  // 0: the default
   std::vector<Line> lines_;
   int64_t labelled_ = 0, right_ = 0;  // numbers of lines
-  bool numbers_ = false;              // the lines have values, not classes
+  bool multilabel_ = false;
 };
 
 }  // namespace

@@ -148,8 +148,8 @@ void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContex
   context.left_out = [&](const std::string& data, int64_t count,
                          const std::vector<FailedExample>& failed) {
     left_out = left_out.value_or(0) + count;
-    for (const auto& [index, name, reason] : failed)
-      log::warn("{}: {} is left out: {}", data, name, reason);
+    for (const FailedExample& each : failed)
+      log::warn("{}: {} is left out: {}", data, each.name, each.reason);
   };
   Row values;
   const Measure emit = [&](std::string_view name, double value) {

@@ -16,9 +16,11 @@ namespace {
 constexpr size_t kFirst = 10;  // examples of each data set in the report
 
 std::string line_of(const SkippedExample& skipped) {
-  return fmt::format("{{\"data\": {}, \"step\": {}, \"example\": {}, \"reason\": {}}}\n",
-                     json_string(skipped.data), skipped.step, json_string(skipped.example),
-                     json_string(skipped.reason));
+  return fmt::format(
+      "{{\"data\": {}, \"step\": {}, \"example\": {}, \"reason\": {}{}}}\n",
+      json_string(skipped.data), skipped.step, json_string(skipped.example),
+      json_string(skipped.reason),
+      skipped.files.empty() ? "" : ", \"files\": " + nlohmann::json(skipped.files).dump());
 }
 
 std::optional<SkippedExample> read_line(std::string_view line) {
@@ -27,7 +29,12 @@ std::optional<SkippedExample> read_line(std::string_view line) {
   for (const char* key : {"data", "example", "reason"})
     if (!json.contains(key) || !json.at(key).is_string()) return std::nullopt;
   if (!json.contains("step") || !json.at("step").is_number_integer()) return std::nullopt;
-  return SkippedExample{json.at("data"), json.at("step"), json.at("example"), json.at("reason")};
+  SkippedExample skipped{json.at("data"), json.at("step"), json.at("example"), json.at("reason")};
+  if (const auto files = json.find("files"); files != json.end() && files->is_array()) {
+    for (const auto& file : *files)
+      if (file.is_string()) skipped.files.push_back(file);
+  }
+  return skipped;
 }
 
 void remove_file(const std::string& file) {

@@ -2,6 +2,8 @@
 // step at which it was first left out.
 //
 //   {"data": "input", "step": 3, "example": "train/cat/17.jpg", "reason": "truncated JPEG"}
+//
+// If the example is a row that names files, these follow as the list `files`.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@ struct SkippedExample {
   std::string data;  // "input", "evals.<name>", or a data set of an evaluator with several
   int64_t step = 0;
   std::string example, reason;
+  std::vector<std::string> files = {};  // that the example names; empty if it names none
 };
 
 // What the report shows of one data set.

@@ -12,6 +12,13 @@ namespace {
 // Returns how many training examples each class has. Fails if one has none, or if the labels are
 // not known.
 std::vector<int64_t> counts_of(const Config& config, const std::string& word, const TaskEnv& env) {
+  if (env.label_feature != "label" && env.label_feature != "labels") {
+    config.fail(
+        "class_weights",
+        fmt::format("'{}' counts the classes of the feature 'label', but input.pp makes the "
+                    "labels from '{}'; give a list of {} weights",
+                    word, env.label_feature, env.num_classes));
+  }
   const LabelCounts labels = env.label_counts();
   if (labels.empty()) {
     config.fail("class_weights",

@@ -50,11 +50,13 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
                "make them with onehot(C, key=\"label\", key_result=\"labels\") and name them in "
                "keep(\"image\", \"labels\")");
   if (labels.scalar_type() != at::kFloat) {
-    refuse(
-        fmt::format("'labels' must be float32 (n, {}), got {} {}; make them with "
-                    "onehot({}, key=\"label\", key_result=\"labels\")",
-                    logits.size(-1), dtype_name(labels.scalar_type()), shape_text(labels.sizes()),
-                    logits.size(-1)));
+    const std::string remedy =
+        labels.sizes() == logits.sizes()
+            ? "if they are 0 or 1 for each class, value_range(0, 1, 0, 1, key=\"labels\") does that"
+            : fmt::format("make them with onehot({}, key=\"label\", key_result=\"labels\")",
+                          logits.size(-1));
+    refuse(fmt::format("'labels' must be float32 (n, {}), got {} {}; {}", logits.size(-1),
+                       dtype_name(labels.scalar_type()), shape_text(labels.sizes()), remedy));
   }
   if (labels.sizes() != logits.sizes()) {
     refuse(

@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
+#include "lib/input/ordered_work.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
@@ -29,7 +31,7 @@ const KeyTable keys(
     {"Teaches the model to predict numbers, such as an age, a dose or coordinates. `num_classes` "
      "is "
      "how many numbers there are. Each example must have a float `image` and `labels`, one number "
-     "per target, or `label`, a single one, as floating-point numbers. The key `loss` is `mse` "
+     "per target, or `label`, a single one. The key `loss` is `mse` "
      "(the "
      "default), `l1` or `huber`, and its value the mean over the targets and examples. Metrics "
      "and predictions are in the units of the labels.",
@@ -60,17 +62,20 @@ const char* target_key(const Features& features) {
       fmt::join(names, ", ")));
 }
 
-// Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's.
-at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs) {
+// Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's. Throws if
+// they are numbers of classes, which `named` says of whole numbers.
+at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool named) {
   const char* key = target_key(batch);
   const at::Tensor& labels = batch.at(key);
-  if (labels.scalar_type() != at::kFloat) {
+  if (labels.scalar_type() != at::kFloat && named) {
     refuse(
-        fmt::format("'{}' must be float32, got {}; store numbers to predict with a decimal "
-                    "point (image_folder: give label: number), or use task: classify for classes",
+        fmt::format("'{}' is {}: the numbers of classes, which the training data names; use "
+                    "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: "
+                    "label: number)",
                     key, dtype_name(labels.scalar_type())));
   }
-  const at::Tensor targets = labels.dim() == 1 ? labels.unsqueeze(1) : labels;
+  const at::Tensor numbers = labels.to(at::kFloat);
+  const at::Tensor targets = numbers.dim() == 1 ? numbers.unsqueeze(1) : numbers;
   if (targets.sizes() != outputs.sizes()) {
     refuse(
         fmt::format("'{}' are {} but the model's outputs are {}; num_classes is the number of "
@@ -92,6 +97,11 @@ class RunningSpread {
     squares_ += distance * (value - mean_);
   }
   bool constant() const { return least_ == most_; }
+  // Returns the distance of float32 numbers near the largest of the values.
+  double float_step() const {
+    const auto large = static_cast<float>(std::max(std::abs(least_), std::abs(most_)));
+    return std::nextafter(large, INFINITY) - static_cast<double>(large);
+  }
   double mean() const { return mean_; }
   double std() const { return std::sqrt(squares_ / static_cast<double>(count_)); }
   int64_t count() const { return count_; }
@@ -140,6 +150,12 @@ void add_labels(const Example& example, const char* key, const std::string& name
   }
 }
 
+// The labels of one example, or why they cannot be read.
+struct ReadLabels {
+  Example example;
+  std::exception_ptr failure;  // an Error(Exit::data)
+};
+
 std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const char* key,
                                       int64_t targets) {
   std::vector<RunningSpread> spreads(static_cast<size_t>(targets));
@@ -149,17 +165,41 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
               human_count(examples.size));
   }
   int64_t failed = 0;
-  for (int64_t i = 0; i < examples.size; ++i) {
-    Example example;
+  const auto read = [&](int64_t i) {
+    ReadLabels one;
     try {
-      example = raw ? examples.raw(i) : examples.computed(i);
+      one.example = raw ? examples.raw(i) : examples.computed(i);
+      std::erase_if(one.example, [&](const auto& feature) { return feature.first != key; });
     } catch (const Error& error) {
-      if (error.code() != Exit::data || ++failed > examples.error_budget) throw;
-      continue;
+      if (error.code() != Exit::data) throw;
+      one.failure = std::current_exception();
     }
-    add_labels(example, key, examples.describe(i), spreads);
-  }
+    return one;
+  };
+  results_in_order(examples.size, examples.threads, read, [&](int64_t i, const ReadLabels& one) {
+    if (one.failure) {
+      if (++failed > examples.error_budget) std::rethrow_exception(one.failure);
+      return;
+    }
+    add_labels(one.example, key, examples.describe(i), spreads);
+    log::progress(
+        fmt::format("targets: {} of {} examples", human_count(i + 1), human_count(examples.size)));
+  });
+  log::clear_progress();
   return spreads;
+}
+
+// Throws if float32, in which the model learns, cannot tell the values of a target apart.
+void check_resolution(const RunningSpread& spread, size_t target) {
+  constexpr double kLeast = 32;  // steps of float32 in a standard deviation
+  const double step = spread.float_step();
+  if (spread.constant() && step < 1) return;
+  if (!spread.constant() && spread.std() >= kLeast * step) return;
+  throw Error(
+      Exit::usage, "",
+      fmt::format("target {} has values near {:.6g}, which float32 rounds to multiples of {}, "
+                  "and their standard deviation is only {}: subtract a constant from them",
+                  target, spread.mean(), short_number(step), short_number(spread.std())));
 }
 
 class Regress : public Task {
@@ -167,7 +207,8 @@ class Regress : public Task {
   Regress(const Config& config, const TaskEnv& env)
       : loss_(env.loss_name),
         normalizes_(config.get<bool>("normalize_targets", true)),
-        delta_(config.get<double>("delta", 1.0)) {
+        delta_(config.get<double>("delta", 1.0)),
+        named_(env.named_classes && env.label_feature == "label") {
     if (!(delta_ > 0))
       config.problem("delta", fmt::format("must be positive, got {}", delta_));
     else if (delta_ != 1 && loss_ != "huber")
@@ -194,6 +235,7 @@ class Regress : public Task {
     for (size_t t = 0; t < spreads.size(); ++t) {
       if (spreads[t].count() == 0)
         throw Error(Exit::usage, "", "no training example could be read for its targets");
+      check_resolution(spreads[t], t);
       if (spreads[t].constant() || static_cast<float>(spreads[t].std()) == 0) {
         throw Error(Exit::usage, "",
                     fmt::format("target {} is {} in all {} training examples: there is nothing to "
@@ -228,7 +270,7 @@ class Regress : public Task {
 
   // Returns the loss of each target, (n, targets) float32.
   at::Tensor losses(const Model& model, const Batch& batch, const at::Tensor& outputs) const {
-    at::Tensor targets = need_targets(batch, outputs);
+    at::Tensor targets = need_targets(batch, outputs, named_);
     if (const auto scale = target_scale(model)) targets = (targets - scale->mean) / scale->std;
     if (loss_ == "mse") return at::mse_loss(outputs, targets, at::Reduction::None);
     if (loss_ == "l1") return at::l1_loss(outputs, targets, at::Reduction::None);
@@ -238,6 +280,7 @@ class Regress : public Task {
   const std::string loss_;
   const bool normalizes_;
   const double delta_;
+  const bool named_;  // the training data names the classes of whole numbers
 };
 const Register<Task, Regress> registered("regress");
 

@@ -26,6 +26,10 @@ struct TaskEnv {
   Place loss_place = {};                   // where `loss` is written, for messages
   double label_smoothing = 0;              // the key `label_smoothing`, in [0, 1)
   int64_t num_classes = 0;                 // of the model; 0: not known
+  // The feature of the training data from which input.pp makes `labels`. label_counts() is about
+  // the feature "label".
+  std::string label_feature = "label";
+  bool named_classes = false;  // the training data names the classes of `label`
   // Returns the labels of the training data. Empty if nothing is trained, or if the data could not
   // be opened: then a task does without what it needs the labels for.
   std::function<LabelCounts()> label_counts = {};
@@ -35,7 +39,9 @@ struct TaskEnv {
 // throw what Dataset::read() and compute_example() throw.
 struct LabelledExamples {
   int64_t size = 0;
-  std::function<Example(int64_t index)> raw;       // as it is in the data set
+  int threads = 1;  // that may call the functions at the same time
+  // As it is in the data set, maybe without features that are files of their own, such as an image.
+  std::function<Example(int64_t index)> raw;
   std::function<Example(int64_t index)> computed;  // after input.pp
   std::function<std::string(int64_t index)> describe;
   int64_t error_budget = 0;  // how many examples may fail

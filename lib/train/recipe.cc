@@ -195,6 +195,11 @@ void Recipe::read_task() {
                    fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
   }
   env.num_classes = num_classes;
+  env.named_classes = !classes_.names.empty();
+  for (const InputPart& part : inputs_) {
+    if (part.is.pp && !part.is.pp->uses_data_labels())
+      env.label_feature = part.is.pp->made_from("labels");
+  }
   if (data) env.label_counts = [this] { return count_labels(*data); };
   task = Task::Registry::make(name, config.section("task_kw"), config.place("task"), env);
 }
@@ -308,15 +313,14 @@ void Recipe::fit_task(const Config& input) {
                                      "gives {})",
                                      keys_of(first_)));
   }
-  read_example(input, "data", [&] {
-    task->fit(*model, labelled_examples(*data, seed, loader.error_budget), first_);
-  });
+  read_example(input, "data",
+               [&] { task->fit(*model, labelled_examples(*data, seed, loader), first_); });
 }
 
 // Lets the model see some training images.
 void Recipe::fit_model(const Config& input) {
   if (model->fit_images() == 0) return;
-  const LabelledExamples examples = labelled_examples(*data, seed, loader.error_budget);
+  const LabelledExamples examples = labelled_examples(*data, seed, loader);
   read_example(input, "data", [&] {
     model->fit(spread_images(examples, model->fit_images(), image_normalization));
   });

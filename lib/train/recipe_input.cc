@@ -262,6 +262,12 @@ void Recipe::make_sampler_of(InputPart& part) {
     part.keys.warn("sample", "has no effect on generated data");
     return;
   }
+  if (part.sample.kind != SampleRule::Kind::weights && !part.is.pp->uses_data_labels()) {
+    part.keys.fail(
+        "sample", fmt::format("goes by the classes of the feature 'label', but pp makes the labels "
+                              "from '{}'; {{weights: FEATURE}} takes shares from any feature",
+                              part.is.pp->made_from("labels")));
+  }
   part.is.sampler = make_sampler(part.sample, *part.is.data, part.keys,
                                  {loader.threads, loader.error_budget, loader.section});
   const bool weighed = config.is_map("task_kw") && config.section("task_kw").has("class_weights");
@@ -355,6 +361,13 @@ void Recipe::count_classes(const Config& input) {
   const auto named = std::ssize(classes_.names);
   const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
   if (config.is_text("num_classes", kAuto)) {
+    if (!inputs_[0].is.pp->uses_data_labels()) {
+      config.fail(
+          "num_classes",
+          fmt::format("'auto' counts the classes of the feature 'label', but input.pp makes "
+                      "the labels from '{}'; give a number",
+                      inputs_[0].is.pp->made_from("labels")));
+    }
     if (count < 1 || count > kMostUnnamed) {
       config.fail("num_classes",
                   "'auto' needs training data that names its classes, or whose labels are known "

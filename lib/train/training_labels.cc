@@ -26,13 +26,15 @@ LabelCounts count_labels(const TrainingData& data) {
   return all;
 }
 
-LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int64_t error_budget) {
+LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
+                                   const LoaderOptions& loader) {
   LabelledExamples examples;
   examples.size = data.size();
-  examples.error_budget = error_budget;
+  examples.error_budget = loader.error_budget;
+  examples.threads = std::max(loader.threads, 1);
   examples.raw = [&data](int64_t index) {
     const TrainingData::Pick pick = place_of(data, index);
-    return data.parts()[pick.part].data->read(pick.index);
+    return data.parts()[pick.part].data->read_values(pick.index);
   };
   examples.computed = [&data, seed](int64_t index) {
     return data.compute(place_of(data, index), seed, index);

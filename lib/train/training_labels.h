@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lib/input/image/normalize.h"
+#include "lib/input/loader/loader.h"
 #include "lib/input/training_data.h"
 #include "lib/tasks/task.h"
 
@@ -16,8 +17,9 @@ namespace bv {
 LabelCounts count_labels(const TrainingData& data);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the
-// result.
-LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed, int64_t error_budget);
+// result. Of `loader` the threads and the error budget count.
+LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
+                                   const LoaderOptions& loader);
 
 // Returns a function that returns one image after the other, (height, width, channels) float32, and
 // an undefined tensor after the last one. The images come from `count` examples that lie at equal

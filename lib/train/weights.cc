@@ -2,11 +2,15 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <map>
+
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
 #include "lib/model/parameter_resizer.h"
+#include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -91,6 +95,86 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
   copies.push_back({name, target, fitting});
 }
 
+const std::string kMean = std::string("buffers/") + kTargetMean;
+const std::string kStd = std::string("buffers/") + kTargetStd;
+constexpr const char* kHead = "head/";  // what the names of a last layer's parameters begin with
+constexpr const char* kLeaveBothOut =
+    "model_init with model_load: {dont_load: ['buffers/targets/.*', 'head/.*']}";
+
+// Moves the scale of targets that `file` has into its last layer, whose outputs are then in the
+// units of the targets. Returns why it cannot, or "".
+std::string fold_into_head(NamedTensors& file, const std::string& path) {
+  const at::Tensor mean = file.at(kMean), std = file.at(kStd);
+  for (const char* name : {"head/kernel", "head/bias"}) {
+    const auto found = file.find(name);
+    if (found == file.end() || !at::isFloatingType(found->second.scalar_type()))
+      return "";  // plan_weights() reports that
+  }
+  const at::Tensor kernel = file.at("head/kernel"), bias = file.at("head/bias");
+  if (mean.dim() != 1 || std.sizes() != mean.sizes() || bias.sizes() != mean.sizes() ||
+      kernel.dim() == 0 || kernel.size(-1) != mean.size(0)) {
+    return fmt::format("{} {} and {} {} do not fit head/kernel {} and head/bias {}", kMean,
+                       shape_text(mean.sizes()), kStd, shape_text(std.sizes()),
+                       shape_text(kernel.sizes()), shape_text(bias.sizes()));
+  }
+  std::map<std::string, at::Tensor> buffers = {{kTargetMean, mean}, {kTargetStd, std}};
+  fold_target_scale(file, buffers, path);
+  log::info("{}: the scale of its targets moves into its last layer", path);
+  return "";
+}
+
+// Keeps a last layer together with its scale of targets. A last layer that was trained with a scale
+// predicts in units of it, and one without in the units of the targets: the one in place of the
+// other would predict wrong values.
+//
+// If only `file` has a scale, it moves into the file's last layer, or is dropped with it. Returns
+// why the last layer of the file cannot be loaded, or "".
+std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
+                             Exceptions& exceptions, const std::string& path) {
+  const bool in_file = file.contains(kMean) && file.contains(kStd);
+  const bool in_model = targets.contains(kMean);
+  if (!in_file && !in_model) return "";
+  const bool no_mean = exceptions.match(kMean), no_std = exceptions.match(kStd);
+  const bool head = std::any_of(targets.begin(), targets.end(), [&](const auto& each) {
+    const std::string& name = each.first;
+    return name.starts_with(kHead) && file.contains(name) && !exceptions.match(name);
+  });
+  std::string problem;
+  if (head && !in_file) {
+    problem = fmt::format(
+        "it has no scale of targets ({}, {}), so its last layer predicts in other units than the "
+        "model's: {} trains a new last layer; task_kw: {{normalize_targets: false}} keeps the "
+        "file's and trains it in the units of the labels",
+        kMean, kStd, kLeaveBothOut);
+  } else if (head && (no_mean || no_std)) {
+    problem = fmt::format(
+        "model_load.dont_load leaves out the scale of targets ({}, {}) but not the last layer that "
+        "was trained with it, which would predict in other units: {} leaves out both",
+        kMean, kStd, kLeaveBothOut);
+  } else if (head && !in_model) {
+    problem = fold_into_head(file, path);
+  }
+  if (in_file && !in_model) {
+    file.erase(kMean);
+    file.erase(kStd);
+  }
+  return problem;
+}
+
+// Throws the line of plan_weights() if there is anything to say.
+void throw_misfits(std::vector<std::string> problems, std::vector<std::string> missing,
+                   const std::vector<std::string>& unexpected, const std::string& scale_problem,
+                   const std::string& path) {
+  if (!scale_problem.empty())
+    std::erase_if(missing, [](const std::string& name) { return name == kMean || name == kStd; });
+  if (!missing.empty()) problems.push_back("missing in the file: " + join(missing, ", "));
+  if (!unexpected.empty()) problems.push_back("not in the model: " + join(unexpected, ", "));
+  std::string line = join(problems, "; ");
+  if (!problems.empty()) line += " (model_load: {dont_load: [PATTERN, ...]} leaves names out)";
+  if (!scale_problem.empty()) line += (line.empty() ? "" : "; ") + scale_problem;
+  if (!line.empty()) throw Error(Exit::usage, path, line);
+}
+
 }  // namespace
 
 DontLoad read_dont_load(const Config& config) {
@@ -102,6 +186,12 @@ DontLoad read_dont_load(const Config& config) {
       keys.problem("dont_load", why);
   }
   return read;
+}
+
+bool has_target_scale(const std::string& path, const Model& model) {
+  uint64_t bytes = 0;
+  for (const auto& [name, parameter] : named_parameters(model)) bytes += parameter.nbytes();
+  return read_weights(path, bytes).contains(kMean);
 }
 
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
@@ -118,7 +208,8 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   }
 
   Exceptions exceptions(dont_load, path);
-  const NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
+  NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
+  const std::string scale_problem = fit_target_scale(file, targets, exceptions, path);
   const auto* resizer = dynamic_cast<const ParameterResizer*>(&model);
   std::vector<WeightCopy> copies;
   std::vector<std::string> missing, unexpected, problems;
@@ -133,13 +224,7 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   for (const auto& [name, value] : file) {
     if (!targets.count(name) && !exceptions.match(name)) unexpected.push_back(name);
   }
-  if (!missing.empty()) problems.push_back("missing in the file: " + join(missing, ", "));
-  if (!unexpected.empty()) problems.push_back("not in the model: " + join(unexpected, ", "));
-  if (!problems.empty()) {
-    throw Error(
-        Exit::usage, path,
-        join(problems, "; ") + " (model_load: {dont_load: [PATTERN, ...]} leaves names out)");
-  }
+  throw_misfits(problems, missing, unexpected, scale_problem, path);
   exceptions.warn_unused(place);
   for (const WeightCopy& copy : copies) {
     const at::Tensor& old = file.at(copy.name);

@@ -79,8 +79,7 @@ def one_class(random, n, classes, present, repeated):
     one_hot = np.eye(classes)[truth]
     areas(found, one_hot, p)
     found["log_loss"] = metrics.log_loss(truth, p, labels=list(range(classes)))
-    # brier_score_loss() of several classes needs them all; of one at a time it does not.
-    found["brier"] = sum(metrics.brier_score_loss(one_hot[:, c], p[:, c], pos_label=1) for c in range(classes))
+    found["brier"] = metrics.brier_score_loss(truth, p, labels=list(range(classes)))
     return found
 
 
@@ -116,7 +115,8 @@ def numbers(random, n, targets, constant):
 def main():
     random = np.random.default_rng(7)
     cases = {}
-    sizes = [(1000, 4, 4, 300), (200, 7, 5, 20), (33, 2, 2, 5), (7, 3, 3, 2), (2, 3, 2, 0), (1, 3, 3, 0)]
+    sizes = [(1000, 4, 4, 300), (200, 7, 5, 20), (33, 2, 2, 5), (7, 3, 3, 2), (2, 3, 2, 0), (1, 3, 3, 0),
+             (150, 2, 2, 40), (20, 2, 1, 0)]
     for i, case in enumerate(sizes):
         cases[f"one{i}"] = one_class(random, *case)
     for i, case in enumerate([(1000, 3, 0.3), (60, 5, [0.5, 0.1, 0, 0.9, 1]), (9, 2, 0.5), (1, 3, 0.5)]):

@@ -40,6 +40,14 @@ std::string save(const Workdir& workdir, int64_t step, NamedTensors tensors) {
   return workdir.ckpt().step(step);
 }
 
+// The state of a regression whose targets have this scale.
+NamedTensors regression(double w, double mean, double std) {
+  const NamedTensors scale = {{"targets/mean", floats({mean, 1})}, {"targets/std", floats({std})}};
+  NamedTensors state = {{"params/head/bias", floats({w})}, {"ema/head/bias", floats({-w})}};
+  for (const auto& [name, value] : scale) state["buffers/" + name] = state["ema/" + name] = value;
+  return state;
+}
+
 }  // namespace
 
 TEST_CASE("diff: equal checkpoints are equal, whatever their layout and NaNs") {
@@ -151,6 +159,28 @@ TEST_CASE("average: checkpoints that do not fit each other are refused") {
   CHECK(refused(more) ==
         fmt::format("{}: error: does not fit {}: 'params/v' is float32 (1) here, and missing there",
                     more, first));
+}
+
+TEST_CASE("average: the scale of a regression's targets is that of all checkpoints") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  const std::vector<std::string> folders = {save(workdir, 10, regression(1, 0.1, 0.3)),
+                                            save(workdir, 20, regression(2, 0.1, 0.3)),
+                                            save(workdir, 30, regression(6, 0.1, 0.3))};
+  CHECK(same_bits(average_checkpoints(folders, /*ema=*/true).tensors, regression(3, 0.1, 0.3)));
+
+  const std::string mean = save(workdir, 40, regression(1, 0.2, 0.3));
+  const std::string std = save(workdir, 50, regression(1, 0.1, 0.4));
+  const auto refused = [&](const std::string& other) {
+    return error_of([&] { average_checkpoints({folders[0], folders[1], other}, false); });
+  };
+  const std::string why =
+      "has other values, so the last layers predict in different units and "
+      "have no mean";
+  CHECK(refused(mean) == fmt::format("{}: error: does not fit {}: 'buffers/targets/mean' {}", mean,
+                                     folders[0], why));
+  CHECK(refused(std) ==
+        fmt::format("{}: error: does not fit {}: 'buffers/targets/std' {}", std, folders[0], why));
 }
 
 }  // namespace bv::test

@@ -1,4 +1,7 @@
 // A step as a CUDA graph has the bits of one without.
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <catch2/catch.hpp>
 
 #include "test/cuda/gpu_runs.h"
@@ -80,6 +83,32 @@ TEST_CASE("a step that cannot be recorded to its end is computed without a graph
   CHECK(graph.train(5) == plain.train(5));
   CHECK_FALSE(graph.step->repeats_graph());
   check_same_state(graph, plain);
+}
+
+TEST_CASE("a recording that CUDA ends leaves nothing behind", "[gpu]") {
+  if (!gpu()) return;
+  const auto recorder = cuda_graph_recorder(kGpu);
+  const at::Tensor x = at::ones({1024}, at::TensorOptions(kGpu));
+  recorder->run([&] { (x + 1).sum(); });
+  CHECK_THROWS(recorder->record([&] { (x + 1).sum().item(); }));
+  // Memory that another stream has used is given back as before.
+  const c10::impl::VirtualGuardImpl device(c10::kCUDA);
+  const c10::Stream other = device.getStreamFromGlobalPool(kGpu);
+  const auto reserved = [] {
+    return c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(0).reserved_bytes[0].current;
+  };
+  constexpr int64_t kBytes = 64 << 20;
+  const int64_t before = reserved();
+  for (int i = 0; i < 16; ++i) {
+    const at::Tensor y = at::empty({kBytes}, at::TensorOptions(kGpu).dtype(at::kByte));
+    device.recordDataPtrOnStream(y.storage().data_ptr(), other);
+    device.synchronizeDevice(0);
+  }
+  CHECK(reserved() - before < 4 * kBytes);
+  at::Tensor sum;
+  const auto graph = recorder->record([&] { sum = (x + 1).sum(); });
+  graph->replay();
+  CHECK(sum.item<float>() == 2048);
 }
 
 }  // namespace

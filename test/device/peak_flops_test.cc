@@ -9,6 +9,10 @@ TEST_CASE("the peak of a GPU is found by its name") {
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", true) == Approx(989.4e12));
   CHECK(peak_flops("NVIDIA H100 80GB HBM3", false) == Approx(66.9e12));
   CHECK(peak_flops("NVIDIA H100 PCIe", true) == 756e12);
+  CHECK(peak_flops("NVIDIA H200 NVL", true) == 835.5e12);
+  CHECK(peak_flops("NVIDIA GB200", true) == 2500e12);
+  CHECK(peak_flops("NVIDIA RTX A4000", true) == 0);  // no A40
+  CHECK(peak_flops("NVIDIA A100-SXM4-80GB MIG 1g.10gb", true) == 0);
   CHECK(peak_flops("NVIDIA H200", true) == Approx(989.4e12));
   CHECK(peak_flops("NVIDIA A100-SXM4-80GB", true) == 312e12);
   CHECK(peak_flops("NVIDIA L40S", true) == 362e12);

@@ -79,9 +79,10 @@ TEST_CASE("dense labels that are not finite, or have another number of classes")
         "d.npz: error: array 'labels' is inf in row 31\n");
   CHECK(line(at::eye(12).repeat({9, 1}).slice(0, 0, 100)) ==
         "c.yaml:13:7: error: input.pp: gives 'labels' of 12 classes but num_classes is 10\n");
-  CHECK(line(at::ones({100, 10}, at::kLong)) ==
-        "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got int64 (1, 10); make "
-        "them with onehot(10, key=\"label\", key_result=\"labels\")\n");
+  CHECK(
+      line(at::ones({100, 10}, at::kLong)) ==
+      "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got int64 (1, 10); if they "
+      "are 0 or 1 for each class, value_range(0, 1, 0, 1, key=\"labels\") does that\n");
   CHECK(line(at::ones({100}, at::kLong)) ==
         "c.yaml:13:7: error: [classify] 'labels' must be float32 (n, 10), got int64 (1); make them "
         "with onehot(10, key=\"label\", key_result=\"labels\")\n");

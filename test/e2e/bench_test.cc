@@ -150,8 +150,11 @@ TEST_CASE("bench collectives: a row for each size, and the arguments for bench s
   CHECK(finished.out.find("all-gather   ms, 2 processes\n         4 ") != std::string::npos);
   CHECK(finished.out.find("\n      1024 ") != std::string::npos);
   CHECK(finished.out.find("\n      4096 ") == std::string::npos);
-  CHECK(finished.out.find("\n--latency-us ") != std::string::npos);
-  CHECK(finished.out.find(" --bandwidth-gb ") != std::string::npos);
+  // A busy host may hide the difference between small and large messages.
+  if (finished.err.find("so latency and bandwidth are not known") == std::string::npos) {
+    CHECK(finished.out.find("\n--latency-us ") != std::string::npos);
+    CHECK(finished.out.find(" --bandwidth-gb ") != std::string::npos);
+  }
 }
 
 TEST_CASE("bench memory: what a batch takes, and the largest that fits") {

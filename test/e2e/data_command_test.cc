@@ -123,6 +123,70 @@ TEST_CASE("a run leaves out the examples of the list, and only those") {
   CHECK(contains(eval.err, "has no examples of evals.val, only of input\n"));
 }
 
+TEST_CASE("a list of rows ends the start after the rows have moved") {
+  const TempFolder dir;
+  std::string rows = "image,label\n";
+  for (int i = 0; i < 8; ++i) {
+    dir.write(fmt::format("q/{}.jpg", i), i == 2 ? hollow_jpeg() : plain_jpeg(8, 8, 20 * i));
+    rows += fmt::format("{}.jpg,{}\n", i, i % 2);
+  }
+  dir.write("q/m.csv", rows);
+  const std::string list = dir / "q/list.jsonl";
+  dir.write("c.yaml", fmt::format(R"(
+num_classes: 2
+total_steps: 2
+log_training_steps: 1
+input:
+  data: {{name: csv, fname: {0}/q/m.csv}}
+  batch_size: 2
+  quarantine: {0}/q/list.jsonl
+  pp: decode|resize(8)|value_range(-1, 1)|onehot(2, key="label", key_result="labels")|keep("image", "labels")
+model_name: cnn
+loss: softmax_xent
+optax_name: sgd
+lr: 0.1
+)",
+                                  dir.path()));
+  const auto check_data = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"data", "check", "--config", dir / "c.yaml"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  };
+  REQUIRE(check_data({"--output", list}).code == 3);
+  const std::vector<Json> lines = json_lines(read_text(list));
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].at("example") == dir / "q/m.csv:4");
+  CHECK(lines[0].at("file") == dir / "q/2.jpg");
+  CHECK(lines[0].at("offset").is_number());
+  CHECK(lines[0].at("files") == Json::array({"2.jpg"}));
+  const auto start = [&] { return run({"--config", dir / "c.yaml", "--dry-run"}); };
+  const Finished fits = start();
+  INFO(fits.err);
+  CHECK(fits.code == 0);
+  CHECK(contains(fits.err, "input.quarantine: 1 of 8 examples of input is left out\n"));
+  // What a run has skipped is a list too.
+  REQUIRE(run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--set", "total_steps=8",
+               "--set", "input.quarantine=null", "--set", "input.skip_errors=true"})
+              .code == 0);
+  const std::string skipped = dir / "w/skipped.jsonl";
+  REQUIRE(json_lines(read_text(skipped)).size() == 1);
+  CHECK(json_lines(read_text(skipped))[0].at("files") == Json::array({"2.jpg"}));
+
+  dir.write("q/m.csv", replace_all(rows, "2.jpg,0\n", ""));
+  CHECK(contains(
+      run({"--config", dir / "c.yaml", "--dry-run", "--set", "input.quarantine=" + skipped}).err,
+      skipped + ":1: error: '" + (dir / "q/m.csv:4") + "' names 3.jpg now"));
+  const Finished moved = start();
+  CHECK(moved.code == 2);
+  CHECK(moved.err ==
+        fmt::format("{0}:1: error: '{1}:4' names 3.jpg now, but 2.jpg in this list, which does not "
+                    "fit the data any more; renew it with `bvtrain data check --config CONFIG "
+                    "--output {0}`\n",
+                    list, dir / "q/m.csv"));
+  CHECK(check_data({"--output", list}).code == 0);
+  CHECK(start().code == 0);
+}
+
 TEST_CASE("a balanced run continues as if it had not stopped, on any number of ranks") {
   const Photos dir;
   for (const char* file : {"cat/bad.jpg", "dog/text.jpg"})

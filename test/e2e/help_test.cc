@@ -104,7 +104,7 @@ TEST_CASE("help on a value names its keys") {
   CHECK(huber.starts_with("huber: a value of these keys, or named in their texts\n\n"));
   CHECK(contains(huber, "\n  loss                     Loss that the training minimises.\n"));
   CHECK(contains(huber, "\n  task_kw.delta            With `loss: huber`, "));
-  CHECK(contains(help({"fsdp"}), "\n  sharding_strategy "));
+  CHECK(contains(help({"zero1"}), "\n  sharding_strategy "));
 }
 
 TEST_CASE("help takes words, or --man, or --reference") {

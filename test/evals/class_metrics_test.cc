@@ -69,7 +69,7 @@ TEST_CASE("class_metrics equals scikit-learn: one class per example, ties, absen
   const std::string golden_npz = golden_file("scikit_learn.npz");
   if (golden_npz.empty()) return;
   const NamedTensors golden = read_npz(golden_npz);
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const std::string name = fmt::format("one{}/", i);
     INFO(name);
     const at::Tensor& logits = golden.at(name + "logits");
@@ -178,34 +178,43 @@ SoftReference soft_reference(const at::Tensor& logits, const at::Tensor& labels,
     const at::Tensor losses = y * at::log_sigmoid(z) + (1 - y) * at::log_sigmoid(-z);
     return {-losses.mean().item<double>(), (z.sigmoid() - y).square().mean().item<double>()};
   }
+  const double terms = z.size(1) == 2 ? 0.5 : 1;  // those of two classes are equal: one counts
   return {-(y * z.log_softmax(1)).sum(1).mean().item<double>(),
-          (z.softmax(1) - y).square().sum(1).mean().item<double>()};
+          terms * (z.softmax(1) - y).square().sum(1).mean().item<double>()};
+}
+
+// Checks log_loss and brier of soft labels against soft_reference(), and that the other metrics are
+// those of the labels that are rounded to 0 and 1.
+void check_soft_labels(int64_t classes, bool multilabel) {
+  const TempFolder folder;
+  const at::Tensor logits = noise({40, classes}, 1);
+  const at::Tensor shares = (noise({40, classes}, 2) * 2).softmax(1);
+  const at::Tensor right = multilabel ? shares.ge(0.5) : at::one_hot(shares.argmax(1), classes);
+  const std::string more = multilabel ? ", multilabel: true" : "";
+  Names asked = kOfClasses;
+  asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
+  const Measured hard = measure_names(store(folder, logits, right.to(at::kFloat), "hard.npz"),
+                                      asked, more + ", batch_size: 7");
+  const Measured soft = measure_names(store(folder, logits, shares, "soft.npz"), asked,
+                                      more + ", soft_labels: true, batch_size: 7");
+  const SoftReference reference = soft_reference(logits, shares, multilabel);
+  CHECK(soft.at("log_loss") == Approx(reference.log_loss).epsilon(1e-12));
+  CHECK(soft.at("brier") == Approx(reference.brier).epsilon(1e-12));
+  CHECK(soft.at("log_loss") != Approx(hard.at("log_loss")));
+  REQUIRE(soft.names() == hard.names());
+  for (const auto& [name, value] : hard.values)
+    if (name != "log_loss" && name != "brier") CHECK(soft.at(name) == value);
+  // Labels that are 0 and 1 give the same bits with and without the key.
+  CHECK(measure_names(folder / "hard.npz", kOfClasses, more + ", soft_labels: true").values ==
+        measure_names(folder / "hard.npz", kOfClasses, more).values);
 }
 
 TEST_CASE("class_metrics of soft labels: log loss and Brier score use the shares") {
-  const TempFolder folder;
-  const at::Tensor logits = noise({40, 5}, 1);
-  const at::Tensor shares = (noise({40, 5}, 2) * 2).softmax(1);
-  for (const bool multilabel : {false, true}) {
-    INFO(multilabel);
-    const at::Tensor right = multilabel ? shares.ge(0.5) : at::one_hot(shares.argmax(1), 5);
-    const std::string more = multilabel ? ", multilabel: true" : "";
-    Names asked = kOfClasses;
-    asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
-    const Measured hard = measure_names(store(folder, logits, right.to(at::kFloat), "hard.npz"),
-                                        asked, more + ", batch_size: 7");
-    const Measured soft = measure_names(store(folder, logits, shares, "soft.npz"), asked,
-                                        more + ", soft_labels: true, batch_size: 7");
-    const SoftReference reference = soft_reference(logits, shares, multilabel);
-    CHECK(soft.at("log_loss") == Approx(reference.log_loss).epsilon(1e-12));
-    CHECK(soft.at("brier") == Approx(reference.brier).epsilon(1e-12));
-    CHECK(soft.at("log_loss") != Approx(hard.at("log_loss")));
-    REQUIRE(soft.names() == hard.names());
-    for (const auto& [name, value] : hard.values)
-      if (name != "log_loss" && name != "brier") CHECK(soft.at(name) == value);
-    // Labels that are 0 and 1 give the same bits with and without the key.
-    CHECK(measure_names(folder / "hard.npz", kOfClasses, more + ", soft_labels: true").values ==
-          measure_names(folder / "hard.npz", kOfClasses, more).values);
+  for (const int64_t classes : {2, 5}) {
+    for (const bool multilabel : {false, true}) {
+      INFO(classes << " classes, multilabel " << multilabel);
+      check_soft_labels(classes, multilabel);
+    }
   }
 }
 
@@ -315,10 +324,12 @@ TEST_CASE("regression refuses labels that do not fit") {
   const std::string wide = store(folder, noise({3, 1}, 1), noise({3, 2}, 2), "wide.npz");
   CHECK(refusal("regression", input(wide, "batch_size: 2")) ==
         "error: evaluator 'e': the model has 1 outputs but 'labels' 2 numbers");
-  const std::string classes = store(folder, noise({3, 1}, 1), at::arange(3), "classes.npz");
-  CHECK(refusal("regression", input(classes, "batch_size: 2")) ==
-        "error: evaluator 'e': 'labels' must be floating-point numbers, (n) or (n, targets), not "
-        "int64 (1)");
+  const std::string whole = store(folder, noise({3, 1}, 1), at::arange(3), "whole.npz");
+  CHECK(refusal("regression", input(whole, "batch_size: 2")).empty());
+  const std::string table = store(folder, noise({3, 1}, 1), noise({3, 2, 2}, 2), "table.npz");
+  CHECK(
+      refusal("regression", input(table, "batch_size: 2")) ==
+      "error: evaluator 'e': 'labels' must be numbers, (n) or (n, targets), not float32 (1, 2, 2)");
   CHECK(refusal("regression", input(wide, "label_key: age")) ==
         "error: evaluator 'e': pp gives no 'age' (it gives _mask, image, labels, logits); see "
         "keep(\"image\", \"age\")");

@@ -14,6 +14,7 @@
 #include "lib/export/vit_weights.h"
 #include "lib/export/weights_writer.h"
 #include "lib/model/model.h"
+#include "lib/model/target_scale.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
@@ -151,6 +152,52 @@ TEST_CASE("export: a checkpoint gives its metadata, but not class names of anoth
   const Metadata old = metadata_of(load_trained_model(checkpoint, false));
   CHECK(!old.contains("bvtrain.precision"));
   CHECK(!old.contains("bvtrain.class_names"));
+}
+
+TEST_CASE(
+    "export: own formats keep the scale of a regression's targets, others have it in the head") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("vit", small("vit"));
+  what.buffers[kTargetMean] = at::arange(7, at::kFloat) * 10;
+  what.buffers[kTargetStd] = at::arange(1, 8, at::kFloat);
+  for (const std::string format : {"npz", "safetensors", "timm", "onnx"})
+    export_weights(what, format, folder / format);
+  for (const std::string format : {"npz", "safetensors"}) {
+    INFO(format);
+    const NamedTensors file = read_weights(folder / format, 0);
+    CHECK(file.at("head/kernel").equal(what.params.at("head/kernel")));
+    CHECK(file.at("buffers/targets/mean").equal(what.buffers.at(kTargetMean)));
+    CHECK(file.at("buffers/targets/std").equal(what.buffers.at(kTargetStd)));
+  }
+  NamedTensors params = what.params, buffers = what.buffers;
+  fold_target_scale(params, buffers, "t");
+  for (const std::string format : {"npz", "timm"}) {
+    INFO(format);
+    const auto loaded = build("vit", small("vit"), what.image, 2);
+    load_weights(folder / format, *loaded, {});
+    CHECK(weights_of(*loaded).at("head/kernel").equal(params.at("head/kernel")));
+    CHECK(weights_of(*loaded).at("head/bias").equal(params.at("head/bias")));
+  }
+  TrainedModel folded = what;
+  folded.params = params;
+  folded.buffers = buffers;
+  export_weights(folded, "onnx", folder / "folded.onnx");
+  CHECK(read_file(folder / "onnx") == read_file(folder / "folded.onnx"));
+
+  const std::string config =
+      fmt::format("{{model_name: vit, model: {}, num_classes: 7, task: regress, model_init: '{}'}}",
+                  small("vit"), folder / "npz");
+  const TrainedModel again =
+      load_trained_model(parse_config(config, "c.yaml"), std::optional(what.image));
+  CHECK(again.params.at("head/kernel").equal(what.params.at("head/kernel")));
+  CHECK(again.buffers.at(kTargetMean).equal(what.buffers.at(kTargetMean)));
+  Restored checkpoint;
+  checkpoint.meta = {{"config", config}};
+  for (const auto& [name, value] : what.params) checkpoint.tensors["params/" + name] = value;
+  for (const auto& [name, value] : what.buffers) checkpoint.tensors["buffers/" + name] = value;
+  const TrainedModel restored = load_trained_model(checkpoint, false);
+  CHECK(restored.params.at("head/bias").equal(what.params.at("head/bias")));
+  CHECK(restored.buffers.at(kTargetStd).equal(what.buffers.at(kTargetStd)));
 }
 
 TEST_CASE("export: a writer's file is named after its format and model") {

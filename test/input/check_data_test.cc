@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "lib/input/label_error.h"
 #include "test/init/data_folders.h"
 #include "test/input/fake_source.h"
+#include "test/input/manifest_support.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/text.h"
@@ -131,6 +133,62 @@ TEST_CASE("a line of the list names the file and the offset, if they are known")
   CHECK(nlohmann::json::parse(line_of(in_tar)).at("offset") == 512);
 }
 
+// Lists the broken examples of a data section: `file`, `offset`, `files` and the reason.
+std::vector<std::string> broken_files(const ManifestFolder& folder, const std::string& data) {
+  const Config config = parse_config("input: {data: {" + data + "}}", "x.yaml");
+  const std::vector<DataSection> all = data_sections(config);
+  const OpenedData opened = DataOpener(config, all, {.keep_broken = true}).open(all.at(0));
+  std::vector<std::string> found;
+  check_data(opened, 2, {}, [&](const BrokenExample& one) {
+    const nlohmann::json line = nlohmann::json::parse(line_of(one));
+    found.push_back(
+        folder.local(fmt::format("{} {} {} {}", line.at("file").dump(), line.at("offset").dump(),
+                                 line.at("files").dump(), line.at("reason").get<std::string>())));
+  });
+  return found;
+}
+
+TEST_CASE("a broken image of a row is named, with the offset in it; a broken row names its file") {
+  const ManifestFolder dir;
+  const std::string whole = plain_jpeg(64, 64, 3);
+  dir.write("images/cut.jpg", whole.substr(0, whole.size() / 2));
+  dir.write("images/text.jpg", "text");
+  const std::string csv = dir.write("t.csv",
+                                    "image,label\nimages/a.jpg,0\nimages/cut.jpg,1\n"
+                                    "images/none.jpg,1\nimages/b.jpg\nimages/text.jpg,0\n"
+                                    "images/c.jpg,1\n");
+  const auto found = broken_files(dir, "name: csv, fname: " + csv);
+  REQUIRE(found.size() == 4);
+  const std::string at = std::to_string(whole.size() / 2);
+  CHECK(
+      found[0].starts_with("\"images/cut.jpg\" " + at + " [\"images/cut.jpg\"] images/cut.jpg: "));
+  CHECK(contains(found[0], "truncated JPEG at byte " + at));
+  CHECK(found[1].starts_with("\"images/none.jpg\" null [\"images/none.jpg\"] can't read "));
+  CHECK(found[2].starts_with("\"t.csv\" null [] "));
+  CHECK(found[3].starts_with("\"images/text.jpg\" null [\"images/text.jpg\"] "));
+
+  dir.write("s.csv", "file,label\na.jpg,0\ntext.jpg,1\nb.jpg,1\n");
+  const auto elsewhere = broken_files(
+      dir,
+      fmt::format("name: csv, fname: {}, path: file, folder: {}", dir / "s.csv", dir / "images"));
+  REQUIRE(elsewhere.size() == 1);
+  CHECK(elsewhere[0].starts_with("\"images/text.jpg\" null [\"text.jpg\"] "));
+
+  // Files of the same name in two folders.
+  dir.write("masks/a.jpg", "no mask");
+  dir.write("masks/b.jpg", whole.substr(0, whole.size() / 2));
+  dir.write("t.jsonl",
+            "{\"mask\": \"c.jpg\", \"image\": \"c.jpg\", \"label\": 0}\n"
+            "{\"mask\": \"b.jpg\", \"image\": \"b.jpg\", \"label\": 0}\n"
+            "{\"mask\": \"a.jpg\", \"image\": \"a.jpg\", \"label\": 0}\n");
+  const auto pairs =
+      broken_files(dir, fmt::format("name: jsonl, fname: {}, fopen_keys: {{mask: {}, image: {}}}",
+                                    dir / "t.jsonl", dir / "masks", dir / "images"));
+  REQUIRE(pairs.size() == 2);
+  CHECK(pairs[0].starts_with("\"masks/c.jpg\" null [\"c.jpg\",\"c.jpg\"] can't read "));
+  CHECK(pairs[1].starts_with("\"masks/b.jpg\" " + at + " [\"b.jpg\",\"b.jpg\"] "));
+}
+
 TEST_CASE("moments are those of all values, whatever the images that they come from") {
   const at::Tensor bytes = at::randint(0, 256, {40, 30, 3}, at::kByte);
   const at::Tensor values = bytes.to(at::kDouble) / 255;
@@ -207,6 +265,24 @@ TEST_CASE("stats count classes, sizes and pixels of the sound examples") {
   CHECK(contains(stats.text(), "pixels: width 3 to 6, median 6; height 4 to 5, median 4\n"));
   CHECK(stats.json().at("width").at("median") == 6);
   CHECK(measure_data(opened(source), 1, 0).json() == stats.json());  // bit for bit
+}
+
+TEST_CASE("stats count no classes where labels are shares or numbers to predict") {
+  struct Named : FakeSource {
+    using FakeSource::FakeSource;
+    std::vector<std::string> class_names() const override { return {"a", "b"}; }
+  };
+  const auto source = std::make_shared<Named>(3);
+  const auto classes = [&](float value) {
+    source->transform = [=](int64_t i, Example& example) {
+      example["image"] = tensor_of(plain_jpeg(4, 6, 10));
+      example["labels"] = at::tensor({1.F, i == 2 ? value : 0.F});
+    };
+    return measure_data(opened(source), 2, 0).classes.size();
+  };
+  CHECK(classes(1) == 2);
+  CHECK(classes(0.25) == 0);
+  CHECK(classes(7) == 0);
 }
 
 TEST_CASE("the data sets of a config are found with their names") {

@@ -109,6 +109,10 @@ TEST_CASE("csv: several labels in a cell", "[csv]") {
   const auto given =
       folder.data("image,label\nimages/a.jpg,b;c\n", "multilabel: true\nclasses: [c, a, b]\n");
   CHECK(labels(*given, 0).equal(at::tensor({1.F, 0.F, 1.F})));
+  // So does a given class with a blank in its name.
+  const auto one = folder.data("image,label\nimages/a.jpg,red dress\n",
+                               "multilabel: true\nclasses: [blue, red dress]\n");
+  CHECK(labels(*one, 0).equal(at::tensor({0.F, 1.F})));
   const auto numbers = folder.data("image,label\nimages/a.jpg,0 2\n", "multilabel: true\n");
   CHECK(labels(*numbers, 0).equal(at::tensor({1.F, 0.F, 1.F})));
   DataEnv env;
@@ -123,6 +127,34 @@ TEST_CASE("csv: several labels in a cell", "[csv]") {
         "numbers with a point");
   CHECK(folder.problem("image,label\nimages/a.jpg,-1\n", "multilabel: true\n") ==
         "t.csv:2:14: error: the label is -1, must be within 0 .. 1048575");
+}
+
+TEST_CASE("csv: a column of numbers that one cell turns into text is named", "[csv]") {
+  const CsvFolder folder;
+  const std::string text = "image,label,w\nimages/a.jpg,0,1\nimages/b.jpg,1,2.5\n";
+  CHECK(folder.remarks(text).empty());
+  CHECK(folder.remarks(text + "images/c.jpg,1,-\nimages/c.jpg,1,\n") ==
+        Names{"t.csv: line 4: 'w' is '-', which is not a number as in the rows before: the whole "
+              "column is text"});
+  CHECK(folder.remarks("image,label,w\nimages/a.jpg,0,old\nimages/b.jpg,1,2.5\n").empty());
+}
+
+TEST_CASE("csv: a column of labels that other data has is not taken as zeros", "[csv]") {
+  const CsvFolder folder;
+  const std::string text = "image,x,y\nimages/a.jpg,1,0.25\nimages/b.jpg,-3,1e3\n";
+  const ClassNames run{{"x", "y"}};
+  const auto only = folder.data(text, "label: [x]\n");
+  Dataset part = *only;
+  CHECK(error_of([&] { part.use_classes(run, /*skip_unknown=*/false); }) ==
+        "error: has no label 'y', which the training data has; its labels are x");
+  // The order may differ.
+  Dataset turned = *folder.data(text, "label: [y, x]\n");
+  CHECK(turned.use_classes(run, /*skip_unknown=*/false).empty());
+  CHECK(turned.read(0).at("labels").equal(at::tensor({1.F, 0.25F})));
+  // Classes in one cell: an image of the others has none of these.
+  Dataset cell = *folder.data("image,label\nimages/a.jpg,x\n", "multilabel: true\n");
+  CHECK(cell.use_classes(run, /*skip_unknown=*/false).empty());
+  CHECK(cell.read(0).at("labels").equal(at::tensor({1.F, 0.F})));
 }
 
 TEST_CASE("csv: a list of label columns", "[csv]") {

@@ -154,7 +154,8 @@ TEST_CASE("csv: skip_errors keeps broken rows as examples that fail", "[csv]") {
   const auto data = folder.data(text, "", tolerant());
   REQUIRE(data->size() == 4);
   CHECK(data->class_names() == Names{"cat", "dog"});
-  CHECK(labels_of(*data) == std::vector<int64_t>{0, 1, 0, 0});
+  CHECK(labels_of(*data) == std::vector<int64_t>{Source::kNoLabel, 1, Source::kNoLabel, 0});
+  CHECK(data->label_counts() == std::map<int64_t, int64_t>{{0, 1}, {1, 1}});
   CHECK(data->read(1).at("label").item<int64_t>() == 1);
   const auto failure = [&](int64_t i) {
     return folder.local(error_of([&] { data->read(i); }, Exit::data));
@@ -293,4 +294,9 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
         (folder / "test.csv") +
             ": error: has labels such as 0.5, the targets of a regression: write "
             "the config yourself, with `name: csv`");
+  folder.write("test.csv", "image,label\nimages/a.jpg,cat\nimages/a.jpg,cat;dog\n");
+  CHECK(error_of(found) ==
+        (folder / "test.csv") +
+            ": error: has several labels in a cell, such as 'cat;dog': write the "
+            "config yourself, with `name: csv` and `multilabel: true`");
 }

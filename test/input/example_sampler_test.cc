@@ -102,6 +102,17 @@ TEST_CASE("shares by the square root hold to within one example after each block
   CHECK(chi_square(some, labels, shares) < 16.3);  // 99.9 %, three degrees of freedom
 }
 
+TEST_CASE("examples without a label never come, and take no share from the classes") {
+  const std::vector<int64_t> some = {0, 0, Source::kNoLabel, 0, 1, Source::kNoLabel, 0};
+  for (const ClassShares shares : {ClassShares::equal, ClassShares::square_root}) {
+    const std::vector<int64_t> picked = picks(*sample_classes(some, shares), 3 * 1024);
+    std::map<int64_t, int64_t> counts;
+    for (const int64_t index : picked) ++counts[some[index]];
+    CHECK(counts.size() == 2);
+    CHECK(counts[1] == (shares == ClassShares::equal ? 3 * 512 : 1024));  // 1 : 1 and 2 : 1
+  }
+}
+
 TEST_CASE("a weighted example comes in each pass as often as it is due, rounded up or down") {
   std::vector<double> weights;
   for (int i = 0; i < 200; ++i) weights.push_back(i % 10 == 0 ? 0 : 0.1 + std::abs(std::sin(i)));

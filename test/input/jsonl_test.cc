@@ -226,7 +226,9 @@ TEST_CASE("jsonl: skip_errors keeps broken rows as examples that fail", "[jsonl]
   env.source.keep_broken = true;
   const auto data = folder.data("{\"label\": 3}\nx\n{\"label\": \"x\"}\n{\"label\": 5}\n", "", env);
   REQUIRE(data->size() == 4);
-  CHECK(data->source().labels(0).equal(at::tensor({3, 3, 3, 5}, at::kLong)));
+  constexpr int64_t kNo = Source::kNoLabel;
+  CHECK(data->source().labels(0).equal(at::tensor({int64_t{3}, kNo, kNo, int64_t{5}}, at::kLong)));
+  CHECK(data->label_counts() == std::map<int64_t, int64_t>{{3, 1}, {5, 1}});
   CHECK(data->read(3).at("label").item<int64_t>() == 5);
   CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
         "t.jsonl:2: error: expected an object: {\"key\": value, ...} (column 1)");

@@ -344,7 +344,7 @@ TEST_CASE("a caller may list the failures itself, and give the shapes of the exa
   const std::string warnings = captured_stderr([&] {
     Loader loader(data, pipeline(""), given);
     CHECK(next_labels(loader) == std::vector<int64_t>(10));
-    for (const auto& [index, name, reason] : loader.take_failed()) {
+    for (const auto& [index, name, reason, files] : loader.take_failed()) {
       CHECK(name == fmt::format("train/{}.png", index));
       CHECK(reason == "truncated");
       ++failures;

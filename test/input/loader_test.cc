@@ -226,20 +226,20 @@ TEST_CASE("an evaluation is one pass in order, padded and masked") {
   }
 }
 
-TEST_CASE("_mask and _id that pp made are kept") {
-  const auto source = std::make_shared<FakeSource>(3);
-  source->transform = [](int64_t index, Example& example) {
-    example["_id"] = at::scalar_tensor(100 + index, at::kLong);
-    example["_mask"] = at::scalar_tensor(0.5, at::kFloat);
-  };
-  LoaderOptions given = options(2);
-  given.evaluation = true;
-  Loader loader(dataset(source), pipeline(""), given);
-  CHECK(labels(loader.next(), "_id") == std::vector<int64_t>{100, 101});
-  const Batch& last = loader.next();
-  CHECK(labels(last, "_id") == std::vector<int64_t>{102, 0});
-  CHECK(last.at("_mask")[0].item<float>() == 0.5f);
-  CHECK(last.at("_mask")[1].item<float>() == 0);
+TEST_CASE("an evaluation refuses features with the names that it uses itself") {
+  for (const std::string name : {"_id", "_mask"}) {
+    const auto source = std::make_shared<FakeSource>(3);
+    source->transform = [&](int64_t index, Example& example) {
+      example[name] = at::scalar_tensor(100 + index, at::kLong);
+    };
+    LoaderOptions given = options(2);
+    given.evaluation = true;
+    CHECK_THROWS_WITH(Loader(dataset(source), pipeline(""), given).next(),
+                      "error: the evaluation itself uses the name '" + name +
+                          "': leave this feature out with drop('" + name + "') or keep(...)");
+    Loader training(dataset(source), pipeline(""), options(2));
+    CHECK(training.next().contains(name));
+  }
 }
 
 TEST_CASE("tensors that are not contiguous are copied by value") {

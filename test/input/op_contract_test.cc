@@ -111,7 +111,7 @@ std::vector<Case> cases() {
   add({.call = "onehot(10, key='label', key_result='labels', on=0.9, off=0.02)",
        .in = "label",
        .out = "labels",
-       .forms = labels({3})});
+       .forms = {{{3}, at::kLong, at::kFloat}, {{3}, at::kInt, at::kFloat}}});
   add({.call = "onehot(10, multi=False)",
        .in = "labels",
        .out = "labels",

@@ -1,5 +1,6 @@
 // The exact lines for wrong pp strings and for examples that do not fit.
 #include "lib/config/load_config.h"
+#include "lib/input/ops/common/text_tensor.h"
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
@@ -228,8 +229,8 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
       {"value_range(clip_values=False)|pad_to_shape([19000, 19000, 3])", "pad",
        "pad_to_shape: 'image' would take more than 4.0 GiB in each example: shape (19000, 19000, "
        "3), 4 bytes per value"},
-      {"reshape([1800])|onehot(1000000, key='image', multi=False)", "onehot",
-       "onehot: 'image' would take more than 4.0 GiB in each example: shape (1800, 1000000), 4 "
+      {"reshape([2, 900])|onehot(1000000, key='image', multi=False)", "onehot",
+       "onehot: 'image' would take more than 4.0 GiB in each example: shape (2, 900, 1000000), 4 "
        "bytes "
        "per value"},
       {"pad_to_shape([30, 30])", "pad",
@@ -334,6 +335,9 @@ TEST_CASE("what is wrong with one example is a data error") {
         "t.yaml:3:9: error: setdefault: 'x' is empty and of type int64, which can't hold 0.5");
   CHECK(run_error(Exit::usage, "setdefault('x', 'a')", {{"x", at::zeros({0})}}) ==
         "t.yaml:3:9: error: setdefault: 'x' is empty and of type float32, which can't hold a text");
+  CHECK(run_error(Exit::usage, "onehot(200)", {{"labels", text_tensor("20")}}) ==
+        "t.yaml:3:9: error: onehot: 'labels' must be class numbers, is a text; the op lookup makes "
+        "numbers of texts, and the sources csv and webdataset make them of class names");
   const Example list = {{"labels", at::tensor({1, -1}, at::kLong)}};
   CHECK(run_error(Exit::data, "onehot(3)", list) ==
         "onehot: 'labels' is -1, must be within 0 .. 2");

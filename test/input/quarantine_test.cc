@@ -14,10 +14,15 @@
 namespace bv::test {
 namespace {
 
-// The labels of 12 examples are 0, 1, 2, 3, 0, ... Two can have the same name.
+// The labels of 12 examples are 0, 1, 2, 3, 0, ... Two can have the same name. Example 3 names the
+// files 3.png and 3.mask, and example 4 is a row that cannot be read.
 class ListedSource : public FakeSource {
  public:
   explicit ListedSource(bool twins = false) : FakeSource(12), twins_(twins) {}
+  std::vector<std::string> files_of(size_t, int64_t index) const override {
+    if (index == 4) return {};
+    return {fmt::format("{}.png", index), fmt::format("{}.mask", index)};
+  }
   at::Tensor labels(size_t) const override {
     std::vector<int64_t> all;
     for (int64_t i = 0; i < 12; ++i) all.push_back(i % 4);
@@ -31,8 +36,10 @@ class ListedSource : public FakeSource {
   const bool twins_;
 };
 
-std::string line(const std::string& data, int index) {
-  return line_of({data, fmt::format("train/{}.png", index), "", std::nullopt, "truncated PNG"});
+std::string line(const std::string& data, int index,
+                 std::optional<std::vector<std::string>> files = std::nullopt) {
+  return line_of({data, fmt::format("train/{}.png", index), "", std::nullopt, "truncated PNG",
+                  std::move(files)});
 }
 
 struct Rest {
@@ -125,6 +132,30 @@ TEST_CASE("entries of another data set are passed over; others that match nothin
                   "\"x\"}\n",
                   "evals.a")
             .data->size() == 11);
+}
+
+TEST_CASE("a list whose examples name other files now is refused") {
+  using Files = std::vector<std::string>;
+  const std::string fits = line("input", 3, Files{"3.png", "3.mask"}) + line("input", 4, Files{}) +
+                           line("evals.val", 5, Files{"x.png"}) + line("input", 6);
+  CHECK(leave_out(fits).data->size() == 9);
+  const std::string renew =
+      " in this list, which does not fit the data any more; renew it with `bvtrain data check "
+      "--config CONFIG --output ";
+  const auto why = [&](const std::string& list) {
+    const std::string text = refusal(list);
+    REQUIRE(text.find(renew) != std::string::npos);
+    CHECK(text.ends_with("/bad.jsonl`"));
+    return text.substr(0, text.find(renew));
+  };
+  CHECK(why(line("input", 3) + line("input", 5, Files{"3.png", "3.mask"})) ==
+        "bad.jsonl:2: error: 'train/5.png' names 5.png, 5.mask now, but 3.png, 3.mask");
+  CHECK(why(line("input", 5, Files{})) ==
+        "bad.jsonl:1: error: 'train/5.png' names 5.png, 5.mask now, but no file");
+  CHECK(why(line("photos", 4, Files{"4.png", "4.mask"})) ==
+        "bad.jsonl:1: error: 'train/4.png' names no file now, but 4.png, 4.mask");
+  CHECK(refusal("{\"data\": \"input\", \"example\": \"a\", \"files\": \"a.png\"}\n") ==
+        "bad.jsonl:1: error: 'files' is a text, expected a list of texts");
 }
 
 TEST_CASE("malformed lists and those that leave nothing are refused") {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 
+#include "lib/input/ops/common/text_tensor.h"
 #include "test/input/fake_source.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
@@ -93,6 +94,10 @@ TEST_CASE("a sample that cannot work is refused at its place") {
   CHECK(refusal("sample: {weights: image}", by_index()) ==
         "x.yaml:1:9: error: sample: train/0.png: 'image' has the shape (6, 5, 3), expected one "
         "number");
+  const auto text = std::make_shared<WeightedSource>([](int64_t) { return 1.0; });
+  text->transform = [](int64_t, Example& example) { example["w"] = text_tensor("1"); };
+  CHECK(refusal("sample: {weights: w}", text) ==
+        "x.yaml:1:9: error: sample: train/0.png: 'w' is a text, expected one number");
   const auto with = [](double bad) {
     return std::make_shared<WeightedSource>([bad](int64_t i) { return i == 5 ? bad : 1.0; });
   };
@@ -125,6 +130,41 @@ TEST_CASE("an example that cannot be read has no weight, within the budget") {
   const auto found = counts(*made.sampler, 8 * 15);
   CHECK(found.count(6) + found.count(7) == 0);
   CHECK(found.size() == 5);
+}
+
+TEST_CASE("an example that is known to be broken has no share of a class, within the budget") {
+  struct Broken : WeightedSource {
+    Broken() : WeightedSource([](int64_t) { return 1.0; }) {
+      on_read = [](int64_t i) {
+        if (i < 2) throw Error::bare(Exit::data, "truncated JPEG");
+      };
+    }
+    at::Tensor labels(size_t) const override {
+      constexpr int64_t kNo = Source::kNoLabel;
+      return at::tensor(std::vector<int64_t>{kNo, kNo, 0, 0, 0, 0, 1, 1}, at::kLong);
+    }
+  };
+  const auto source = std::make_shared<Broken>();
+  for (const std::string word : {"balanced", "sqrt"}) {
+    CHECK(refusal("sample: " + word, source, 1) ==
+          "x.yaml:1:9: error: sample: train/1.png: truncated JPEG (input.skip_errors: N skips up "
+          "to N such examples)");
+    const Made made = make("sample: " + word, source, 2);
+    CHECK(made.warnings ==
+          std::vector<std::string>{
+              "x.yaml:1:9: warning: sample: 2 of 8 examples cannot be read and get no share"});
+    const auto found = counts(*made.sampler, 1024);
+    CHECK(found.count(0) + found.count(1) == 0);
+    if (word == "balanced") CHECK(found.at(6) + found.at(7) == 512);
+  }
+  struct Nothing : WeightedSource {
+    Nothing() : WeightedSource([](int64_t) { return 1.0; }) {}
+    at::Tensor labels(size_t) const override {
+      return at::tensor(std::vector<int64_t>(8, Source::kNoLabel), at::kLong);
+    }
+  };
+  CHECK(refusal("sample: balanced", std::make_shared<Nothing>(), 8) ==
+        "x.yaml:1:9: error: sample: none of the examples can be read");
 }
 
 TEST_CASE("one class has nothing to be balanced with") {

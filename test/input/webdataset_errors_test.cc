@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lib/ckpt/formats/npy.h"
+#include "lib/input/dataset.h"
 #include "lib/util/rng.h"
 #include "test/input/webdataset_shards.h"
 #include "test/support/image_files.h"
@@ -35,6 +36,9 @@ TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") 
         "has 'jpg' twice, again @ offset 4096");
   CHECK(second(sample("1", {{"cls", "one"}, {"jpg", jpeg("")}})) ==
         "the label 'one' is not a whole number (`classes` gives the names of classes)");
+  CHECK(second(sample("1", {{"cls", "5.5"}, {"jpg", jpeg("")}})) ==
+        "the label '5.5' has a fraction, so it is no class number; write numbers to predict into a "
+        "json member, with a point (5.0) also where they are whole");
   CHECK_THAT(second(sample("1", {{"cls", ""}, {"jpg", jpeg("")}})),
              Catch::StartsWith("the label '' is not a whole number"));
   CHECK_THAT(second(sample("1", {{"cls", "99999999999999999999"}, {"jpg", jpeg("")}})),
@@ -54,12 +58,22 @@ TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") 
   CHECK_THAT(all, Catch::EndsWith("\n... and 10 more"));
 }
 
-TEST_CASE("a sample without a label has that of a neighbour", "[webdataset]") {
+TEST_CASE("a sample that cannot be read has no label", "[webdataset]") {
+  constexpr int64_t kNo = Source::kNoLabel;
   const Shards shards;
   const std::string unknown = tar_member("u.jpg", jpeg(""));
   shards.tar("a.tar", labelled("0", 4) + unknown + labelled("1", 5));
   shards.tar("b.tar", unknown + labelled("2", 6) + sample("3", {{"cls", "7"}, {"jpg", ""}}));
-  CHECK(labels_of(*shards.open("", /*keep_broken=*/true)) == Labels{4, 4, 5, 5, 6, 7});
+  for (int i = 0; i < 2; ++i) {  // the second time from the stored index
+    const std::shared_ptr<Source> source = shards.open("", /*keep_broken=*/true);
+    CHECK(labels_of(*source) == Labels{4, kNo, 5, kNo, 6, kNo});
+    CHECK(Dataset(source, "train", Place{}).label_counts() ==
+          std::map<int64_t, int64_t>{{4, 1}, {5, 1}, {6, 1}});
+    CHECK_FALSE(shards.index_file().empty());
+  }
+  // The labels are sorted, whatever stands between them.
+  shards.tar("b.tar", unknown + labelled("2", 5));
+  CHECK(shards.open("", /*keep_broken=*/true)->sorted_by_class(0));
 }
 
 TEST_CASE("JSON that does not fit is named at the start", "[webdataset]") {

@@ -20,6 +20,8 @@ PredictedBatch example() {
   return batch;
 }
 
+RightLabel right(std::vector<int64_t> classes) { return {.classes = std::move(classes)}; }
+
 // Only images that could not be read.
 PredictedBatch unread() {
   PredictedBatch batch = example();
@@ -45,7 +47,7 @@ TEST_CASE("predictions as JSON lines") {
 )");
   PredictedBatch labelled = example();
   labelled.labelled = true;
-  labelled.rows[0].label = 1;
+  labelled.rows[0].label = right({1});
   labelled.rows[0].name = "\xe4";  // not UTF-8
   CHECK(json_lines(1)->add(labelled).starts_with(
       "{\"file\":\"\xef\xbf\xbd\",\"label\":{\"index\":1,\"class\":\"dog, wet\"},\"top\":[{"));
@@ -61,8 +63,8 @@ TEST_CASE("predictions as CSV") {
         "e,,,,,,,bad\n");
   PredictedBatch labelled = example();
   labelled.labelled = true;
-  labelled.rows[0].label = 1;
-  labelled.rows[2].label = 7;  // not a class of the model
+  labelled.rows[0].label = right({1});
+  labelled.rows[2].label = right({7});  // not a class of the model
   labelled.class_names.clear();
   CHECK(whole(*csv(1), {labelled}) ==
         "file,label,label_name,class_1,name_1,probability_1,error\n"
@@ -81,8 +83,8 @@ TEST_CASE("predictions as a table") {
         "d       predicted 0 cat   1.000\n");
   PredictedBatch labelled = example();
   labelled.labelled = true;
-  labelled.rows[0].label = 2;
-  labelled.rows[2].label = 1;
+  labelled.rows[0].label = right({2});
+  labelled.rows[2].label = right({1});
   CHECK(whole(*prediction_table(2), {labelled}) ==
         "a.jpg   label 2 ox         predicted 2 ox         1.000   1 dog, wet   0.500\n"
         "d       label 1 dog, wet   predicted 0 cat        1.000   1 dog, wet   0.500\n"
@@ -113,6 +115,83 @@ TEST_CASE("predictions of numbers: all of them, in their order") {
   CHECK(whole(*prediction_table(1), {batch}) ==
         "a.jpg   predicted 3.5   -2\n"
         "d       predicted 0.25   1e+06\n");
+}
+
+TEST_CASE("predictions of numbers stand next to the right values") {
+  PredictedBatch batch = example();
+  batch.numbers = batch.labelled = true;
+  batch.arrays["logits"] = at::tensor({3.5F, -2.F, 0.25F, 1e6F}).reshape({2, 2});
+  batch.rows[0].label = RightLabel{.values = {3.25F, -1.F}};
+  batch.rows[2].label = RightLabel{.values = {1.F, 2e6F}};
+  CHECK(whole(*json_lines(1), {batch}) ==
+        R"({"file":"a.jpg","labels":[3.25,-1.0],"values":[3.5,-2.0]}
+{"file":"b,\"c\".jpg","error":"too short"}
+{"file":"d","labels":[1.0,2000000.0],"values":[0.25,1000000.0]}
+)");
+  PredictedBatch none = unread();
+  none.numbers = none.labelled = true;
+  CHECK(whole(*csv(1), {none, batch}) ==
+        "file,label_1,value_1,label_2,value_2,error\n"
+        "e,,,,,bad\n"
+        "a.jpg,3.25,3.5,-1,-2,\n"
+        "\"b,\"\"c\"\".jpg\",,,,,too short\n"
+        "d,1,0.25,2000000,1000000,\n");
+  CHECK(whole(*prediction_table(), {batch}) ==
+        "a.jpg   label 3.25    predicted 3.5     label -1      predicted -2\n"
+        "d       label 1       predicted 0.25    label 2e+06   predicted 1e+06\n");
+}
+
+TEST_CASE("several classes of an image stand next to those that are predicted") {
+  PredictedBatch batch = example();
+  batch.multilabel = batch.labelled = true;
+  batch.rows[0].label = right({1, 2});
+  batch.rows[2].label = right({0});
+  CHECK(
+      whole(*json_lines(1), {batch}) ==
+      R"({"file":"a.jpg","labels":[{"index":1,"class":"dog, wet"},{"index":2,"class":"ox"}],"top":[{"index":2,"class":"ox","probability":1.0}]}
+{"file":"b,\"c\".jpg","error":"too short"}
+{"file":"d","labels":[{"index":0,"class":"cat"}],"top":[{"index":0,"class":"cat","probability":1.0}]}
+)");
+  CHECK(whole(*csv(1), {batch}) ==
+        "file,label,label_name,class_1,name_1,probability_1,error\n"
+        "a.jpg,1;2,\"dog, wet;ox\",2,ox,1,\n"
+        "\"b,\"\"c\"\".jpg\",,,,,,too short\n"
+        "d,0,cat,0,cat,1,\n");
+  CHECK(whole(*prediction_table(), {batch}) ==
+        "a.jpg   labels 1 dog, wet, 2 ox   predicted 2 ox         1.000   1 dog, wet   0.500\n"
+        "d       labels 0 cat              predicted 0 cat        1.000   1 dog, wet   0.500\n"
+        "1 of 2 are exact matches\n");
+  batch.threshold = 0.75;
+  CHECK(whole(*prediction_table(), {batch})
+            .ends_with("predicted 0 cat   1.000\n"
+                       "1 of 2 are exact matches\n"));
+  batch.rows[0].label = right({2});
+  CHECK(whole(*prediction_table(), {batch}).ends_with("2 of 2 are exact matches\n"));
+  // How many are shown does not change what is right.
+  CHECK(whole(*prediction_table(3), {batch}).ends_with("2 of 2 are exact matches\n"));
+  // No class is predicted, and none is right.
+  batch.arrays["logits"] = at::zeros({2, 3});
+  batch.rows[0].label = right({});
+  CHECK(whole(*prediction_table(), {batch}) ==
+        "a.jpg   labels none    predicted none\n"
+        "d       labels 0 cat   predicted none\n"
+        "1 of 2 are exact matches\n");
+  CHECK(json_lines(1)->add(batch).starts_with("{\"file\":\"a.jpg\",\"labels\":[],"));
+}
+
+TEST_CASE(
+    "each of several right classes is a right prediction, and an image without one is not "
+    "counted") {
+  PredictedBatch batch = example();
+  batch.labelled = true;
+  batch.rows[0].label = right({0, 2});
+  batch.rows[2].label = right({});
+  CHECK(whole(*prediction_table(), {batch}) ==
+        "a.jpg   label 0 cat, 2 ox   predicted 2 ox    1.000\n"
+        "d       label none          predicted 0 cat   1.000\n"
+        "1 of 1 are right\n");
+  CHECK(json_lines(1)->add(batch).starts_with(
+      R"({"file":"a.jpg","labels":[{"index":0,"class":"cat"},{"index":2,"class":"ox"}],"top")"));
 }
 
 TEST_CASE("classes need logits of two dimensions") {

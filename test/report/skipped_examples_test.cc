@@ -145,6 +145,25 @@ TEST_CASE("damaged lines of skipped.jsonl are dropped") {
   }
 }
 
+TEST_CASE("the files of a skipped row are listed and kept by a restart") {
+  const TempFolder dir;
+  const std::string line =
+      "{\"data\": \"input\", \"step\": 3, \"example\": \"m.csv:4\", \"reason\": \"gone\", "
+      "\"files\": "
+      "[\"a.jpg\",\"b.jpg\"]}\n";
+  {
+    SkippedExamples skipped;
+    skipped.open(dir / "s.jsonl", 0);
+    skipped.add({"input", 3, "m.csv:4", "gone", {"a.jpg", "b.jpg"}});
+    skipped.sync();
+  }
+  CHECK(read_file(dir / "s.jsonl") == line);
+  SkippedExamples again;
+  CHECK(again.open(dir / "s.jsonl", 3) == line);
+  REQUIRE(again.summaries().size() == 1);
+  CHECK(again.summaries()[0].first[0].files == std::vector<std::string>{"a.jpg", "b.jpg"});
+}
+
 TEST_CASE("names that are not UTF-8 are known again") {
   const TempFolder dir;
   SkippedExamples skipped;

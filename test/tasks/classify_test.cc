@@ -108,6 +108,10 @@ TEST_CASE("batches from a wrong pp string are refused") {
   CHECK(refusal(ids) ==
         "[classify] 'labels' must be float32 (n, 3), got int64 (2); make them with onehot(3, "
         "key=\"label\", key_result=\"labels\")");
+  ids["labels"] = at::zeros({2, 3}, at::kLong);
+  CHECK(refusal(ids) ==
+        "[classify] 'labels' must be float32 (n, 3), got int64 (2, 3); if they are 0 or 1 for each "
+        "class, value_range(0, 1, 0, 1, key=\"labels\") does that");
   Batch wide = batch();
   wide["labels"] = at::ones({2, 4});
   CHECK(refusal(wide) ==

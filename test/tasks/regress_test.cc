@@ -138,6 +138,32 @@ TEST_CASE("targets without a spread, or that are no numbers, are named") {
         "row 0: error: 'labels' has 2 numbers, but num_classes is 3");
 }
 
+TEST_CASE("targets that float32 cannot tell apart are refused") {
+  const at::Tensor near = at::tensor({1.F, 1.7e9F, 2.F, 1.7e9F + 256}).reshape({2, 2});
+  CHECK(refusal_to_fit(examples_of(near)) ==
+        "error: target 1 has values near 1.7e+09, which float32 rounds to multiples of 128, and "
+        "their standard deviation is only 128: subtract a constant from them");
+  const at::Tensor same = at::tensor({1.F, 1.7e9F, 2.F, 1.7e9F}).reshape({2, 2});
+  CHECK_THAT(refusal_to_fit(examples_of(same)),
+             Catch::Contains("their standard deviation is only 0"));
+}
+
+TEST_CASE("whole numbers are targets unless they are numbers of named classes") {
+  Pass pass;
+  LinearModel model;
+  const Batch whole = {{"image", at::tensor({2.F, 5.F}).reshape({2, 1, 1, 1})},
+                       {"label", at::tensor({1, 1}, at::kLong)}};
+  CHECK(make("{normalize_targets: false}")->loss(model, whole, pass).item<float>() ==
+        Approx((1 + 16) / 2.));
+  TaskEnv env = {.loss_name = "mse", .named_classes = true};
+  CHECK(
+      error_of([&] { make("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
+      "[regress] 'label' is int64: the numbers of classes, which the training data names; use "
+      "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: label: number)");
+  env.label_feature = "age";  // the names are those of `label`
+  CHECK(make("{normalize_targets: false}", env)->loss(model, whole, pass).defined());
+}
+
 TEST_CASE("one number per example may be called label") {
   LinearModel model;
   Pass pass;
@@ -153,11 +179,6 @@ TEST_CASE("regress refuses batches and keys that do not fit") {
     Pass pass;
     return error_of([&] { make("{normalize_targets: false}")->loss(model, batch, pass); });
   };
-  Batch classes = batch();
-  classes["labels"] = at::zeros({2}, at::kLong);
-  CHECK(refusal(classes) ==
-        "[regress] 'labels' must be float32, got int64; store numbers to predict with a decimal "
-        "point (image_folder: give label: number), or use task: classify for classes");
   Batch wide = batch();
   wide["labels"] = at::zeros({2, 3});
   CHECK(refusal(wide) ==

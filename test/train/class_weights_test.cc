@@ -54,6 +54,16 @@ TEST_CASE("balanced weights: examples / (classes * count)") {
   CHECK(balanced[3] == Approx(4018 / (5. * 4000)));
 }
 
+TEST_CASE("weights are not counted from another feature than the labels") {
+  TaskEnv other = env();
+  other.label_feature = "coarse_label";
+  CHECK_THAT(refusal("{class_weights: balanced}", other),
+             Catch::EndsWith("class_weights: 'balanced' counts the classes of the feature 'label', "
+                             "but input.pp makes the labels from 'coarse_label'; give a list of 5 "
+                             "weights"));
+  CHECK(refusal("{class_weights: [1, 2, 3, 4, 5.5]}", other).empty());
+}
+
 TEST_CASE("effective weights: (1 - b) / (1 - b^count), of mean 1") {
   for (const double beta : {0., 0.9, 0.999, 0.999999}) {
     const std::vector<double> found = effective_weights({10, 1, 5, 4000}, beta);

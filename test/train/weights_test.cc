@@ -13,6 +13,7 @@
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/config/load_config.h"
+#include "lib/model/target_scale.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
@@ -193,6 +194,90 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
   CHECK(with([](NamedTensors&) {}, {"("}) ==
         "model_load.dont_load: the pattern '(' is not a valid regular expression (ECMAScript "
         "grammar: no lookbehind, no (?i), no named groups, no back-references)");
+}
+
+TEST_CASE("weights: the last layer of a regression is not loaded without its scale of targets") {
+  const MemoryFolder folder;
+  const std::string yaml = "{variant: mu/8, head_zeroinit: false}";
+  const auto model = build("vit", yaml, 2, 32, 32);
+  add_target_scale(*model, 2);
+  set_target_scale(*model, {50, -3}, {20, 0.5});
+  const std::string bare = folder / "bare.npz", scaled = folder / "scaled.npz";
+  NamedTensors file = weights_of(*model);
+  write_npz(bare, file);
+  file["buffers/targets/mean"] = at::tensor({10.F, 1.F});
+  file["buffers/targets/std"] = at::tensor({4.F, 2.F});
+  write_npz(scaled, file);
+
+  const std::string both =
+      "model_init with model_load: {dont_load: ['buffers/targets/.*', 'head/.*']}";
+  const std::string no_scale =
+      "it has no scale of targets (buffers/targets/mean, buffers/targets/std), so its last layer "
+      "predicts in other units than the model's: " +
+      both +
+      " trains a new last layer; task_kw: {normalize_targets: false} keeps the file's and trains "
+      "it in the units of the labels";
+  CHECK(load_error(bare, *model) == bare + ": error: " + no_scale);
+  CHECK(load_error(bare, *model, {"buffers/targets/.*"}) == bare + ": error: " + no_scale);
+  CHECK(load_error(bare, *model, {"buffers/.*", "head/bias"}) == bare + ": error: " + no_scale);
+  CHECK(load_error(bare, *model, {"head/.*"}) ==
+        bare +
+            ": error: missing in the file: buffers/targets/mean, buffers/targets/std "
+            "(model_load: {dont_load: [PATTERN, ...]} leaves names out)");
+  CHECK(load_error(bare, *model, {"buffers/targets/.*", "head/.*"}) == "");
+  for (const char* pattern : {"buffers/targets/.*", "buffers/targets/mean"}) {
+    CHECK(load_error(scaled, *model, {pattern}) ==
+          scaled +
+              ": error: model_load.dont_load leaves out the scale of targets "
+              "(buffers/targets/mean, buffers/targets/std) but not the last layer that was "
+              "trained with it, which would predict in other units: " +
+              both + " leaves out both");
+  }
+  CHECK(target_scale(*model)->mean.equal(at::tensor({50.F, -3.F})));
+  CHECK(load_error(scaled, *model) == "");
+  CHECK(target_scale(*model)->mean.equal(file.at("buffers/targets/mean")));
+  CHECK(target_scale(*model)->std.equal(file.at("buffers/targets/std")));
+
+  // Other problems of the file are in the same line.
+  file.erase("buffers/targets/std");
+  file["head/kernel"] = at::zeros({32, 4});
+  write_npz(bare, file);
+  CHECK(load_error(bare, *model) ==
+        bare +
+            ": error: head/kernel has shape (32, 4) in the file but (32, 2) in the model "
+            "(model_load: {dont_load: [PATTERN, ...]} leaves names out); " +
+            no_scale);
+}
+
+TEST_CASE("weights: a model without a scale of targets takes it into its last layer") {
+  const MemoryFolder folder;
+  const std::string yaml = "{variant: mu/8, head_zeroinit: false}", path = folder / "a.npz";
+  const auto regression = build("vit", yaml, 2, 32, 32);
+  add_target_scale(*regression, 2);
+  set_target_scale(*regression, {10, 1}, {4, 2});
+  NamedTensors file = weights_of(*regression);
+  file["buffers/targets/mean"] = target_scale(*regression)->mean;
+  file["buffers/targets/std"] = target_scale(*regression)->std;
+  write_npz(path, file);
+
+  const auto plain = build("vit", yaml, 2, 32, 32);
+  CHECK(load_error(path, *plain, {"buffers/targets/.*"}) != "");
+  CHECK(load_error(path, *plain) == "");
+  const at::Tensor image = at::rand({3, 32, 32, 3}) * 2 - 1;
+  CHECK(at::allclose(logits(*plain, image),
+                     in_target_units(*regression, logits(*regression, image)), 1e-5, 1e-5));
+
+  const auto classifier = build("vit", yaml, 5, 32, 32);
+  const at::Tensor fresh = weights_of(*classifier).at("head/kernel");
+  CHECK(load_error(path, *classifier, {"head/.*"}) == "");
+  CHECK(weights_of(*classifier).at("head/kernel").equal(fresh));
+
+  // A scale that fits nothing.
+  for (const at::Tensor& mean : {at::zeros({3}), at::zeros({}), at::zeros({2, 2})}) {
+    file["buffers/targets/mean"] = mean;
+    write_npz(path, file);
+    CHECK_THAT(load_error(path, *plain), Catch::Contains(" do not fit head/kernel (32, 2)"));
+  }
 }
 
 TEST_CASE("weights: a damaged file is an error and leaves the model as it was") {

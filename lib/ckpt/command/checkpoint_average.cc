@@ -34,6 +34,25 @@ void require_same(const Forms& first, const std::string& first_folder, const For
   }
 }
 
+// Whether a tensor is a part of the scale of a regression's targets (lib/model/target_scale.h), or
+// the average of one.
+bool is_target_scale(const std::string& name) {
+  return name.starts_with("buffers/targets/") || name.starts_with("ema/targets/");
+}
+
+// Throws unless the checkpoints have the same scale of targets. The last layer learns values in
+// units of its scale, so last layers of different scales have no mean.
+void require_same_scale(const NamedTensors& first, const std::string& first_folder,
+                        const NamedTensors& tensors, const std::string& folder) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!is_target_scale(name) || tensor.equal(first.at(name))) continue;
+    throw Error(Exit::usage, folder,
+                fmt::format("does not fit {}: '{}' has other values, so the last layers predict in "
+                            "different units and have no mean",
+                            first_folder, name));
+  }
+}
+
 }  // namespace
 
 Restored average_checkpoints(const std::vector<std::string>& folders, bool ema) {
@@ -46,13 +65,18 @@ Restored average_checkpoints(const std::vector<std::string>& folders, bool ema) 
   };
   Restored last;
   Forms forms;
-  NamedTensors sums;
+  NamedTensors sums, scale;
   for (const std::string& folder : folders) {
     last = Checkpointer::load(folder, options);
-    if (forms.empty()) forms = forms_of(last.tensors);
+    if (forms.empty()) {
+      forms = forms_of(last.tensors);
+      for (const auto& [name, tensor] : last.tensors)
+        if (is_target_scale(name)) scale.emplace(name, tensor);
+    }
     require_same(forms, folders.front(), forms_of(last.tensors), folder);
+    require_same_scale(scale, folders.front(), last.tensors, folder);
     for (const auto& [name, tensor] : last.tensors) {
-      if (!at::isFloatingType(tensor.scalar_type())) continue;
+      if (!at::isFloatingType(tensor.scalar_type()) || is_target_scale(name)) continue;
       const at::Tensor values = tensor.to(at::kDouble);
       at::Tensor& sum = sums[name];
       sum = sum.defined() ? sum.add(values) : values;

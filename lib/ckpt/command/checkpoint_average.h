@@ -14,8 +14,8 @@ namespace bv {
 //
 // The values are summed in float64 in the order of `folders`; the means have the dtype of the
 // tensor. Tensors of integers and bools are those of the last checkpoint. The state of the
-// optimizer is not read. Throws Error(Exit::usage) if a checkpoint cannot be read or has other
-// tensors, shapes or dtypes than the first one.
+// optimizer is not read. Throws Error(Exit::usage) if a checkpoint cannot be read, has other
+// tensors, shapes or dtypes than the first one, or another scale of a regression's targets.
 Restored average_checkpoints(const std::vector<std::string>& folders, bool ema);
 
 }  // namespace bv

@@ -82,6 +82,11 @@ const Dataset& EvalInput::data() {
   return *data_;
 }
 
+std::vector<std::string> EvalInput::class_names(const std::string& label_key) {
+  if (!pp_->uses_data_labels(label_key)) return {};
+  return data().class_names();
+}
+
 void EvalInput::match_classes(EvalInput& other, const std::string& owner) {
   if (!data_) classes_ = {other.data().class_names(), owner};
 }

@@ -88,6 +88,10 @@ class EvalInput {
   int64_t examples() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
   const Dataset& data();
+  // Returns the names of the classes of the feature `label_key` after preprocessing. Empty if they
+  // are not known, for example because pp makes it from another feature than `label`. Opens the
+  // data if necessary.
+  std::vector<std::string> class_names(const std::string& label_key);
   // Renumbers the labels by the names of another input's classes. For data whose classes are not
   // those of the run; call it before the data is open. `owner` names the other data in messages.
   void match_classes(EvalInput& other, const std::string& owner);

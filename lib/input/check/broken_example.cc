@@ -41,20 +41,30 @@ void find_file(BrokenExample& broken, const std::string& where, const std::strin
   }
   const std::string inside = folder.empty() ? "" : folder + "/" + broken.example;
   if (!inside.empty() && is_file(inside)) {
-    broken.file = inside;
-    broken.offset = number_behind(broken.reason, " at byte ");
+    blame_file(broken, inside);
     return;
   }
   const std::string before_line = broken.example.substr(0, broken.example.rfind(':'));
   if (is_file(before_line)) broken.file = before_line;
 }
 
+void blame_file(BrokenExample& broken, const std::string& file) {
+  broken.file = file;
+  broken.offset = number_behind(broken.reason, " at byte ");
+}
+
 std::string line_of(const BrokenExample& broken) {
+  std::string files;
+  if (broken.files) {
+    std::vector<std::string> names;
+    for (const std::string& name : *broken.files) names.push_back(json_string(name));
+    files = fmt::format("\"files\": [{}], ", join(names, ", "));
+  }
   return fmt::format(
-      "{{\"data\": {}, \"example\": {}, \"file\": {}, \"offset\": {}, \"reason\": {}}}\n",
+      "{{\"data\": {}, \"example\": {}, \"file\": {}, \"offset\": {}, {}\"reason\": {}}}\n",
       json_string(broken.data), json_string(broken.example),
       broken.file.empty() ? "null" : json_string(broken.file),
-      broken.offset ? std::to_string(*broken.offset) : "null", json_string(broken.reason));
+      broken.offset ? std::to_string(*broken.offset) : "null", files, json_string(broken.reason));
 }
 
 }  // namespace bv

@@ -50,8 +50,7 @@ int64_t check_data(const OpenedData& opened, int threads, const LookOptions& opt
         } else if (!look.broken && options.pp) {
           const std::string differs = difference(look.form, *first, first_name);
           if (!differs.empty()) {
-            look.broken = {opened.name, opened.data->describe(i), "", std::nullopt, differs};
-            find_file(*look.broken, "", opened.folder);
+            look.broken = broken_example(opened, i, differs);
           }
         }
         if (look.broken) {

@@ -1,6 +1,7 @@
 #include "lib/input/check/data_sections.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -73,6 +74,27 @@ void add_evaluators(const Config& evals, std::vector<DataSection>& all) {
   }
 }
 
+// Returns OpenedData::file_folders. The keys are those of csv and jsonl, which check them.
+std::map<std::string, std::string> file_folders(const Config& data) {
+  constexpr const char *kFile = "fname", *kCsvFolder = "folder", *kFileKeys = "fopen_keys";
+  const bool is_csv = data.is_text("name", "csv");
+  if (!is_csv && !data.is_text("name", "jsonl") && !data.is_text("name", "bv:jsonl")) return {};
+  const std::string own =
+      std::filesystem::path(data.get<std::string>(kFile)).parent_path().string();
+  std::map<std::string, std::string> folders;
+  if (is_csv) {
+    folders["image"] = data.get(kCsvFolder, own);
+  } else if (data.is_map(kFileKeys)) {
+    const Config keys = data.section(kFileKeys);
+    for (const std::string& key : keys.keys()) folders[key] = keys.get<std::string>(key);
+  } else if (data.is_list(kFileKeys)) {
+    for (const std::string& key : data.get<std::vector<std::string>>(kFileKeys)) folders[key] = own;
+  } else if (const auto key = data.maybe<std::string>(kFileKeys)) {
+    folders[*key] = own;
+  }
+  return folders;
+}
+
 }  // namespace
 
 std::vector<DataSection> data_sections(const Config& config) {
@@ -121,6 +143,7 @@ OpenedData DataOpener::open(const DataSection& section) {
   if (section.data.has(kFolder)) opened.folder = section.data.get(kFolder, "");
   const bool matched = options_.pp && !section.own_classes && section.name.starts_with("evals.");
   opened.data = open_data(section, matched ? classes_ : std::nullopt);
+  opened.file_folders = file_folders(section.data);
   if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);
   throw_problems(config_);
   return opened;

@@ -2,6 +2,7 @@
 // at data alone.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,9 @@ struct OpenedData {
   std::string folder;  // its data_dir, "" if it has none
   std::shared_ptr<const Dataset> data;
   std::shared_ptr<const Pipeline> pp;  // null without OpenOptions::pp
+  // Of csv and jsonl, the features that are files, each with the folder in which the names of its
+  // files begin ("": the working directory). In the order of Dataset::files_of().
+  std::map<std::string, std::string> file_folders = {};
 };
 
 // Opens data sets of one config.

@@ -203,6 +203,7 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
   stats.name = opened.name;
   stats.examples = opened.data->size();
   LabelCounter labels;
+  bool numbers = false;  // to predict, or shares of classes
   const LookOptions options{.pp = false, .moments = true};
   results_in_order(
       stats.examples, threads, [&](int64_t i) { return look_at_example(opened, i, options); },
@@ -211,6 +212,7 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
           ++stats.broken;
         } else {
           labels.add(look.classes);
+          numbers |= look.numbers;
           for (const SeenImage& image : look.images) add_image(image, stats);
         }
         log::progress(fmt::format("{}: {} of {} examples", opened.name, human_count(i + 1),
@@ -218,7 +220,7 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
       });
   log::clear_progress();
   join_grey(stats.pixels);
-  stats.classes = labels.classes(opened.data->class_names(), num_classes);
+  if (!numbers) stats.classes = labels.classes(opened.data->class_names(), num_classes);
   return stats;
 }
 

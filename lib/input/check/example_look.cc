@@ -9,6 +9,8 @@
 #include "lib/input/check/image_alpha.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/loader/example_failure.h"
+#include "lib/input/sources/common/file_bytes.h"
+#include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -45,20 +47,20 @@ std::optional<SeenImage> look_at_feature(const std::string& key, const at::Tenso
   return seen;
 }
 
-// `names`: the number of class names.
-std::vector<int64_t> classes_of(const Example& example, int64_t names) {
+// Sets look.classes and look.numbers. `names`: the number of class names.
+void look_at_labels(const Example& example, int64_t names, ExampleLook& look) {
   const auto label = example.find("label"), labels = example.find("labels");
-  if (label != example.end() && label->second.numel() == 1 &&
-      at::isIntegralType(label->second.scalar_type(), /*includeBool=*/false))
-    return {label->second.item<int64_t>()};
-  std::vector<int64_t> positive;
-  if (labels == example.end() || labels->second.dim() != 1 || labels->second.size(0) != names)
-    return positive;
-  const at::Tensor values = labels->second.to(at::kDouble).contiguous();
-  for (int64_t i = 0; i < names; ++i) {
-    if (values.const_data_ptr<double>()[i] > 0) positive.push_back(i);
+  if (labels != example.end() && labels->second.dim() == 1 && labels->second.size(0) == names) {
+    const at::Tensor values = labels->second.to(at::kDouble).contiguous();
+    for (int64_t i = 0; i < names; ++i) {
+      const double value = values.const_data_ptr<double>()[i];
+      if (value == 1) look.classes.push_back(i);
+      look.numbers |= value != 0 && value != 1;
+    }
+  } else if (label != example.end() && label->second.numel() == 1 &&
+             at::isIntegralType(label->second.scalar_type(), /*includeBool=*/false)) {
+    look.classes.push_back(label->second.item<int64_t>());
   }
-  return positive;
 }
 
 // Runs `body`. If the example is at fault, sets look.broken and returns false. `reads`: `body` uses
@@ -77,26 +79,74 @@ bool attempt_look(const OpenedData& opened, int64_t index, bool reads, ExampleLo
   } catch (...) {
     const ExampleFailure failure = current_failure(*opened.data, index);
     if ((failure.of_config && !reads) || failure.code != Exit::data) throw;
-    look.broken = {opened.name, failure.name, "", std::nullopt, failure.reason};
-    find_file(*look.broken, where, opened.folder);
+    look.broken = broken_example(opened, index, failure.reason, where);
     return false;
   }
 }
 
+// Returns whether the examples of a data set name files. An example whose row is broken does not
+// tell, so this asks others.
+bool name_files(const Dataset& data) {
+  constexpr int64_t kAsked = 1000;
+  for (int64_t i = 0; i < std::min(data.size(), kAsked); ++i)
+    if (!data.files_of(i).empty()) return true;
+  return false;
+}
+
+bool is_readable(const std::string& file) {
+  try {
+    file_bytes(file, "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Returns the path of the file that is to blame for a broken example, among those that it names:
+// that of the feature `decoded`, which could not be decoded, or if this is empty the first one that
+// cannot be read. "" if none is to blame.
+std::string broken_file(const OpenedData& opened, int64_t index, const std::string& decoded) {
+  const std::vector<std::string> names = opened.data->files_of(index);
+  if (names.size() != opened.file_folders.size()) return "";
+  auto name = names.begin();
+  for (const auto& [feature, folder] : opened.file_folders) {
+    const std::string path = row_file(*name++, folder, 0).path;
+    if (decoded.empty() ? !is_readable(path) : feature == decoded) return path;
+  }
+  return "";
+}
+
 }  // namespace
+
+BrokenExample broken_example(const OpenedData& opened, int64_t index, const std::string& reason,
+                             const std::string& where) {
+  BrokenExample broken{opened.name, opened.data->describe(index), "", std::nullopt, reason};
+  find_file(broken, where, opened.folder);
+  std::vector<std::string> files = opened.data->files_of(index);
+  if (!files.empty() || name_files(*opened.data)) broken.files = std::move(files);
+  return broken;
+}
 
 ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookOptions& options) {
   ExampleLook look;
   Example example;
+  std::string decoded;  // the feature that is looked at
   const auto read = [&] {
     example = opened.data->read(index);
     for (const auto& [key, value] : example) {
+      decoded = key;
       if (auto image = look_at_feature(key, value, opened.data->is_array(), options.moments))
         look.images.push_back(std::move(*image));
     }
-    look.classes = classes_of(example, std::ssize(opened.data->class_names()));
+    decoded.clear();
+    look_at_labels(example, std::ssize(opened.data->class_names()), look);
   };
-  if (!attempt_look(opened, index, /*reads=*/true, look, read) || !options.pp) return look;
+  if (!attempt_look(opened, index, /*reads=*/true, look, read)) {
+    const std::string file = broken_file(opened, index, decoded);
+    if (!file.empty()) blame_file(*look.broken, file);
+    return look;
+  }
+  if (!options.pp) return look;
   attempt_look(opened, index, /*reads=*/false, look, [&] {
     Rng rng(options.seed, Purpose::augment, static_cast<uint64_t>(index));
     opened.pp->apply(example, rng);

@@ -32,10 +32,15 @@ struct LookOptions {
 struct ExampleLook {
   std::optional<BrokenExample> broken;  // if set, what follows is not complete
   std::vector<SeenImage> images;
-  std::vector<int64_t> classes;  // of its `label`, or the positive ones of `labels`
+  std::vector<int64_t> classes;  // of its `label`, or those with a 1 in `labels`
+  bool numbers = false;          // `labels` has other values than 0 and 1, so that is no class
   // Shapes and dtypes after pp, by feature: those of all examples must be equal.
   std::map<std::string, std::pair<std::vector<int64_t>, std::string>> form;
 };
+
+// Returns the entry of a broken example. `where`: the place of the error; may be empty.
+BrokenExample broken_example(const OpenedData& opened, int64_t index, const std::string& reason,
+                             const std::string& where = "");
 
 // Reads example `index` and decodes all its images. Images are the feature `image`, and every
 // feature that is an encoded image. An image whose values are not finite is broken. Throws what is

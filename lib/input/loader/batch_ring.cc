@@ -31,12 +31,18 @@ BatchRing::BatchRing(const Example& prototype, int64_t batch_size, int batches, 
                      bool pinned)
     : pinned_(pinned), batches_(batches) {
   for (const auto& [name, value] : prototype) {
+    if (evaluation && (name == "_mask" || name == "_id")) {
+      fail(
+          fmt::format("the evaluation itself uses the name '{}': leave this feature out with "
+                      "drop('{}') or keep(...)",
+                      name, name));
+    }
     if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
     add(name, value.scalar_type(), value.sizes(), batch_size, features_);
   }
   if (!evaluation) return;
-  if (!prototype.contains("_mask")) add("_mask", at::kBool, {}, batch_size, mask_and_id_);
-  if (!prototype.contains("_id")) add("_id", at::kLong, {}, batch_size, mask_and_id_);
+  add("_mask", at::kBool, {}, batch_size, mask_and_id_);
+  add("_id", at::kLong, {}, batch_size, mask_and_id_);
 }
 
 void BatchRing::add(const std::string& name, at::ScalarType dtype, at::IntArrayRef shape,

@@ -60,7 +60,8 @@ ExampleFailure current_failure(const Dataset& data, int64_t index) {
                           .fatal = fatal,
                           .code = code,
                           .name = name,
-                          .reason = std::string(first_line(what))};
+                          .reason = std::string(first_line(what)),
+                          .files = data.files_of(index)};
   };
   try {
     throw;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lib/input/dataset.h"
 
@@ -15,8 +16,9 @@ struct ExampleFailure {
   bool fatal = false;      // stops the run whatever the error budget is
   bool of_config = false;  // the config is wrong, and the exception names the place
   Exit code = Exit::data;
-  std::string name;    // "train/cat/17.jpg"
-  std::string reason;  // "truncated JPEG"
+  std::string name;                     // "train/cat/17.jpg"
+  std::string reason;                   // "truncated JPEG"
+  std::vector<std::string> files = {};  // Dataset::files_of()
   std::string text() const { return name + ": " + reason; }
 };
 

@@ -14,13 +14,14 @@ std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedE
   if (group.size() == 1) return mine;
   std::string text;  // JSON lists, separated by commas
   for (const FailedExample& each : mine) {
-    text += fmt::format("{}[{}, {}, {}]", text.empty() ? "" : ", ", each.index,
-                        json_string(each.name), json_string(each.reason));
+    text += fmt::format("{}[{}, {}, {}, {}]", text.empty() ? "" : ", ", each.index,
+                        json_string(each.name), json_string(each.reason),
+                        nlohmann::json(each.files).dump());
   }
   std::vector<FailedExample> all;
   for (const std::string& list : group.gather_text(text, "failed examples")) {
     for (const auto& each : nlohmann::json::parse("[" + list + "]"))
-      all.push_back({each.at(0), each.at(1), each.at(2)});
+      all.push_back({each.at(0), each.at(1), each.at(2), each.at(3)});
   }
   return all;
 }

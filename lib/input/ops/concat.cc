@@ -33,6 +33,10 @@ class Concat : public Op {
   }
 
   void apply(Example& example, Rng&) const override { join(example, 0); }
+  std::optional<std::string> makes_from(std::string_view key) const override {
+    return outkey_.value_or(inkeys_[0]) == key ? std::optional(bv::join(inkeys_, "+"))
+                                               : std::nullopt;
+  }
   bool has_batched() const override { return true; }
   void apply_batch(Example& batch, std::span<Rng>) const override { join(batch, 1); }
 

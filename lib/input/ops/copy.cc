@@ -26,6 +26,9 @@ class Copy : public Op {
   }
   bool has_batched() const override { return true; }
   bool leaves(std::string_view key) const override { return in_ != key && out_ != key; }
+  std::optional<std::string> makes_from(std::string_view key) const override {
+    return out_ == key ? std::optional(in_) : std::nullopt;
+  }
   void apply_batch(Example& batch, std::span<Rng> rngs) const override { apply(batch, rngs[0]); }
 
  private:

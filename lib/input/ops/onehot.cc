@@ -13,9 +13,9 @@ namespace {
 const KeyTable keys(
     "pp: onehot",
     {"Turns a class number into a vector that is 1 at this class and 0 elsewhere, and a list "
-     "of them into one such vector with several ones. It takes one number or a list of "
-     "numbers of any integer type, and gives float32. A number that is not below depth is an "
-     "error.",
+     "of them into one such vector with several ones. It takes one number of any integer type, "
+     "or a list of numbers of any but uint8, which is that of texts, and gives float32. A number "
+     "that is not below depth is an error.",
      "onehot(num_classes, key='label', key_result='labels')", "pp/ops_general.py get_onehot"},
     {{"depth", "int 1..16777216", "required",
       "The number of classes, which is the length of the vector. The name num_classes stands "
@@ -55,6 +55,11 @@ class Onehot : public TensorOp {
       throw misuse(fmt::format("must be integers, is {}", dtype_name(x.scalar_type())));
     }
     const int64_t rank = x.dim() - (batched ? 1 : 0);
+    if (rank == 1 && x.scalar_type() == at::kByte) {
+      throw misuse(
+          "must be class numbers, is a text; the op lookup makes numbers of texts, and "
+          "the sources csv and webdataset make them of class names");
+    }
     const bool merge = multi_ && rank > 0;
     if (merge && rank != 1) {
       throw misuse(fmt::format("must be one number or a list of them, has {} dimensions", rank));

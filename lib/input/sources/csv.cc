@@ -42,8 +42,8 @@ const KeyTable keys(
       "breed"},
      {"multilabel", "bool", "false",
       "A cell may hold several labels. They are separated by `;` or `|`, or, if no cell of the "
-      "column has these, by blanks. Examples then have `labels`: 1 for each class of the image and "
-      "0 for the others."},
+      "column has these and no name in `classes` has a blank, by blanks. Examples then have "
+      "`labels`: 1 for each class of the image and 0 for the others."},
      {"classes", "list of string", "[]",
       "Names of the classes in the order of their numbers, which are otherwise those of the sorted "
       "names. Any other name in the column is then an error. With `multilabel` give it for all "
@@ -116,6 +116,8 @@ class CsvReader : public RowReader {
     Example example;
     for (size_t i = 0; i < cells.size(); ++i) {
       const CsvColumn& column = layout_.columns[i];
+      if (column.role == CsvRole::split && cells[i].text.empty())
+        throw RowFault(cells[i].at, "the split is empty");
       if (column.role == CsvRole::feature) example[column.name] = feature(cells[i], column.type);
       if (column.role == CsvRole::label) example["label"] = label(cells[i]);
       if (column.role == CsvRole::several) example["labels"] = several(cells[i]);
@@ -192,6 +194,8 @@ class CsvSource : public ManifestSource {
     settings_.split = split_column();
   }
 
+  bool classes_are_columns() const override { return settings_.label_list; }
+
   SyntheticSpec synthetic_spec() const override {
     SyntheticSpec spec;
     spec.classes = static_cast<int64_t>(settings_.classes.size());
@@ -211,7 +215,7 @@ class CsvSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = "bvtrain csv 1";
+    std::string format = "bvtrain csv 2";
     const auto put = [&](const std::string& text) { format += " " + json_string(text); };
     put(settings_.path.value_or(""));
     put(settings_.split.value_or(""));
@@ -232,8 +236,43 @@ class CsvSource : public ManifestSource {
   Place folder_place_;
 };
 
+// Takes the first row from `rows` and returns its cell in a column, "" if it has none. Returns
+// nullopt at the end, and at a row that cannot be read: that is reported when the data is opened.
+std::optional<std::string> next_cell(std::string_view& rows, char delimiter, size_t column) {
+  std::vector<CsvCell> cells;
+  try {
+    const size_t length = read_csv_row(rows, delimiter, /*last=*/true, cells);
+    if (length == 0) return std::nullopt;
+    rows.remove_prefix(length);
+  } catch (const RowFault&) {
+    return std::nullopt;
+  }
+  return column < cells.size() ? cells[column].text : "";
+}
+
+// Throws Error(Exit::usage) if a label in `rows` is not one class, but a real number or several
+// labels.
+void need_one_class(const std::string& file, std::string_view rows, char delimiter, size_t label) {
+  while (const auto text = next_cell(rows, delimiter, label)) {
+    if (plain_number(*text).kind == PlainNumber::Kind::real) {
+      throw Error(
+          Exit::usage, file,
+          fmt::format("has labels such as {}, the targets of a regression: write the config "
+                      "yourself, with `name: csv`",
+                      *text));
+    }
+    if (text->find_first_of(";|") != std::string::npos) {
+      throw Error(Exit::usage, file,
+                  fmt::format("has several labels in a cell, such as '{}': write the config "
+                              "yourself, with `name: csv` and `multilabel: true`",
+                              printable(*text)));
+    }
+  }
+}
+
 // Returns the keys for a file that names images in a column with a usual name and has a column of
-// labels; nullopt for any other file. Throws Error(Exit::usage) if the labels are real numbers.
+// labels; nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are
+// not classes, one for each image.
 std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
   try {
     const char delimiter = guess_delimiter(head);
@@ -254,15 +293,8 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     if (!std::filesystem::is_regular_file(image.path)) return std::nullopt;
     // A list of what class folders hold: image_folder reads these.
     const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
-    const std::string& of_image = cells[*label].text;
-    if (parent.filename() == of_image) return std::nullopt;
-    if (plain_number(of_image).kind == PlainNumber::Kind::real) {
-      throw Error(
-          Exit::usage, file,
-          fmt::format("has labels such as {}, the targets of a regression: write the config "
-                      "yourself, with `name: csv`",
-                      of_image));
-    }
+    if (parent.filename() == cells[*label].text) return std::nullopt;
+    need_one_class(file, row, delimiter, *label);
     return DataKeys{{"fname", file}};
   } catch (const RowFault&) {
     return std::nullopt;  // some other table

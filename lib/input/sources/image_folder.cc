@@ -3,7 +3,7 @@
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
 // class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64 or
 // another label read from the folder name (common/folder_labels.h). With skip_errors a class folder
-// without images is one example, "train/cat/", that cannot be read.
+// without images is one example, "train/cat/", that cannot be read and has no label.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
@@ -127,7 +127,8 @@ class ImageFolder : public Source {
     int64_t* out = all.mutable_data_ptr<int64_t>();
     const FolderIndex& files = index(split);
     const std::vector<size_t>& folders = layout().splits.at(split).folders;
-    for (int64_t i = 0; i < all.size(0); ++i) out[i] = labels.number_of(folders[files.class_of(i)]);
+    for (int64_t i = 0; i < all.size(0); ++i)
+      out[i] = files.file(i).empty() ? kNoLabel : labels.number_of(folders[files.class_of(i)]);
     return all;
   }
 

@@ -104,6 +104,13 @@ void check_fields(const std::vector<JsonField>& fields, const JsonlKeys& all, bo
   }
 }
 
+// Returns the name of the split in a field. Throws RowFault.
+std::string split_of(const JsonField& field) {
+  if (field.type == JsonRowType{JsonScalar::text, false} && !field.texts[0].empty())
+    return field.texts[0];
+  throw RowFault(field.at, fmt::format("'{}' must be the name of a split", printable(field.key)));
+}
+
 // The keys whose values are names of files, with their folders.
 using FileKeys = std::map<std::string, std::string>;
 
@@ -125,7 +132,10 @@ class JsonlReader : public RowReader {
     Example example;
     const std::vector<JsonField> fields = fields_of(row);
     for (size_t i = 0; i < fields.size(); ++i) {
-      if (fields[i].key == split_) continue;
+      if (fields[i].key == split_) {
+        split_of(fields[i]);
+        continue;
+      }
       const auto file = files_.find(fields[i].key);
       if (file == files_.end())
         example[fields[i].key] = field_tensor(fields[i], keys_[i].type);
@@ -186,7 +196,7 @@ class JsonlSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = fmt::format("bvtrain jsonl 1 {} {} {}", start_, stop_.value_or(-1),
+    std::string format = fmt::format("bvtrain jsonl 2 {} {} {}", start_, stop_.value_or(-1),
                                      json_string(split_column().value_or("")));
     for (const auto& [key, folder] : file_keys_)
       format += fmt::format(" {} {}", json_string(key), json_string(folder));
@@ -234,7 +244,7 @@ class JsonlScan {
 
   void add(const ManifestRow& row) {
     const bool sound = rows_.add(row, [&] { check_row(row.row); });
-    labels_.push_back(sound ? label_ : kBroken);
+    labels_.push_back(sound ? label_ : Source::kNoLabel);
     if (split_) rows_.add_split(sound ? std::optional(split_name_) : std::nullopt);
   }
 
@@ -242,12 +252,8 @@ class JsonlScan {
     ManifestIndex index = rows_.finish(none);
     const auto label = std::find_if(keys_.begin(), keys_.end(),
                                     [](const JsonlKey& one) { return one.key == "label"; });
-    if (label != keys_.end() && label->type == JsonRowType{JsonScalar::whole, false}) {
-      int64_t least = INT64_MAX;
-      for (const int64_t value : labels_) least = value == kBroken ? least : std::min(least, value);
-      std::replace(labels_.begin(), labels_.end(), kBroken, least);
+    if (label != keys_.end() && label->type == JsonRowType{JsonScalar::whole, false})
       index.labels = std::move(labels_);
-    }
     index.layout = pack_keys(keys_);
     return index;
   }
@@ -286,13 +292,6 @@ class JsonlScan {
     }
   }
 
-  static std::string split_of(const JsonField& field) {
-    if (field.type == JsonRowType{JsonScalar::text, false} && !field.texts[0].empty())
-      return field.texts[0];
-    throw RowFault(field.at, fmt::format("'{}' must be the name of a split", printable(field.key)));
-  }
-
-  static constexpr int64_t kBroken = INT64_MIN;
   const FileKeys& files_;
   const std::optional<std::string>& split_;
   ManifestRows rows_;

@@ -56,11 +56,12 @@ const KeyTable alias_keys("input.data: from_data_dir",
 
 class Tfds : public Source {
  public:
-  Tfds(const Config& config, const SourceEnv&)
+  Tfds(const Config& config, const SourceEnv& env)
       : name_(config.get<std::string>("name")),
         name_place_(config.place("name")),
         data_dir_(maybe_path(config, "data_dir").value_or("")),
-        verify_(read_verify(config)) {
+        verify_(read_verify(config)),
+        keep_broken_(env.keep_broken) {
     for (const std::string& key : config.get<std::vector<std::string>>("skip_decode", {"image"}))
       encoded_.insert(key);
     if (is_own_name() && data_dir_.empty())
@@ -147,7 +148,7 @@ class Tfds : public Source {
     const bool known = label && label->kind == TfdsFeature::Kind::numbers && label->shape.empty() &&
                        !label->sequence && !label->raw && at::isIntegralType(label->dtype, false);
     auto records = open_records(data.folder.file_format, split.files, verify_,
-                                known ? label->name : std::string());
+                                known ? label->name : std::string(), keep_broken_);
     for (size_t file = 0; file < split.files.size(); ++file) {
       if (records->records_in(file) == split.shard_lengths[file]) continue;
       throw Error(Exit::usage, split.files[file],
@@ -161,6 +162,7 @@ class Tfds : public Source {
   const Place name_place_;
   const std::string data_dir_;
   const VerifyRecords verify_;
+  const bool keep_broken_;
   std::set<std::string> encoded_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Opened> opened_;  // guarded by mutex_, like Opened::records

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "lib/config/key_table.h"
 #include "lib/input/ops/common/text_tensor.h"
@@ -43,8 +44,8 @@ const KeyTable keys(
 
 class TfRecord : public Source {
  public:
-  TfRecord(const Config& config, const SourceEnv&)
-      : files_(config, "files"), verify_(read_verify(config)) {
+  TfRecord(const Config& config, const SourceEnv& env)
+      : files_(config, "files"), verify_(read_verify(config)), keep_broken_(env.keep_broken) {
     const Config features = config.section("features");
     for (const std::string& name : features.keys()) {
       const auto key = features.maybe<std::string>(name);
@@ -130,7 +131,8 @@ class TfRecord : public Source {
     data.records = open_records("tfrecord", files, verify_,
                                 label != features_.end() ? label->second
                                 : features_.empty()      ? "label"
-                                                         : "");
+                                                         : "",
+                                keep_broken_);
     if (data.records->size() == 0)
       throw Error(Exit::usage, files_.place(), "the files hold no examples");
     for (size_t file = 0; file < files.size(); ++file)
@@ -142,20 +144,27 @@ class TfRecord : public Source {
     return data;
   }
 
-  static std::vector<std::string> names_in_first(const Records& records) {
-    std::vector<std::string> names;
-    try {
-      const at::Tensor record = records.read(0);
-      const TfExample first = parse(record);
-      for (const auto& [name, feature] : first.features()) names.emplace_back(name);
-    } catch (const Error& error) {
-      throw Error(Exit::usage, records.where(0), error.message());
+  // Returns the names of the features of the first record, or with keep_broken_ of the first one
+  // that can be read.
+  std::vector<std::string> names_in_first(const Records& records) const {
+    std::optional<Error> problem;
+    for (int64_t i = 0; i < (keep_broken_ ? records.size() : 1); ++i) {
+      try {
+        const at::Tensor record = records.read(i);
+        const TfExample first = parse(record);
+        std::vector<std::string> names;
+        for (const auto& [name, feature] : first.features()) names.emplace_back(name);
+        return names;
+      } catch (const Error& error) {
+        if (!problem) problem = Error(Exit::usage, records.where(i), error.message());
+      }
     }
-    return names;
+    throw *problem;
   }
 
   FileList files_;
   const VerifyRecords verify_;
+  const bool keep_broken_;
   Features features_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Opened> opened_;  // guarded by mutex_

@@ -350,7 +350,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   context.left_out = [&](const std::string& data, int64_t count,
                          const std::vector<FailedExample>& failed) {
     left_out = left_out.value_or(0) + count;
-    for (const auto& [index, name, reason] : failed) skipped_.add({data, step, name, reason});
+    for (const FailedExample& each : failed)
+      skipped_.add({data, step, each.name, each.reason, each.files});
     metrics_->skipped(skipped_.summaries());
   };
   Row values;

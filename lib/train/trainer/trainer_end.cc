@@ -65,7 +65,7 @@ void Trainer::count_skipped_step(int64_t step) {
 void Trainer::list_skipped(int64_t step, const std::vector<FailedExample>& failed) {
   const std::string& data = recipe_.loader.section;
   const int64_t budget = recipe_.loader.error_budget;
-  for (const auto& [index, name, reason] : failed) {
+  for (const auto& [index, name, reason, files] : failed) {
     loader_->add_failed(name);
     if (skipped_.count(data) >= budget && !skipped_.contains(data, name)) {
       throw Error::in(
@@ -73,7 +73,7 @@ void Trainer::list_skipped(int64_t step, const std::vector<FailedExample>& faile
           fmt::format("{}: {} ({} examples failed on all ranks together; {}.skip_errors allows {})",
                       name, reason, budget + 1, data, budget));
     }
-    skipped_.add({data, step, name, reason});
+    skipped_.add({data, step, name, reason, files});
   }
   metrics_->skipped(skipped_.summaries());
 }

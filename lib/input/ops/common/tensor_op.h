@@ -1,7 +1,9 @@
 // TensorOp: base class of ops that make one tensor from one tensor.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lib/input/label_error.h"
@@ -17,6 +19,9 @@ class TensorOp : public Op {
   void apply(Example& example, Rng& rng) const final;
   bool has_batched() const override { return true; }
   bool leaves(std::string_view key) const final { return keys_.in != key && keys_.out != key; }
+  std::optional<std::string> makes_from(std::string_view key) const final {
+    return keys_.out == key ? std::optional(keys_.in) : std::nullopt;
+  }
   void apply_batch(Example& batch, std::span<Rng> rngs) const final;
 
  protected:

@@ -1,14 +1,23 @@
 #include "lib/input/sources/common/label_order.h"
 
-#include <algorithm>
+#include <cstdint>
+
+#include "lib/input/source.h"
 
 namespace bv {
 
 bool in_order_of_classes(const at::Tensor& labels) {
-  if (!labels.defined() || labels.numel() == 0) return false;
-  const int64_t* const begin = labels.const_data_ptr<int64_t>();
-  const int64_t* const end = begin + labels.numel();
-  return std::is_sorted(begin, end) && begin[0] != end[-1] && std::adjacent_find(begin, end) != end;
+  if (!labels.defined()) return false;
+  const int64_t* const values = labels.const_data_ptr<int64_t>();
+  int64_t last = Source::kNoLabel;
+  bool several_classes = false, several_examples = false;
+  for (int64_t i = 0; i < labels.numel(); ++i) {
+    if (values[i] == Source::kNoLabel) continue;
+    if (values[i] < last) return false;
+    if (last != Source::kNoLabel) (values[i] == last ? several_examples : several_classes) = true;
+    last = values[i];
+  }
+  return several_classes && several_examples;
 }
 
 }  // namespace bv

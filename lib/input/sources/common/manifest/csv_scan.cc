@@ -69,10 +69,12 @@ class CsvScan {
     }
   }
 
-  // Finds out whether ';' or '|' separates the labels of a cell anywhere: then blanks are parts of
-  // names.
+  // Finds out whether ';' or '|' separates the labels of a cell anywhere, or the user has given a
+  // class with a blank in its name: then blanks are parts of names.
   void find_bars() {
     const size_t column = *layout_.column_of(CsvRole::several);
+    layout_.bars = std::any_of(settings_.classes.begin(), settings_.classes.end(),
+                               [](const auto& name) { return name.find(' ') != name.npos; });
     ManifestFile file(name_);
     bool header = true;
     while (!layout_.bars && next(file)) {
@@ -105,19 +107,27 @@ class CsvScan {
     // The last check, because it counts the row.
     if (const auto label = layout_.column_of(CsvRole::label))
       labels_.add(cells_[*label].text, cells_[*label].at, row);
-    widen_types();
+    widen_types(row.line);
   }
 
-  void widen_types() {
+  void widen_types(int64_t line) {
     for (size_t i = 0; i < cells_.size(); ++i) {
       CsvColumn& column = layout_.columns[i];
       if (column.role != CsvRole::feature || column.type == CsvType::text) continue;
       const PlainNumber::Kind kind = plain_number(cells_[i].text).kind;
-      if (kind == PlainNumber::Kind::none || kind == PlainNumber::Kind::huge)
+      if (kind == PlainNumber::Kind::none || kind == PlainNumber::Kind::huge) {
         column.type = CsvType::text;
-      else if (kind == PlainNumber::Kind::real)
+        if (widened_rows_ > 0) {
+          remarks_.push_back(fmt::format(
+              "line {}: '{}' is '{}', which is not a number as in the rows before: the whole "
+              "column is text",
+              line, printable(column.name), printable(cells_[i].text)));
+        }
+      } else if (kind == PlainNumber::Kind::real) {
         column.type = CsvType::real;
+      }
     }
+    ++widened_rows_;
   }
 
   void finish_labels(ManifestIndex& index) {
@@ -144,6 +154,7 @@ class CsvScan {
   CsvLayout layout_;
   std::optional<size_t> split_;  // the column
   std::vector<CsvCell> cells_;   // of the row that is being read
+  int64_t widened_rows_ = 0;     // rows that widen_types() has seen
   std::vector<std::string> remarks_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/input/class_map.h"
+#include "lib/input/source.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
@@ -128,10 +129,7 @@ void LabelColumn::add(std::string_view text, size_t at, const RowText& row) {
   const std::optional<int64_t> whole = see(text, at, row);
   const bool real = !whole && names_.count == 0;
   rows_.push_back(real ? kNoId : id_of(text, at));
-  if (whole) {
-    least_ = std::min(least_, *whole);
-    greatest_ = std::max(greatest_, *whole);
-  }
+  if (whole) greatest_ = std::max(greatest_, *whole);
   if (whole && reals_.count + names_.count == 0)
     whole_rows_.push_back(*whole);
   else
@@ -140,7 +138,7 @@ void LabelColumn::add(std::string_view text, size_t at, const RowText& row) {
 
 void LabelColumn::add_broken() {
   rows_.push_back(kNoId);
-  if (reals_.count + names_.count == 0) whole_rows_.push_back(kBroken);
+  if (reals_.count + names_.count == 0) whole_rows_.push_back(Source::kNoLabel);
 }
 
 void LabelColumn::add_one_of_several(std::string_view text, size_t at, const RowText& row) {
@@ -150,7 +148,6 @@ void LabelColumn::add_one_of_several(std::string_view text, size_t at, const Row
       throw RowFault(
           at, fmt::format("the label is {}, must be within 0 .. {}", *whole, limits::kClasses - 1));
     }
-    least_ = std::min(least_, *whole);
     greatest_ = std::max(greatest_, *whole);
   }
   id_of(text, at);
@@ -197,15 +194,10 @@ LabelCode LabelColumn::finish(const std::string& file) const {
 std::vector<int64_t> LabelColumn::numbers(const LabelCode& code) const {
   std::vector<int64_t> all;
   if (code.kind == LabelCode::Kind::real) return all;
-  if (code.kind == LabelCode::Kind::number) {
-    all = whole_rows_;
-    std::replace(all.begin(), all.end(), kBroken, least_);
-    return all;
-  }
+  if (code.kind == LabelCode::Kind::number) return whole_rows_;
   std::vector<int64_t> by_id(ids_.size());
   for (const auto& [text, id] : ids_) by_id[id] = code.number_of(text, 0);
-  const int64_t least = *std::min_element(by_id.begin(), by_id.end());
-  for (const uint32_t id : rows_) all.push_back(id == kNoId ? least : by_id[id]);
+  for (const uint32_t id : rows_) all.push_back(id == kNoId ? Source::kNoLabel : by_id[id]);
   return all;
 }
 

@@ -52,7 +52,7 @@ class LabelColumn {
   // belong together: names beside numbers with a point, or beside numbers that are no names.
   LabelCode finish(const std::string& file) const;
   // Returns the class number of each row, empty if the labels are no classes. A row that is broken
-  // gets the smallest number, so that the range is that of the other rows.
+  // has Source::kNoLabel.
   std::vector<int64_t> numbers(const LabelCode& code) const;
   // Returns a remark if almost all labels are numbers, but are taken as names; "" otherwise.
   std::string suspicion(const LabelCode& code) const;
@@ -73,13 +73,12 @@ class LabelColumn {
   uint32_t id_of(std::string_view text, size_t at);
 
   static constexpr uint32_t kNoId = UINT32_MAX;
-  static constexpr int64_t kBroken = INT64_MIN;
   LabelCode given_;                    // the user's classes
   FirstLabel wholes_, reals_, names_;  // names_: if the user has given classes, those of them
-  int64_t least_ = INT64_MAX, greatest_ = INT64_MIN;  // of the whole numbers
-  std::unordered_map<std::string, uint32_t> ids_;     // by text, without numbers with a point
-  bool too_many_ = false;                             // ids_ is empty, because there are too many
-  std::vector<uint32_t> rows_;                        // ids
+  int64_t greatest_ = INT64_MIN;       // of the whole numbers
+  std::unordered_map<std::string, uint32_t> ids_;  // by text, without numbers with a point
+  bool too_many_ = false;                          // ids_ is empty, because there are too many
+  std::vector<uint32_t> rows_;                     // ids
   std::vector<int64_t> whole_rows_;  // numbers, as long as there are only whole numbers
 };
 

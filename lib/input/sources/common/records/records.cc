@@ -6,9 +6,10 @@
 namespace bv {
 
 std::unique_ptr<Records> open_records(std::string_view format, std::vector<std::string> files,
-                                      VerifyRecords verify, const std::string& label_key) {
+                                      VerifyRecords verify, const std::string& label_key,
+                                      bool keep_broken) {
   if (format == "array_record") return std::make_unique<ArrayRecordFiles>(std::move(files), verify);
-  return std::make_unique<TfRecordFiles>(std::move(files), verify, label_key);
+  return std::make_unique<TfRecordFiles>(std::move(files), verify, label_key, keep_broken);
 }
 
 }  // namespace bv

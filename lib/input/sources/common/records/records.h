@@ -25,15 +25,18 @@ class Records {
   virtual at::Tensor read(int64_t record) const = 0;
   // Returns "<file> @ offset N".
   virtual std::string where(int64_t record) const = 0;
-  // Returns (size(),) int64: the integers of a feature of the records; undefined if they are not
-  // known without reading the records.
+  // Returns (size(),) int64: the integers of a feature of the records, and Source::kNoLabel for
+  // broken records; undefined if they are not known without reading the records.
   virtual at::Tensor labels() const = 0;
 };
 
 // Opens TFRecord files, or files of the format `array_record`. `label_key`: the feature of the
 // records, which are then Examples, whose integers labels() returns if the format allows it; "" for
-// none. Throws Error(Exit::usage) "<file> @ offset N: error: ..." if a file is of another kind.
+// none. Throws Error(Exit::usage) "<file> @ offset N: error: ..." if a file is of another kind, and
+// BrokenFiles with a line for each broken record that the search for labels meets. With
+// `keep_broken` these are no error.
 std::unique_ptr<Records> open_records(std::string_view format, std::vector<std::string> files,
-                                      VerifyRecords verify, const std::string& label_key);
+                                      VerifyRecords verify, const std::string& label_key,
+                                      bool keep_broken);
 
 }  // namespace bv

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lib/input/broken_files.h"
+#include "lib/input/source.h"
 #include "lib/input/sources/common/file_window.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/util/crc32c.h"
@@ -17,7 +19,9 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain TFRecord 1";
+constexpr std::string_view kFormat = "bvtrain TFRecord 2";
+constexpr size_t kMaxShown = 20;  // broken records
+constexpr std::string_view kWrongData = "the checksum of the record's data is wrong";
 constexpr uint64_t kHead = 12;  // the length and its checksum
 constexpr uint64_t kTail = 4;   // the checksum of the data
 
@@ -28,10 +32,26 @@ T load(const uint8_t* bytes) {  // little endian, as the processors that the pro
   return value;
 }
 
-// Returns the checksum as TFRecord files store it (tensorflow/core/lib/hash/crc32c.h, Mask).
-uint32_t masked_crc(const uint8_t* bytes, size_t size) {
-  const uint32_t crc = crc32c({reinterpret_cast<const char*>(bytes), size});
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
+uint32_t crc_of(std::span<const uint8_t> bytes, uint32_t before = 0) {
+  return crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, before);
+}
+
+// Returns a checksum as TFRecord files store it (tensorflow/core/lib/hash/crc32c.h, Mask).
+uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U; }
+
+uint32_t masked_crc(const uint8_t* bytes, size_t size) { return masked(crc_of({bytes, size})); }
+
+// Returns whether the checksum behind the data at [begin, end) of a file is theirs.
+bool is_intact(FileWindow& file, uint64_t begin, uint64_t end) {
+  uint32_t crc = 0;
+  while (begin < end) {
+    const auto part = file.at(begin, std::min<uint64_t>(end - begin, FileWindow::kLargest));
+    if (part.empty()) return false;  // the file has become shorter
+    crc = crc_of(part, crc);
+    begin += part.size();
+  }
+  const auto stored = file.at(end, kTail);
+  return stored.size() == kTail && load<uint32_t>(stored.data()) == masked(crc);
 }
 
 // Finds a feature of an Example in a file and reads as little of it as possible, because the
@@ -113,8 +133,24 @@ class LabelFinder {
   uint64_t field_ = 0;  // the number of the field that was entered last
 };
 
-[[noreturn]] void fail(const std::string& file, uint64_t offset, std::string_view why) {
-  throw Error(Exit::usage, fmt::format("{} @ offset {}", file, offset), why);
+// What the data of a record say of its label.
+struct FoundLabel {
+  std::optional<int64_t> label;  // nullopt: not exactly one integer
+  std::string problem;           // why the record is broken; empty if it is not
+};
+
+// Looks for the label of the record whose data are at [begin, end). Compares the checksum only if
+// there is no label: otherwise most of the data need not be read.
+FoundLabel find_label(FileWindow& file, std::string_view key, uint64_t begin, uint64_t end) {
+  FoundLabel found;
+  try {
+    found.label = LabelFinder(file, key).find(begin, end);
+  } catch (const Error& error) {
+    if (error.code() != Exit::data) throw;
+    found.problem = error.message();
+  }
+  if (!found.label && !is_intact(file, begin, end)) found.problem = kWrongData;
+  return found;
 }
 
 // Returns the length of the data of the record at `offset`. Throws Error::bare(Exit::data).
@@ -141,6 +177,8 @@ uint64_t data_size(std::span<const uint8_t> head, uint64_t offset, uint64_t file
 struct TfRecordFiles::Scanned {
   std::vector<uint64_t> offsets;
   std::vector<int64_t> labels;  // as many as offsets if all are known
+  uint64_t broken = 0;          // records
+  std::vector<Error> problems;  // of the first of them
 };
 
 TfRecordFiles::Scanned TfRecordFiles::scan(const std::string& file, const std::string& label_key) {
@@ -151,74 +189,90 @@ TfRecordFiles::Scanned TfRecordFiles::scan(const std::string& file, const std::s
     throw Error(Exit::usage, file, why);
   if (const auto head = window.at(0, 2); head.size() == 2 && head[0] == 0x1F && head[1] == 0x8B)
     throw Error(Exit::usage, file, "this TFRecord file is compressed; unpack it with gunzip");
-  for (uint64_t offset = 0; offset < window.file_size();) {
+  for (uint64_t offset = 0, size = 0; offset < window.file_size(); offset += kHead + size + kTail) {
+    const auto where = [&] { return fmt::format("{} @ offset {}", file, offset); };
     try {
-      const uint64_t size = data_size(window.at(offset, kHead), offset, window.file_size());
-      found.offsets.push_back(offset);
-      if (labelled) {
-        const uint64_t begin = offset + kHead;
-        const std::optional<int64_t> label =
-            LabelFinder(window, label_key).find(begin, begin + size);
-        labelled = label.has_value();
-        if (labelled) found.labels.push_back(*label);
-      }
-      offset += kHead + size + kTail;
+      size = data_size(window.at(offset, kHead), offset, window.file_size());
     } catch (const Error& error) {
       if (error.code() != Exit::data) throw;
-      fail(file, offset, error.message());
+      throw Error(Exit::usage, where(), error.message());
     }
+    found.offsets.push_back(offset);
+    if (!labelled) continue;
+    const uint64_t begin = offset + kHead;
+    const FoundLabel one = find_label(window, label_key, begin, begin + size);
+    const bool broken = !one.problem.empty();
+    if (broken && ++found.broken <= kMaxShown)
+      found.problems.emplace_back(Exit::usage, where(), one.problem);
+    labelled = broken || one.label;
+    if (labelled) found.labels.push_back(broken ? Source::kNoLabel : *one.label);
   }
   return found;
 }
 
+// Throws BrokenFiles if records are broken, unless `keep_broken`.
+void TfRecordFiles::build(const std::string& label_key, bool keep_broken) {
+  std::vector<Scanned> found(files_.count());
+  scan_files(files_.count(), "finding the records",
+             [&](size_t i) { found[i] = scan(files_.name(i), label_key); });
+  std::vector<int64_t> labels;
+  std::vector<Error> problems;
+  for (const Scanned& file : found) {
+    offsets_.insert(offsets_.end(), file.offsets.begin(), file.offsets.end());
+    labels.insert(labels.end(), file.labels.begin(), file.labels.end());
+    ends_.push_back(size());
+    broken_ += file.broken;
+    const size_t shown = std::min(file.problems.size(), kMaxShown - problems.size());
+    problems.insert(problems.end(), file.problems.begin(),
+                    file.problems.begin() + static_cast<ptrdiff_t>(shown));
+  }
+  if (broken_ > 0 && !keep_broken) {
+    const size_t left_out = broken_ - problems.size();
+    throw BrokenFiles(std::move(problems), left_out);
+  }
+  if (label_key.empty() || std::ssize(labels) != size()) return;
+  labels_ = at::empty({size()}, at::kLong);
+  std::copy(labels.begin(), labels.end(), labels_.mutable_data_ptr<int64_t>());
+}
+
 TfRecordFiles::TfRecordFiles(std::vector<std::string> files, VerifyRecords verify,
-                             const std::string& label_key)
+                             const std::string& label_key, bool keep_broken)
     : files_(std::move(files)), verify_(verify) {
   const std::vector<FileStamp> stamps = stamps_of(files_.names());
   const std::string format = fmt::format("{} label {}", kFormat, label_key);
   const std::optional<std::string> stored = load_index(format, stamps);
-  if (!stored || !parse(*stored)) {
-    std::vector<Scanned> found(files_.count());
-    scan_files(files_.count(), "finding the records",
-               [&](size_t i) { found[i] = scan(files_.name(i), label_key); });
-    std::vector<int64_t> labels;
-    for (const Scanned& file : found) {
-      offsets_.insert(offsets_.end(), file.offsets.begin(), file.offsets.end());
-      labels.insert(labels.end(), file.labels.begin(), file.labels.end());
-      ends_.push_back(size());
-    }
-    if (!label_key.empty() && std::ssize(labels) == size()) {
-      labels_ = at::empty({size()}, at::kLong);
-      std::copy(labels.begin(), labels.end(), labels_.mutable_data_ptr<int64_t>());
-    }
+  if (!stored || !parse(*stored, keep_broken)) {
+    build(label_key, keep_broken);
     store_index(format, stamps, serialize());
   }
   verified_ = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(size() / 8 + 1));
 }
 
-// The index is, each as 8 bytes: the number of files, of records and of labels (all or none), the
-// ends, the offsets and the labels.
+// The index is, each as 8 bytes: the number of files, of records, of labels (all or none) and of
+// broken records, the ends, the offsets and the labels.
 std::string TfRecordFiles::serialize() const {
   const int64_t labels = labels_.defined() ? size() : 0;
-  const int64_t sizes[] = {std::ssize(ends_), size(), labels};
+  const int64_t sizes[] = {std::ssize(ends_), size(), labels, static_cast<int64_t>(broken_)};
   std::string index;
   const auto put = [&](const void* data, size_t values) {
     index.append(static_cast<const char*>(data), values * 8);
   };
-  put(sizes, 3);
+  put(sizes, std::size(sizes));
   put(ends_.data(), ends_.size());
   put(offsets_.data(), offsets_.size());
   if (labels > 0) put(labels_.const_data_ptr(), static_cast<size_t>(labels));
   return index;
 }
 
-// Returns false if the index is inconsistent, which only a bug or a tampered cache could cause.
-bool TfRecordFiles::parse(std::string_view index) {
-  uint64_t sizes[3];
+// Returns false if the index is inconsistent, which only a bug or a tampered cache could cause, and
+// if records are broken, unless `keep_broken`: only a new scan of the files can name them.
+bool TfRecordFiles::parse(std::string_view index, bool keep_broken) {
+  uint64_t sizes[4];
   if (index.size() < sizeof(sizes)) return false;
   std::memcpy(sizes, index.data(), sizeof(sizes));
-  const auto [files, records, labels] = sizes;
-  const uint64_t words = index.size() / 8 - 3;
+  const auto [files, records, labels, broken] = sizes;
+  if (broken > 0 && !keep_broken) return false;
+  const uint64_t words = index.size() / 8 - std::size(sizes);
   if (files != files_.count() || records > words || (labels != 0 && labels != records) ||
       words != files + records + labels || index.size() % 8 != 0)
     return false;
@@ -241,6 +295,7 @@ bool TfRecordFiles::parse(std::string_view index) {
     labels_ = at::empty({static_cast<int64_t>(labels)}, at::kLong);
     take(labels_.mutable_data_ptr(), labels);
   }
+  broken_ = broken;
   return true;
 }
 
@@ -279,7 +334,7 @@ at::Tensor TfRecordFiles::read(int64_t record) const {
                      (verify_ == VerifyRecords::first_epoch && (bits & bit) != 0);
   if (!known) {
     if (load<uint32_t>(data + kHead + size) != masked_crc(data + kHead, size))
-      throw failed("the checksum of the record's data is wrong");
+      throw failed(kWrongData);
     bits |= bit;
   }
   return whole.slice(0, kHead, static_cast<int64_t>(kHead + size));

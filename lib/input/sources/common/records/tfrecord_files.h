@@ -26,8 +26,8 @@ namespace bv {
 class TfRecordFiles : public Records {
  public:
   // See open_records().
-  TfRecordFiles(std::vector<std::string> files, VerifyRecords verify,
-                const std::string& label_key = "");
+  TfRecordFiles(std::vector<std::string> files, VerifyRecords verify, const std::string& label_key,
+                bool keep_broken);
 
   int64_t size() const override { return static_cast<int64_t>(offsets_.size()); }
   int64_t records_in(size_t file) const override {
@@ -35,14 +35,15 @@ class TfRecordFiles : public Records {
   }
   at::Tensor read(int64_t record) const override;
   std::string where(int64_t record) const override;
-  // Undefined also if a record has not exactly one integer under the label key.
+  // Undefined also if a sound record has not exactly one integer under the label key.
   at::Tensor labels() const override { return labels_; }
 
  private:
   struct Scanned;
   static Scanned scan(const std::string& file, const std::string& label_key);
+  void build(const std::string& label_key, bool keep_broken);
   std::string serialize() const;
-  bool parse(std::string_view index);
+  bool parse(std::string_view index, bool keep_broken);
   size_t file_of(int64_t record) const;
 
   ShardFiles files_;
@@ -50,6 +51,7 @@ class TfRecordFiles : public Records {
   std::vector<uint64_t> offsets_;  // of each record, in its file
   std::vector<int64_t> ends_;      // (files,) the first record of the next file
   at::Tensor labels_;
+  uint64_t broken_ = 0;  // records without a label, because they are broken
   std::unique_ptr<std::atomic<uint8_t>[]> verified_;  // a bit for each record
 };
 

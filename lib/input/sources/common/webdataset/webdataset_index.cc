@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/image/decode.h"
@@ -21,9 +20,8 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain webdataset 1";
+constexpr std::string_view kFormat = "bvtrain webdataset 2";
 constexpr size_t kMaxShown = 20;  // broken samples
-constexpr int64_t kNoLabel = std::numeric_limits<int64_t>::min();
 
 [[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
 
@@ -217,7 +215,8 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
     found.begins.push_back(static_cast<uint32_t>(sample.begin / kTarBlock));
     found.places.insert(found.places.end(), sample.places.begin(),
                         sample.places.begin() + static_cast<ptrdiff_t>(plan.stored));
-    if (plan.label) found.labels.push_back(sample.label.value_or(kNoLabel));
+    if (plan.label)
+      found.labels.push_back(broken ? Source::kNoLabel : sample.label.value_or(Source::kNoLabel));
   }
   if (found.begins.empty())
     throw Error(Exit::usage, file,
@@ -266,12 +265,6 @@ void SampleIndex::merge(std::vector<Scanned> files, bool labelled) {
     file = {};  // frees its memory
   }
   notes_.images = size();
-  if (!labelled) return;
-  int64_t* const end = labels + samples;
-  const int64_t* known = std::find_if(labels, end, [](int64_t each) { return each != kNoLabel; });
-  int64_t neighbour = known == end ? 0 : *known;
-  for (int64_t* label = labels; label != end; ++label)
-    neighbour = *label = *label == kNoLabel ? neighbour : *label;
 }
 
 size_t SampleIndex::file_of(int64_t sample) const {

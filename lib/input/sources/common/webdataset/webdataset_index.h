@@ -91,8 +91,8 @@ class SampleIndex {
   bool is_broken(int64_t sample) const { return place(sample, 0).size == kBroken; }
   // member < SamplePlan::stored
   Place place(int64_t sample, size_t member) const { return places_.at(sample * stored_ + member); }
-  // (size(),) int64; undefined if the plan has no label. A sample that cannot be read and whose
-  // label is not known has that of a neighbour.
+  // (size(),) int64, Source::kNoLabel for a sample that cannot be read; undefined if the plan has
+  // no label.
   const at::Tensor& labels() const { return labels_; }
   // For each feature of the plan, 1 if a number of it in JSON is not an integer.
   const std::vector<uint8_t>& fractional() const { return fractional_; }

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/input/sources/common/webdataset/tar.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/error.h"
@@ -323,6 +324,13 @@ int64_t ClassNumbers::number_of(std::string_view text) const {
   if (const auto named = numbers_.find(label); named != numbers_.end()) return named->second;
   const bool minus = label.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(label).substr(minus ? 1 : 0));
+  if (!count && names_.empty() && plain_number(label).kind == PlainNumber::Kind::real) {
+    throw Error::bare(Exit::data,
+                      fmt::format("the label '{}' has a fraction, so it is no class number; write "
+                                  "numbers to predict into a json member, with a point (5.0) also "
+                                  "where they are whole",
+                                  printable(label)));
+  }
   if (!count && names_.empty()) {
     throw Error::bare(Exit::data,
                       fmt::format("the label '{}' is not a whole number (`classes` gives the names "

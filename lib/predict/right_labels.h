@@ -1,0 +1,51 @@
+// The labels of an evaluator's data, as the evaluator itself sees them.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "lib/input/dataset.h"
+#include "lib/input/pipeline.h"
+#include "lib/predict/predict.h"
+
+namespace bv {
+
+class RightLabels {
+ public:
+  // For data without an evaluator: the labels are in the feature `label`. `numbers`: they are
+  // numbers to predict, not classes.
+  explicit RightLabels(bool numbers) : numbers_(numbers) {}
+  // Reads `label_key`, `multilabel` and `threshold` of an evaluator and `task_kw` of its config.
+  // `pp`: the evaluator's pp_fn. Records problems with the config.
+  RightLabels(const Config& config, const Config& evaluator, const Pipeline& pp, bool numbers);
+
+  bool numbers() const { return numbers_; }
+  bool multilabel() const { return multilabel_; }
+  double threshold() const { return threshold_; }
+  // Whether the names of the data set's classes are those of these labels.
+  bool have_names_of_data() const { return have_names_of_data_; }
+
+  // The features after the evaluator's pp_fn that may hold the label. The first one counts that
+  // exists.
+  std::array<std::string, 2> keys() const { return {key_, made_ ? source_ : kLabel}; }
+  // Returns the label of example `index`. `computed`: its features after the evaluator's pp_fn, of
+  // which only those in keys() are used; may be empty. If it has none of them, the label is that of
+  // the data set, in the feature from which the pp_fn makes the labels. nullopt if there is none
+  // either.
+  std::optional<RightLabel> of(const Example& computed, const Dataset& data, int64_t index) const;
+
+ private:
+  static constexpr const char* kLabel = "label";
+  std::optional<RightLabel> read(const at::Tensor& value) const;
+
+  std::string key_ = kLabel;     // of the labels after the evaluator's pp_fn
+  std::string source_ = kLabel;  // the feature of the data set from which they are made
+  bool made_ = false;            // the two differ
+  bool numbers_ = false;
+  bool multilabel_ = false;
+  double threshold_ = 0.5;
+  bool have_names_of_data_ = true;
+};
+
+}  // namespace bv
