@@ -36,6 +36,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/model/layers.h"
+#include "lib/model/scaled_logits.h"
 #include "lib/model/whitening.h"
 
 namespace bv {
@@ -133,7 +134,7 @@ struct WhiteningLayer {
   }
 };
 
-class ResnetCifar : public Model {
+class ResnetCifar : public Model, public ScaledLogits {
  public:
   ResnetCifar(const Config& config, const ModelEnv& env)
       : batch_norm_(config.word("norm", "batch", {"batch", "group"}) == "batch"),
@@ -186,6 +187,8 @@ class ResnetCifar : public Model {
     pass.keep("logits", x);
     return x;
   }
+
+  double logit_scale() const override { return logit_scale_; }
 
   std::vector<std::string> units() const override {
     std::vector<std::string> all;

@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kParams = "params/";
 constexpr const char* kBuffers = "buffers/";
+constexpr const char* kEma = "ema";  // the subtree of a checkpoint with the averages
 constexpr const char* kOldParams = "opt/target/";
 constexpr const char* kFolderFile = "/model.safetensors";
 constexpr std::string_view kSeparators = "/.";
@@ -150,6 +151,13 @@ NamedTensors select(const NamedTensors& all, const Target& target) {
           part.as.empty() && !target.subtree.empty() && all.count(kBuffers + rest) > 0;
       selected[(buffer ? kBuffers : part.as) + rest] = value;
     }
+  }
+  if (target.subtree != kEma) return selected;
+  // What does not change has no average: frozen parameters, and the scale of targets.
+  for (const auto& [name, value] : all) {
+    if (name.starts_with(kParams))
+      selected.emplace(name.substr(std::string_view(kParams).size()), value);
+    if (name.starts_with(kBuffers)) selected.emplace(name, value);
   }
   return selected;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "lib/util/file.h"
 #include "lib/util/mapped_file.h"
@@ -88,7 +89,7 @@ void add_point(MetricSeries& series, MetricSeries::StepValue value) {
 }
 
 void add_value(MetricSeries& series, MetricSeries::StepValue value, bool with_curves) {
-  series.last = value;
+  series.previous = std::exchange(series.last, value);
   ++series.count;
   if (value.second == value.second) {
     if (!series.has_extremes || value.second < series.min.second) series.min = value;

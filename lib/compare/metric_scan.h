@@ -16,6 +16,7 @@ struct MetricSeries {
 
   using StepValue = std::pair<int64_t, double>;
   StepValue last;      // in the newest row that has the metric
+  StepValue previous;  // in the row before that has the metric; valid if count > 1
   StepValue min, max;  // NaN counts as neither; valid only if has_extremes
   bool has_extremes = false;
   // Evenly thinned, with the newest value; empty unless curves were asked for.

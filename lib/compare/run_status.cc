@@ -13,13 +13,16 @@
 namespace bv {
 namespace {
 
-// Returns how many examples an epoch has, from a row that tells both the step and the epoch; 0 if
-// there is none.
+// Returns how many examples an epoch has, from two rows that have both the step and the epoch, so
+// that steps before a change of the batch size do not count; 0 if there are none.
 int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
   const auto epoch = metrics.series.find("epoch");
   if (epoch == metrics.series.end()) return 0;
   const auto& [step, value] = epoch->second.last;
-  const double size = static_cast<double>(step) / value * static_cast<double>(batch_size);
+  const auto [before, value_before] =
+      epoch->second.count > 1 ? epoch->second.previous : MetricSeries::StepValue{0, 0};
+  const double size =
+      static_cast<double>(step - before) / (value - value_before) * static_cast<double>(batch_size);
   return size >= 1 && size < 1e15 ? std::llround(size) : 0;  // false for NaN
 }
 

@@ -171,6 +171,7 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
         std::any_of(over->map.begin(), over->map.end(), [&](const Node::Entry& given) {
           return gives_duration(given) && other_unit(given.key, entry.key);
         });
+    if (replaced != nullptr && replaced->value->kind == Node::Kind::null) continue;
     if (replaced != nullptr) {
       out->map.push_back({entry.key, replaced->place, merged(entry.value, replaced->value)});
     } else if (!dropped) {

@@ -35,9 +35,8 @@ const KeyTable keys(
       "Number of bins, which divide the probabilities from 0 to 1 into equal parts. More bins show "
       "more detail but need more examples, since `ece` and `mce` grow with the noise of bins with "
       "few examples."},
-     {"probabilities", "'softmax' | 'sigmoid'", "softmax",
-      "How the outputs of the model become probabilities: `softmax` for models trained with the "
-      "loss `softmax_xent`, `sigmoid` for those trained with `sigmoid_xent`."}},
+     {"probabilities", "'softmax' | 'sigmoid'", "= sigmoid if loss is sigmoid_xent, else softmax",
+      "How the outputs of the model become probabilities."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMostBins = 10000;
@@ -48,7 +47,8 @@ class Calibration : public Evaluator {
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
         bins_(config.get<int64_t>("bins", 15)),
-        sigmoid_(config.word("probabilities", "softmax", {"softmax", "sigmoid"}) == "sigmoid"),
+        sigmoid_(config.word("probabilities", env.loss == "sigmoid_xent" ? "sigmoid" : "softmax",
+                             {"softmax", "sigmoid"}) == "sigmoid"),
         input_(config, env) {
     if (bins_ < 1 || bins_ > kMostBins)
       config.problem("bins", fmt::format("must be within 1 .. {}, got {}", kMostBins, bins_));
@@ -60,6 +60,7 @@ class Calibration : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
+  uint64_t content() const override { return input_.content(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
     return {{"ece", "mce", "confidence", "prec@1"}};

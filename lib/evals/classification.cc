@@ -170,6 +170,7 @@ class Classification : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
+  uint64_t content() const override { return input_.content(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names = {"prec@1", "loss"};

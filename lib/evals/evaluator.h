@@ -29,6 +29,7 @@ struct EvalEnv {
   uint64_t seed = 0;
   bool pinned = false;  // batches are in pinned memory, from which a GPU copies faster
   DataEnv data;
+  std::string loss;  // of the run; empty if it is not known
   // The ranks of the run, each of which evaluates its part of every batch; never null.
   Group* group = &Group::single();
 };
@@ -65,6 +66,8 @@ class Evaluator {
   virtual Batch probe(int64_t n) = 0;
   // Returns the number of examples in a pass; 0 before probe().
   virtual int64_t examples() const = 0;
+  // Returns Dataset::content() of the data; 0 before probe(), and if the evaluator does not say.
+  virtual uint64_t content() const { return 0; }
   // Returns the names of the activations that run() will ask context.predict() for.
   virtual std::vector<std::string> activations() const { return {}; }
   // Returns the names of the metrics that run() may emit; nullopt if only run() can tell. Keys that

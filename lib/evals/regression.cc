@@ -57,6 +57,7 @@ class Regression : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
+  uint64_t content() const override { return input_.content(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
     if (num_targets_ != 1) return std::nullopt;  // the names of the targets are in the data

@@ -7,6 +7,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/export/weights_writer.h"
+#include "lib/model/meta_device.h"
 #include "lib/model/target_scale.h"
 #include "lib/util/text.h"
 
@@ -40,13 +41,24 @@ std::unique_ptr<WeightsWriter> writer_for(const TrainedModel& trained, const std
   return writer;
 }
 
+double logit_scale_of(const TrainedModel& trained) {
+  const MetaDevice on_meta;  // takes no memory
+  const Config& config = trained.config;
+  const ModelEnv env = {config.get<int64_t>("num_classes"), trained.image.height,
+                        trained.image.width, trained.image.channels};
+  return bv::logit_scale_of(*Model::Registry::make(config.get<std::string>("model_name"),
+                                                   config.section("model"),
+                                                   config.place("model_name"), env));
+}
+
 }  // namespace
 
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output) {
   if (format != "npz" && format != "safetensors") {
     TrainedModel folded = trained;  // other programs have no buffers for the scale
-    fold_target_scale(folded.params, folded.buffers, folded.origin);
+    if (folded.buffers.contains(kTargetMean))
+      fold_target_scale(folded.params, folded.buffers, folded.origin, logit_scale_of(trained));
     return writer_for(folded, format)->write(output);
   }
   const NamedTensors all = with_roots(trained);

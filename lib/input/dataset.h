@@ -71,6 +71,9 @@ class Dataset {
   // Returns a hash of the number of examples, the class names and, where they are known without
   // reading the examples, the labels. Equal for a copy of the data at another path.
   uint64_t fingerprint() const;
+  // Returns a hash of a few examples as they are in the data set, evenly spaced. Equal for a copy
+  // of the data at another path. Reads up to 16 examples.
+  uint64_t content() const;
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;

@@ -153,6 +153,12 @@ std::set<int64_t> TrainingData::labels_of_splits() const {
   return all;
 }
 
+uint64_t TrainingData::content() const {
+  std::string hashes;
+  for (const Part& part : parts_) hashes += fmt::format("{:016x}", part.data->content());
+  return hash64(hashes);
+}
+
 uint64_t TrainingData::fingerprint() const {
   uint64_t hash = parts_[0].data->fingerprint();
   const auto add = [&](uint64_t next) {

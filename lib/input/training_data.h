@@ -85,6 +85,7 @@ class TrainingData {
   const std::vector<std::string>& class_names() const;
   std::set<int64_t> labels_of_splits() const;
   uint64_t fingerprint() const;
+  uint64_t content() const;
 
  private:
   int64_t bound(size_t part, int64_t block) const;

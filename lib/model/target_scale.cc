@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "lib/model/scaled_logits.h"
+
 namespace bv {
 namespace {
 
@@ -42,13 +44,19 @@ std::optional<TargetScale> target_scale(const Model& model) {
   return scale.mean.defined() && scale.std.defined() ? std::optional(scale) : std::nullopt;
 }
 
+double logit_scale_of(const Model& model) {
+  const auto* const scaled = dynamic_cast<const ScaledLogits*>(&model);
+  return scaled == nullptr ? 1 : scaled->logit_scale();
+}
+
 at::Tensor in_target_units(const Model& model, const at::Tensor& outputs) {
   const auto scale = target_scale(model);
   return scale ? outputs * scale->std + scale->mean : outputs;
 }
 
 void fold_target_scale(std::map<std::string, at::Tensor>& params,
-                       std::map<std::string, at::Tensor>& buffers, const std::string& origin) {
+                       std::map<std::string, at::Tensor>& buffers, const std::string& origin,
+                       double logit_scale) {
   const auto mean = buffers.find(kTargetMean), std = buffers.find(kTargetStd);
   if (mean == buffers.end() || std == buffers.end()) return;
   const auto kernel = params.find("head/kernel"), bias = params.find("head/bias");
@@ -60,8 +68,8 @@ void fold_target_scale(std::map<std::string, at::Tensor>& params,
   const c10::AutoGradMode no_grad(false);
   const at::Tensor factor = std->second.to(at::kDouble);
   kernel->second = kernel->second.to(at::kDouble).mul(factor).to(at::kFloat);
-  bias->second =
-      bias->second.to(at::kDouble).mul(factor).add(mean->second.to(at::kDouble)).to(at::kFloat);
+  const at::Tensor shift = mean->second.to(at::kDouble) / logit_scale;
+  bias->second = bias->second.to(at::kDouble).mul(factor).add(shift).to(at::kFloat);
   buffers.erase(mean);
   buffers.erase(kTargetStd);
 }

@@ -35,9 +35,12 @@ at::Tensor in_target_units(const Model& model, const at::Tensor& outputs);
 
 // Moves the scale from `buffers` into the last layer, "head/kernel" (..., targets) and "head/bias"
 // (targets) of `params`, so that other programs get values in the units of the targets. The tensors
-// are replaced, not written to. Does nothing if `buffers` has no scale. Throws
-// Error(Exit::usage) at `origin` if there is no such layer.
+// are replaced, not written to. `logit_scale`: logit_scale_of() the model. Does nothing if
+// `buffers` has no scale. Throws Error(Exit::usage) at `origin` if there is no such layer.
 void fold_target_scale(std::map<std::string, at::Tensor>& params,
-                       std::map<std::string, at::Tensor>& buffers, const std::string& origin);
+                       std::map<std::string, at::Tensor>& buffers, const std::string& origin,
+                       double logit_scale);
+// Returns what the model multiplies the outputs of its last layer by (scaled_logits.h): 1 for most.
+double logit_scale_of(const Model& model);
 
 }  // namespace bv

@@ -130,6 +130,7 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   defaults.data.source = {defaults.seed, num_classes};
   if (!classes.names.empty()) defaults.data.classes = std::move(classes);
   defaults.has_ema = config_.has("ema");
+  defaults.loss = config_.get("loss", default_loss(config_.get("task", "classify")));
   defaults.predictions = task_->predictions();
   const Config evals = config_.section("evals");
   jobs_ = read_evals(evals, defaults, length);

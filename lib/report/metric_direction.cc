@@ -20,19 +20,16 @@ constexpr std::string_view kDown[] = {"losses",     "errors", "err", "ece", "mce
 // A name with one of these is about something else: "loss_scale", "recall_seconds".
 constexpr std::string_view kNeither[] = {"scale", "weight", "seconds", "secs", "time", "lr"};
 
-// Returns the words of the last part of `name` in lower case, each without what follows an '@':
-// {"prec", "k", "20"} for "test/prec@1_k=20".
+// Returns the words of the last part of `name` in lower case, up to an '@', which the name of a
+// class may follow: {"f1"} for "val/f1@bone_loss".
 std::vector<std::string> words_of(std::string_view name) {
   name = name.substr(name.rfind('/') + 1);  // npos + 1 is 0
   std::vector<std::string> words{""};
-  bool after_at = false;
-  for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      if (!after_at) words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else {
-      after_at = c == '@';
-      if (!after_at) words.emplace_back();
-    }
+  for (const char c : name.substr(0, name.find('@'))) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else
+      words.emplace_back();
   }
   return words;
 }

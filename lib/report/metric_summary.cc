@@ -63,7 +63,10 @@ std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
     const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
     const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
-    return std::tuple(kind, evaluator.find("val") == std::string_view::npos, name);
+    // "prec@1" is about all classes, "recall@cat" is not.
+    const bool of_class =
+        name.find('@') != std::string::npos && name.find("prec@") == std::string::npos;
+    return std::tuple(kind, of_class, evaluator.find("val") == std::string_view::npos, name);
   };
   std::string main;
   for (const std::string& name : names) {

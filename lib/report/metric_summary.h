@@ -42,8 +42,9 @@ class MetricSummary {
 bool is_result(std::string_view name);
 
 // Returns the metric that stands for all: an evaluator's accuracy, or else another metric for which
-// a higher value is better, or else one for which a lower value is. Of several, one of an evaluator
-// with "val" in its name, or else the first in alphabetical order; "" if there is none.
+// a higher value is better, or else one for which a lower value is. Of several, one that is not
+// about a single class, then one of an evaluator with "val" in its name, then the first in
+// alphabetical order; "" if there is none.
 std::string choose_main_metric(const std::vector<std::string>& names);
 
 }  // namespace bv

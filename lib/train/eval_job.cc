@@ -83,6 +83,7 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   env.pinned = defaults.pinned;
   env.data = defaults.data;
   env.group = defaults.group;
+  env.loss = defaults.loss;
   return env;
 }
 
@@ -115,7 +116,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
                    "the run keeps no averaged weights; add 'ema: {decay: 0.999}' at the top level");
   }
   attempt(config, [&] {
-    if (const auto every = duration_every(config, "log", length))
+    if (const auto every = duration_every(config, "log", length); every && *every)
       job.due.emplace(*every, length.total_steps, /*last=*/true, /*first=*/false);
   });
   const std::string type = config.get("type", name.c_str());

@@ -34,6 +34,7 @@ struct EvalDefaults {
   DataEnv data;
   Group* group = &Group::single();  // as in EvalEnv
   bool has_ema = false;             // the run keeps averaged weights
+  std::string loss;                 // as in EvalEnv
   // The prediction functions of the task; empty if there is no task.
   std::vector<std::string> predictions;
 };

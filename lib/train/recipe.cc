@@ -285,6 +285,7 @@ void Recipe::read_evaluators() {
   defaults.data = data_env_;
   defaults.group = &group;
   defaults.has_ema = config.has("ema");
+  defaults.loss = config.get("loss", default_loss(config.get("task", "classify")));
   defaults.predictions = task ? task->predictions() : std::vector<std::string>();
   evals = read_evals(config.section("evals"), defaults, length);
   selection = read_selection(config, evals, length);

@@ -95,11 +95,16 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
 }
 
 nlohmann::json data_summary(const Recipe& recipe) {
-  nlohmann::json evals = nlohmann::json::object();
-  for (const EvalJob& job : recipe.evals) evals[job.name] = job.evaluator->examples();
+  nlohmann::json evals = nlohmann::json::object(), content = nlohmann::json::object();
+  for (const EvalJob& job : recipe.evals) {
+    evals[job.name] = job.evaluator->examples();
+    content["evals." + job.name] = fmt::format("{:016x}", job.evaluator->content());
+  }
+  content["input"] = fmt::format("{:016x}", recipe.data->content());
   return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())},
           {"examples", recipe.data->size()},
-          {"evals", evals}};
+          {"evals", evals},
+          {"content", content}};
 }
 
 namespace {
@@ -123,7 +128,33 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
       changes.push_back(
           {"evals." + name + ".data", count(before.at("evals").at(name)), count(examples)});
   }
+  const auto known = before.value("content", nlohmann::json::object());  // not in older checkpoints
+  for (const auto& [name, content] : now.at("content").items()) {
+    const std::string key = name + ".data";
+    const bool told = std::any_of(changes.begin(), changes.end(),
+                                  [&](const ConfigChange& change) { return change.key == key; });
+    if (!told && known.value(name, content) != content)
+      changes.push_back({key, "the same number of examples", "others"});
+  }
   return changes;
+}
+
+// Returns the evaluator to which a key belongs, "" if it is none of one. Names may have dots: "val"
+// and "val.v2".
+std::string evaluator_of(const std::string& key, const Recipe& recipe) {
+  std::string found;
+  for (const EvalJob& job : recipe.evals) {
+    if (key.starts_with("evals." + job.name + ".") && job.name.size() > found.size())
+      found = job.name;
+  }
+  return found;
+}
+
+// Whether a change of the key leaves the training as it was.
+bool leaves_training(const std::string& key, const Recipe& recipe) {
+  const std::string name = evaluator_of(key, recipe);
+  if (name.empty()) return is_harmless(key);
+  return is_harmless("evals.x" + key.substr(std::string("evals.").size() + name.size()));
 }
 
 }  // namespace
@@ -156,11 +187,11 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
     all.push_back({"precision", precision, recipe.precision_choice.name()});
   all.insert(all.end(), data.begin(), data.end());
   for (ConfigChange& change : all) {
-    const bool leaves_training =
-        is_harmless(change.key) ||
+    const bool accepted =
+        leaves_training(change.key, recipe) ||
         std::any_of(harmless.begin(), harmless.end(),
                     [&](const Pattern& pattern) { return pattern.matches(change.key); });
-    (leaves_training ? changes.harmless : changes.changing).push_back(std::move(change));
+    (accepted ? changes.harmless : changes.changing).push_back(std::move(change));
   }
   return changes;
 }
@@ -183,14 +214,12 @@ std::vector<std::string> ConfigChanges::lines() const {
 }
 
 std::vector<std::string> ConfigChanges::changed_evaluators(const Recipe& recipe) const {
-  std::vector<std::string> names;
-  for (const EvalJob& job : recipe.evals) {
-    const std::string prefix = "evals." + job.name + ".";
-    if (std::any_of(changing.begin(), changing.end(),
-                    [&](const ConfigChange& change) { return change.key.starts_with(prefix); }))
-      names.push_back(job.name);
+  std::set<std::string> names;
+  for (const ConfigChange& change : changing) {
+    const std::string name = evaluator_of(change.key, recipe);
+    if (!name.empty()) names.insert(name);
   }
-  return names;
+  return {names.begin(), names.end()};
 }
 
 void ConfigChanges::report() const {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/model_card.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
@@ -103,7 +105,7 @@ constexpr const char* kLeaveBothOut =
 
 // Moves the scale of targets that `file` has into its last layer, whose outputs are then in the
 // units of the targets. Returns why it cannot, or "".
-std::string fold_into_head(NamedTensors& file, const std::string& path) {
+std::string fold_into_head(NamedTensors& file, const std::string& path, double logit_scale) {
   const at::Tensor mean = file.at(kMean), std = file.at(kStd);
   for (const char* name : {"head/kernel", "head/bias"}) {
     const auto found = file.find(name);
@@ -118,7 +120,7 @@ std::string fold_into_head(NamedTensors& file, const std::string& path) {
                        shape_text(kernel.sizes()), shape_text(bias.sizes()));
   }
   std::map<std::string, at::Tensor> buffers = {{kTargetMean, mean}, {kTargetStd, std}};
-  fold_target_scale(file, buffers, path);
+  fold_target_scale(file, buffers, path, logit_scale);
   log::info("{}: the scale of its targets moves into its last layer", path);
   return "";
 }
@@ -130,7 +132,7 @@ std::string fold_into_head(NamedTensors& file, const std::string& path) {
 // If only `file` has a scale, it moves into the file's last layer, or is dropped with it. Returns
 // why the last layer of the file cannot be loaded, or "".
 std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
-                             Exceptions& exceptions, const std::string& path) {
+                             Exceptions& exceptions, const std::string& path, double logit_scale) {
   const bool in_file = file.contains(kMean) && file.contains(kStd);
   const bool in_model = targets.contains(kMean);
   if (!in_file && !in_model) return "";
@@ -152,7 +154,7 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
         "was trained with it, which would predict in other units: {} leaves out both",
         kMean, kStd, kLeaveBothOut);
   } else if (head && !in_model) {
-    problem = fold_into_head(file, path);
+    problem = fold_into_head(file, path, logit_scale);
   }
   if (in_file && !in_model) {
     file.erase(kMean);
@@ -188,6 +190,16 @@ DontLoad read_dont_load(const Config& config) {
   return read;
 }
 
+std::vector<std::string> class_names_of(const std::string& path) {
+  if (is_checkpoint(path)) {
+    const auto from = Checkpointer::peek(path);
+    if (!from || !from->meta.contains("class_names")) return {};
+    return from->meta.at("class_names").get<std::vector<std::string>>();
+  }
+  const auto card = parse_model_card(read_weights_metadata(path), path);
+  return card ? card->class_names : std::vector<std::string>();
+}
+
 bool has_target_scale(const std::string& path, const Model& model) {
   uint64_t bytes = 0;
   for (const auto& [name, parameter] : named_parameters(model)) bytes += parameter.nbytes();
@@ -209,7 +221,8 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
 
   Exceptions exceptions(dont_load, path);
   NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
-  const std::string scale_problem = fit_target_scale(file, targets, exceptions, path);
+  const std::string scale_problem =
+      fit_target_scale(file, targets, exceptions, path, logit_scale_of(model));
   const auto* resizer = dynamic_cast<const ParameterResizer*>(&model);
   std::vector<WeightCopy> copies;
   std::vector<std::string> missing, unexpected, problems;

@@ -40,6 +40,10 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place = "");
 
+// Returns the names of the classes of the model whose weights are at `path`, a file or a
+// checkpoint; empty if they are not known. Throws Error(Exit::usage) if `path` cannot be read.
+std::vector<std::string> class_names_of(const std::string& path);
+
 // Returns whether a weights file for `model` has the scale of a regression's targets. Reads the
 // whole file. Throws Error(Exit::usage) if it cannot be read.
 bool has_target_scale(const std::string& path, const Model& model);

@@ -101,6 +101,7 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   Checkpointer checkpointer(workdir);
   checkpointer.save({3,
                      {{"params/a", kOne},
+                      {"params/frozen", kOne},
                       {"opt/m/a", kOne},
                       {"ema/a", kOne},
                       {"ema/mean", kOne},
@@ -108,9 +109,10 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
                      {}},
                     false);
   checkpointer.wait();
-  CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean");
-  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean");
-  CHECK(names(read_weights(workdir.ckpt().step(3), 0)) == "a buffers/mean");
+  CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean frozen");
+  // What is frozen has no average.
+  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean frozen");
+  CHECK(names(read_weights(workdir.ckpt().step(3), 0)) == "a buffers/mean frozen");
 }
 
 TEST_CASE("weights: pickles are refused by name and by content, with advice") {

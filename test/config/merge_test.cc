@@ -26,6 +26,14 @@ Config with(const std::string& text, const std::vector<std::pair<std::string, st
 
 }  // namespace
 
+TEST_CASE("null removes a key of the included file, also from a mapping") {
+  const TempFolder folder;
+  folder.write("base.yaml", "model: {width: 64, dense: 2}\n");
+  const std::string file =
+      folder.write("run.yaml", "include: base.yaml\nmodel: {dense: null, depth: null}\n");
+  CHECK(load_config(file, {}).json() == R"({"model": {"width": 64, "depth": null}})");
+}
+
 TEST_CASE("an including file overrides the included one") {
   const TempFolder folder;
   folder.write(
@@ -36,9 +44,8 @@ TEST_CASE("an including file overrides the included one") {
       "run.yaml",
       "include: base/base.yaml\nmodel: {width: 128}\nlist: [3]\ntotal_steps: 5\nseed: null\n");
   const Config c = load_config(file, {});
-  CHECK(
-      c.json() ==
-      R"({"seed": null, "model": {"depth": 2, "norm": "batch", "width": 128}, "list": [3], "total_steps": 5})");
+  CHECK(c.json() ==
+        R"({"model": {"depth": 2, "norm": "batch", "width": 128}, "list": [3], "total_steps": 5})");
   c.section("model").get<int64_t>("width");
   CHECK(c.section("model").place("depth").text() == folder.path() + "/base/base.yaml:2:27");
 }

@@ -170,7 +170,7 @@ TEST_CASE(
     CHECK(file.at("buffers/targets/std").equal(what.buffers.at(kTargetStd)));
   }
   NamedTensors params = what.params, buffers = what.buffers;
-  fold_target_scale(params, buffers, "t");
+  fold_target_scale(params, buffers, "t", 1);
   for (const std::string format : {"npz", "timm"}) {
     INFO(format);
     const auto loaded = build("vit", small("vit"), what.image, 2);

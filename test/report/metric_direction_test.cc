@@ -16,8 +16,10 @@ TEST_CASE("accuracies are better if they are higher") {
     CHECK(metric_direction(name) == Direction::up);
     CHECK(is_accuracy(name));
   }
-  for (const char* name : {"seg/miou", "f1", "val/auroc", "psnr", "val/r2", "val/r2@0",
-                           "val/f1@cat", "val/ap_weighted", "val/auroc_macro"}) {
+  // What follows an @ may be the name of a class.
+  for (const char* name :
+       {"val/f1@bone_loss", "val/f1@time-scale", "seg/miou", "f1", "val/auroc", "psnr", "val/r2",
+        "val/r2@0", "val/f1@cat", "val/ap_weighted", "val/auroc_macro"}) {
     CAPTURE(name);
     CHECK(metric_direction(name) == Direction::up);
     CHECK_FALSE(is_accuracy(name));

@@ -64,6 +64,8 @@ TEST_CASE("the main metric is an evaluator's accuracy, or else one that has a be
   CHECK(choose_main_metric({"a/distance", "b/loss", "training_loss"}) == "b/loss");
   CHECK(choose_main_metric({"a/loss", "b/prec@5", "b/prec@1", "c/prec@1"}) == "b/prec@1");
   CHECK(choose_main_metric({"a/miou", "b/acc"}) == "b/acc");
+  CHECK(choose_main_metric({"val/f1@fracture", "val/f1_macro"}) == "val/f1_macro");
+  CHECK(choose_main_metric({"val/recall@cat", "val/prec@1"}) == "val/prec@1");
   // An evaluator of validation data comes before another one, but not before an accuracy.
   CHECK(choose_main_metric({"test/prec@1", "val/prec@1"}) == "val/prec@1");
   CHECK(choose_main_metric({"test/prec@1", "val/loss"}) == "test/prec@1");

@@ -201,16 +201,22 @@ TEST_CASE("a folded scale: the last layer gives values in the units of the targe
   std::map<std::string, at::Tensor> params = {{"head/kernel", kernel}, {"head/bias", bias}};
   std::map<std::string, at::Tensor> buffers = {{kTargetMean, at::tensor({10.F, -20.F})},
                                                {kTargetStd, at::tensor({2.F, 0.5F})}};
-  fold_target_scale(params, buffers, "x");
+  std::map<std::string, at::Tensor> scaled = params, of_scaled = buffers;
+  fold_target_scale(params, buffers, "x", 1);
   CHECK(buffers.empty());
   const at::Tensor input = at::tensor({1.F, -1.F, 2.F}).reshape({1, 3});
   const at::Tensor expected =
       (input.matmul(kernel) + bias) * at::tensor({2.F, 0.5F}) + at::tensor({10.F, -20.F});
   CHECK((input.matmul(params.at("head/kernel")) + params.at("head/bias")).allclose(expected));
   CHECK(kernel.equal(at::arange(6, at::kFloat).reshape({3, 2})));  // not written to
+  // A model that multiplies the outputs of its last layer by 1/8.
+  fold_target_scale(scaled, of_scaled, "x", 0.125);
+  CHECK(((input.matmul(scaled.at("head/kernel")) + scaled.at("head/bias")) * 0.125)
+            .allclose((input.matmul(kernel) + bias) * 0.125 * at::tensor({2.F, 0.5F}) +
+                      at::tensor({10.F, -20.F})));
 
   buffers = {{kTargetMean, at::zeros({3})}, {kTargetStd, at::zeros({3})}};
-  CHECK(error_of([&] { fold_target_scale(params, buffers, "ckpt/step-1"); }) ==
+  CHECK(error_of([&] { fold_target_scale(params, buffers, "ckpt/step-1", 1); }) ==
         "ckpt/step-1: error: has a scale of targets but no last layer head/kernel and head/bias to "
         "put it in");
 }

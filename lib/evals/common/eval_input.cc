@@ -93,6 +93,8 @@ void EvalInput::match_classes(EvalInput& other, const std::string& owner) {
 
 int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }
 
+uint64_t EvalInput::content() const { return data_ ? data_->content() : 0; }
+
 Batch EvalInput::probe(int64_t n) {
   n = std::min(n, data().size());
   std::map<std::string, std::vector<at::Tensor>> columns;

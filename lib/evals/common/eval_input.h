@@ -86,6 +86,8 @@ class EvalInput {
   bool prepared() const { return open_ != nullptr; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
+  // Returns Dataset::content(), 0 before the data is open.
+  uint64_t content() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
   const Dataset& data();
   // Returns the names of the classes of the feature `label_key` after preprocessing. Empty if they

@@ -77,12 +77,30 @@ void Trainer::load_start() {
         from.resume);
     start_ = "resume";
   } else if (!from.model_init.empty()) {
-    copy_weights(plan_weights(from.model_init, *recipe_.model, from.dont_load.patterns,
-                              from.dont_load.place.text()));
+    std::vector<WeightCopy> weights = plan_weights(
+        from.model_init, *recipe_.model, from.dont_load.patterns, from.dont_load.place.text());
+    warn_of_other_classes(weights);
+    copy_weights(std::move(weights));
     start_ = "model_init";
   } else {
     start_ = "scratch";
   }
+}
+
+// A last layer that was trained with other classes predicts those.
+void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) const {
+  const bool head = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
+    return copy.name.starts_with("head/");
+  });
+  const std::vector<std::string>& ours = recipe_.data->class_names();
+  if (!head || ours.empty()) return;
+  const std::vector<std::string> theirs = class_names_of(recipe_.start.model_init);
+  if (theirs.empty() || theirs == ours) return;
+  log::warn(
+      "model_init: the last layer of {} was trained for the classes {}, but those of this run are "
+      "{}: its outputs mean other classes until it is trained again; model_load: {{dont_load: "
+      "['head/.*']}} starts with a new one",
+      recipe_.start.model_init, short_list(theirs), short_list(ours));
 }
 
 // Copies weights from a file into the model. Weights of sharded parameters are kept until rank 0
@@ -196,6 +214,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   start_ = why;
   check_step(from, total_steps_);
   position_ = from.meta.value("position", first_step_ * recipe_.length.batch_size);
+  warn_of_other_length();
   const auto& chrono = from.meta.at("chrono");
   chrono_state_.accum_program_time = chrono.at("accum_program_time");
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
@@ -215,6 +234,22 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
   adopt_threads(from.meta.at("compute_threads"), ranks);
+}
+
+// `total_epochs` and the schedules are counted in steps of today's batch size, also if the steps so
+// far had another one.
+void Trainer::warn_of_other_length() const {
+  const int64_t batch = recipe_.length.batch_size;
+  if (position_ == first_step_ * batch || recipe_.length.data_size == 0) return;
+  const auto epochs = [&](int64_t examples) {
+    return static_cast<double>(examples) / static_cast<double>(recipe_.length.data_size);
+  };
+  log::warn(
+      "the {} steps so far had another batch size: the run ends after {:.2f} epochs and not "
+      "{:.2f}, "
+      "and its schedules go on at step {} of {}; total_steps sets another end",
+      human_count(first_step_), epochs(position_ + (total_steps_ - first_step_) * batch),
+      epochs(total_steps_ * batch), human_count(first_step_ + 1), human_count(total_steps_));
 }
 
 // Computes with as many threads as the checkpoint's run did, so that the next steps are bitwise the
