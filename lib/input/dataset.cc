@@ -67,8 +67,11 @@ void Dataset::add_piece(const SplitTerm& term, size_t split, const Place& split_
     const int64_t count = piece.end - piece.begin;
     const at::Tensor all = source_->labels(split);
     std::vector<int64_t> labels(all.defined() ? count : 0);
-    for (int64_t i = 0; i < std::ssize(labels); ++i)
-      labels[i] = all.const_data_ptr<int64_t>()[piece.source_index(i)];
+    std::map<int64_t, int64_t> order;  // of first appearance: the numbers of classes do not count
+    for (int64_t i = 0; i < std::ssize(labels); ++i) {
+      const int64_t label = all.const_data_ptr<int64_t>()[piece.source_index(i)];
+      labels[i] = order.emplace(label, std::ssize(order)).first->second;
+    }
     piece.fold = fold_positions(term, count, labels);
     if (piece.fold.empty()) {
       throw Error(Exit::usage, split_place,

@@ -120,6 +120,12 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
       pp_makes_labels_(!request.eval.empty() && !request.pp),
       labels_(read_labels(model, request, *pp_, numbers)),
       options_(loader_options(std::min(request.batch_size, size_))) {
+  if (!request.eval.empty() && evaluator(model.config, request.eval).has("tta")) {
+    log::warn(
+        "--eval {}: the evaluator averages over augmented views (tta), predict does not, so "
+        "some predictions may differ",
+        request.eval);
+  }
   find_first_image();
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
 }

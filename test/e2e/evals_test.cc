@@ -116,6 +116,7 @@ TEST_CASE("few-shot, kNN and calibration equal what NumPy computes from the file
            "--set",     "evals.knn={log_steps: 4, " + knn + "}",
            "--set",     "evals.majority={type: knn, vote: majority, log_steps: 4, " + knn + "}",
            "--set",     "evals.calibration.log_steps=4",
+           "--set",     "evals.calibration.probabilities=softmax",
            "--set",     "evals.train={type: save, batch_size: 100, " + data + "train}" + save,
            "--set",     "evals.test={type: save, " + data + "test}" + save});
   INFO(finished.err);

@@ -151,6 +151,15 @@ TEST_CASE("splits without images are refused, although their empty class folders
   write_npz(files / "train.npz", sorted_arrays(3, 4));
   write_npz(files / "val.npz", sorted_arrays(3, 0));
   CHECK(problem(files) == files / "val.npz" + ": error: split 'train' has no images");
+
+  const TempFolder turned;
+  NamedTensors arrays = sorted_arrays(3, 4);
+  arrays["image"] = arrays.at("label").to(at::kByte).view({-1, 1, 1, 1}).expand({-1, 3, 8, 8});
+  write_npz(turned / "data.npz", arrays);
+  CHECK(problem(turned) ==
+        turned / "data.npz" +
+            ": error: 'image' has the shape (12, 3, 8, 8), which looks like (N, channels, height, "
+            "width): store it as (N, height, width, channels), by transpose(0, 2, 3, 1)");
 }
 
 TEST_CASE("splits have other usual names, in any case") {

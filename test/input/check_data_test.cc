@@ -264,6 +264,9 @@ TEST_CASE("stats count classes, sizes and pixels of the sound examples") {
   CHECK(contains(stats.text(), "  bird             1    0.10 %\n"));
   CHECK(contains(stats.text(), "pixels: width 3 to 6, median 6; height 4 to 5, median 4\n"));
   CHECK(stats.json().at("width").at("median") == 6);
+  DataStats odd = stats;
+  odd.classes[0].name = "a\nb";
+  CHECK(contains(odd.text(), "\n  a\\nb "));
   CHECK(measure_data(opened(source), 1, 0).json() == stats.json());  // bit for bit
 }
 

@@ -202,6 +202,23 @@ TEST_CASE("csv: slices of a sorted file mix the classes", "[csv]") {
   CHECK_FALSE(folder.data(text + "images/a.jpg,0\n")->source().sorted_by_class(0));
 }
 
+TEST_CASE("csv: slices and folds do not depend on the numbers of the classes", "[csv]") {
+  const CsvFolder folder;
+  std::string text = "image,label\n";
+  for (int i = 0; i < 60; ++i) text += fmt::format("images/a.jpg,{}\n", i < 40 ? "dog" : "cat");
+  for (const char* split : {"train[:50%]", "train[fold 2/5]"}) {
+    const auto rows = [&](const std::string& classes) {
+      const auto data = folder.data(text, fmt::format("split: '{}'\n{}", split, classes));
+      std::vector<std::string> all;
+      for (int64_t i = 0; i < data->size(); ++i) all.push_back(data->describe(i));
+      CHECK(data->label_counts().size() == 2);
+      return all;
+    };
+    CHECK(rows("classes: [dog, cat]\n") == rows("classes: [cat, dog]\n"));
+    CHECK(rows("classes: [bee, dog, cat]\n") == rows(""));
+  }
+}
+
 TEST_CASE("csv: the stored index gives the same data set", "[csv]") {
   const CsvFolder folder;
   const std::string file = folder.write(
@@ -294,6 +311,11 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
         (folder / "test.csv") +
             ": error: has labels such as 0.5, the targets of a regression: write "
             "the config yourself, with `name: csv`");
+  folder.write("test.csv", "image,label,split\nimages/a.jpg,cat,train\n");
+  CHECK(error_of(found) == (folder / "test.csv") +
+                               ": error: has a column `split`, so not all rows are for training: "
+                               "write the config yourself, with `name: csv` and `split_column: "
+                               "split`");
   folder.write("test.csv", "image,label\nimages/a.jpg,cat\nimages/a.jpg,cat;dog\n");
   CHECK(error_of(found) ==
         (folder / "test.csv") +

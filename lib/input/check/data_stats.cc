@@ -8,6 +8,7 @@
 #include "lib/input/ordered_work.h"
 #include "lib/report/log.h"
 #include "lib/util/limits.h"
+#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -69,8 +70,8 @@ void join_grey(std::map<int64_t, std::vector<PixelMoments>>& pixels) {
 std::string class_row(const CountedClass& one, size_t width, int64_t sum) {
   const double percent =
       sum == 0 ? 0 : 100 * static_cast<double>(one.examples) / static_cast<double>(sum);
-  return fmt::format("  {:<{}}  {:>12}  {:6.2f} %\n", one.name, width, human_count(one.examples),
-                     percent);
+  return fmt::format("  {:<{}}  {:>12}  {:6.2f} %\n", printable(one.name), width,
+                     human_count(one.examples), percent);
 }
 
 // Returns the table of classes. Of many classes, those with the most and the fewest examples.
@@ -85,7 +86,7 @@ std::string class_table(const std::vector<CountedClass>& classes) {
   size_t width = 0;
   for (const CountedClass& one : rows) {
     sum += one.examples;
-    width = std::max(width, one.name.size());
+    width = std::max(width, printable(one.name).size());
   }
   std::string text;
   for (size_t i = 0; i < rows.size(); ++i) {

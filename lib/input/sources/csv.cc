@@ -272,7 +272,7 @@ void need_one_class(const std::string& file, std::string_view rows, char delimit
 
 // Returns the keys for a file that names images in a column with a usual name and has a column of
 // labels; nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are
-// not classes, one for each image.
+// not classes, one for each image, or if a column says to which split a row belongs.
 std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
   try {
     const char delimiter = guess_delimiter(head);
@@ -295,6 +295,12 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
     if (parent.filename() == cells[*label].text) return std::nullopt;
     need_one_class(file, row, delimiter, *label);
+    for (const CsvColumn& column : layout.columns) {
+      if (column.name != "split") continue;
+      throw Error(Exit::usage, file,
+                  "has a column `split`, so not all rows are for training: write the config "
+                  "yourself, with `name: csv` and `split_column: split`");
+    }
     return DataKeys{{"fname", file}};
   } catch (const RowFault&) {
     return std::nullopt;  // some other table

@@ -146,6 +146,15 @@ std::vector<NpzExamples> find_examples(const std::string& file) {
   std::vector<NpzExamples> found;
   for (const NpzEntry& image : entries) {
     if (!image.name.ends_with("image") || image.shape.size() < 3) continue;
+    const bool channels_first = image.shape.size() == 4 && image.shape[3] > 4 &&
+                                (image.shape[1] == 1 || image.shape[1] == 3);
+    if (channels_first) {
+      throw Error(
+          Exit::usage, file,
+          fmt::format("'{}' has the shape {}, which looks like (N, channels, height, width): "
+                      "store it as (N, height, width, channels), by transpose(0, 2, 3, 1)",
+                      image.name, shape_text(image.shape)));
+    }
     const std::string prefix = image.name.substr(0, image.name.size() - 5);
     const bool labelled = std::any_of(entries.begin(), entries.end(), [&](const NpzEntry& label) {
       return label.name == prefix + "label" && label.shape.size() == 1 &&

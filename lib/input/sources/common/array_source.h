@@ -18,7 +18,7 @@ class ArraySource : public Source {
   Example read_batch(size_t split, std::span<const int64_t> indices) const override;
   // Returns the array "label" if it is (n,) int64.
   at::Tensor labels(size_t split) const override;
-  // Returns whether the labels are known and never decrease, with several examples of a class.
+  // Returns whether the labels are known and come one class after the other (label_order.h).
   bool sorted_by_class(size_t split) const override;
 
  protected:
