@@ -129,6 +129,12 @@ class FewshotLsr : public Evaluator {
     for (const TrainAndTest& pair : pairs_) sum += pair.train.examples() + pair.test.examples();
     return sum;
   }
+  uint64_t content() const override {
+    uint64_t hash = 0;
+    for (const TrainAndTest& pair : pairs_)
+      hash = 31 * (31 * hash + pair.train.content()) + pair.test.content();
+    return hash;
+  }
 
   std::vector<std::string> activations() const override { return keys_.activations(); }
 

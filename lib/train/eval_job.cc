@@ -5,6 +5,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
+#include "lib/report/page/report_charts.h"
 #include "lib/util/file_name.h"
 #include "lib/util/printable.h"
 
@@ -128,7 +129,30 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   return job;
 }
 
+void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
+  MetricOwners owners;
+  for (const EvalJob& job : jobs) {
+    for (const std::string& name : job.evaluator->metrics().value_or(std::vector<std::string>())) {
+      const std::string why = claim_metric(job.prefix + name, job.name, owners);
+      if (why.empty()) continue;
+      evals.section(job.name).problem("", why);
+      break;
+    }
+  }
+}
+
 }  // namespace
+
+std::string claim_metric(const std::string& metric, const std::string& evaluator,
+                         MetricOwners& owners) {
+  // "z/" and "y/" are usual prefixes of evaluators too.
+  const bool of_training = is_trainers_own(metric) && !metric.starts_with("z/") &&
+                           !metric.starts_with("y/") && !metric.ends_with("errors");
+  const std::string& owner = owners.emplace(metric, evaluator).first->second;
+  if (!of_training && owner == evaluator) return "";
+  return fmt::format("measures '{}', which is also a metric of {}: give it another `prefix`",
+                     metric, of_training ? "the training" : fmt::format("evaluator '{}'", owner));
+}
 
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length) {
@@ -145,6 +169,7 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
   }
   std::sort(jobs.begin(), jobs.end(),
             [](const EvalJob& a, const EvalJob& b) { return a.name < b.name; });
+  check_metric_names(evals, jobs);
   return jobs;
 }
 

@@ -3,6 +3,7 @@
 // the jobs.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,8 +40,16 @@ struct EvalDefaults {
   std::vector<std::string> predictions;
 };
 
+// The evaluator of each metric, by the metric's whole name.
+using MetricOwners = std::map<std::string, std::string>;
+// Notes that an evaluator writes a metric. Returns why it must not, "" if it may: a row would have
+// only one of the values if another evaluator or the training wrote a metric of the same name.
+std::string claim_metric(const std::string& metric, const std::string& evaluator,
+                         MetricOwners& owners);
+
 // Returns all entries of `evals` in alphabetical order, in which they also run. Records
-// problems with the config. Opens no data but that of evaluators with problems.
+// problems with the config, also metrics of one name, as far as evaluators know the names before
+// they run. Opens no data but that of evaluators with problems.
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length);
 

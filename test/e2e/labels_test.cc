@@ -424,8 +424,8 @@ TEST_CASE("a run notices other data behind another path, and metrics of one name
                               "evals.test.type=mean", "--set", "evals.test.pred=loss"});
   CHECK(clash.code == 2);
   CHECK(contains(clash.err,
-                 "evaluator 'test' measures 'training_loss', which is also a metric of the "
-                 "training: give it another `prefix`"));
+                 "measures 'training_loss', which is also a metric of the training: give "
+                 "it another `prefix`"));
 }
 
 TEST_CASE("labels made from another column have none of the names and counts of `label`") {

@@ -7,7 +7,6 @@
 #include "lib/device/spin_throttle.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
-#include "lib/report/page/report_charts.h"
 #include "lib/report/trace.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/batch_pictures.h"
@@ -324,21 +323,6 @@ void Trainer::run_due_evals(int64_t step) {
   }
 }
 
-// Throws if two evaluators, or an evaluator and the training, give a metric the same name: a row
-// would have one of the values only.
-void Trainer::claim_metric(const std::string& name, const std::string& evaluator) {
-  // "z/" and "y/" are usual prefixes of evaluators too.
-  const bool of_training = is_trainers_own(name) && !name.starts_with("z/") &&
-                           !name.starts_with("y/") && !name.ends_with("errors");
-  const std::string& owner = metric_owners_.emplace(name, evaluator).first->second;
-  if (!of_training && owner == evaluator) return;
-  throw Error(Exit::usage, recipe_.config.section("evals").section(evaluator).place().text(),
-              fmt::format("evaluator '{}' measures '{}', which is also a metric of {}: give it "
-                          "another `prefix`",
-                          evaluator, name,
-                          of_training ? "the training" : fmt::format("evaluator '{}'", owner)));
-}
-
 void Trainer::evaluate(EvalJob& job, int64_t step) {
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "evaluation");
@@ -373,7 +357,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   Row values;
   const Measure emit = [&](std::string_view name, double value) {
     values.emplace_back(job.prefix + std::string(name), value);
-    claim_metric(values.back().first, job.name);
+    const std::string clash = claim_metric(values.back().first, job.name, metric_owners_);
+    if (!clash.empty()) throw Error::in("evals." + job.name, Exit::usage, clash);
     metrics_->measure(values.back().first, value);
   };
   const double began = chrono_.now();

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -175,7 +174,6 @@ class Trainer {
   const Batch& next_batch(int64_t step);
   void warn_of_other_length() const;
   void warn_of_other_classes(const std::vector<WeightCopy>& weights) const;
-  void claim_metric(const std::string& name, const std::string& evaluator);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
   void measure_epochs_of_parts(int64_t step);
@@ -246,10 +244,10 @@ class Trainer {
   double waited_ = 0, wait_start_ = 0;  // the loader's waiting time and the clock, last row
 
   // What all ranks know after a step.
-  double agreed_clock_ = 0;                           // rank 0's clock before the step
-  Exit agreed_stop_ = Exit::ok;                       // a signal that any rank has received
-  SkippedExamples skipped_;                           // what any rank has left out
-  std::map<std::string, std::string> metric_owners_;  // the evaluator of each metric
+  double agreed_clock_ = 0;      // rank 0's clock before the step
+  Exit agreed_stop_ = Exit::ok;  // a signal that any rank has received
+  SkippedExamples skipped_;      // what any rank has left out
+  MetricOwners metric_owners_;
   // What this rank's loader has left out in this step and the other ranks do not know yet.
   std::vector<FailedExample> failed_now_;
 };
