@@ -15,6 +15,8 @@ if [[ -e $folder && -n $(ls -A "$folder") ]]; then echo "portable.sh: $folder is
 source "$root/scripts/setup.sh"
 bv_install_packages
 bv_find_libtorch
+# The plug-in needs nccl.h.
+! bv_wants_cuda || [[ -e ${CUDA_HOME:-/usr/local/cuda}/include/nccl.h || -e /usr/include/nccl.h ]] || bv_fetch_cuda
 plugin=$(bv_cuda_target)
 bv_build bvtrain ${plugin:+"$plugin"} "$@"
 

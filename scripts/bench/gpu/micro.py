@@ -101,6 +101,8 @@ def transfers():
 def jpeg():
     import torchvision
     files = sorted(glob.glob((sys.argv[1] if len(sys.argv) > 1 else ".") + "/*.JPEG"))
+    if not files:
+        return
     data = [torchvision.io.read_file(f) for f in files] * 4
     t = ms(lambda: torchvision.io.decode_jpeg(data, device=dev, mode=torchvision.io.ImageReadMode.RGB), 5)
     line("nvJPEG (torchvision)", f"{len(data) / t * 1e3:.0f} img/s over {len(data)} ImageNet JPEGs")

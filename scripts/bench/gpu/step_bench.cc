@@ -76,7 +76,7 @@ struct Run {
                                        device);
     if (!graph || device.is_cpu()) return;
     if (const std::string why = step->use_graph(cuda_graph_recorder(device)); !why.empty())
-      std::fprintf(stderr, "no CUDA graph: %s\n", why.c_str());
+      std::fprintf(stderr, "warning: no CUDA graph: %s\n", why.c_str());
   }
   void once(const Batch& batch, bool measure = false) {
     step->run(step->count() + 1, batch, measure);
@@ -103,11 +103,14 @@ void wait_for(c10::Device device) {
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-void begin_line(const char* what) {
+// `run`: null before it has begun. Asked for a graph, it may have none.
+void begin_line(const char* what, const Run* run = nullptr) {
+  const bool lacks_graph = run != nullptr && text("graph") == "auto" && !run->step->repeats_graph();
   const std::string name = text("name").empty() ? text("model") + " " + text("keys") : text("name");
   std::printf("%-9s %-22s bs %-4s %s feed=%s sdpa=%s deterministic=%s graph=%s: ", what,
               name.c_str(), text("batch").c_str(), text("precision").c_str(), text("feed").c_str(),
-              text("sdpa").c_str(), text("deterministic").c_str(), text("graph").c_str());
+              text("sdpa").c_str(), text("deterministic").c_str(),
+              lacks_graph ? "none" : text("graph").c_str());
 }
 
 // Returns the multiply-accumulates of one image's forward pass.
@@ -166,22 +169,30 @@ void measure_rate(Run& run, const Batch& batch, c10::Device device) {
   }
   std::sort(rates.begin(), rates.end());
   const double rate = rates[rates.size() / 2];
-  begin_line("step");
+  begin_line("step", &run);
   // A multiply-accumulate is 2 FLOPs, and forward and backward take three times those of forward.
   std::printf("%.0f img/s (%.0f..%.0f) %.2f ms/step MFU %.1f%% first %.2f s\n", rate, rates.front(),
               rates.back(), 1e3 * images / rate,
               100 * rate * 6 * macs / (std::stod(text("tflops")) * 1e12), first_step);
 }
 
-void measure_state(const Run& run) {
+// Measures how long a checkpoint stops the training: until the copies within the GPU are made. The
+// copy to the host goes on beside the next steps, and is over before the next checkpoint.
+void measure_state(const Run& run, c10::Device device) {
   HostCopies copies;
   double blocked = 1e9;
   for (int i = 0; i < 4; ++i) {  // the first call allocates
+    copies.await();
+    wait_for(device);
     const double begin = now();
     const NamedTensors state = run.step->state(nullptr, &copies);
+    if (!device.is_cpu()) {
+      const c10::impl::VirtualGuardImpl gpu(device.type());
+      gpu.synchronizeStream(gpu.getStream(device));  // the stream of the training
+    }
     blocked = std::min(blocked, now() - begin);
   }
-  begin_line("state()");
+  begin_line("state()", &run);
   std::printf("blocks %.1f ms\n", 1e3 * blocked);
 }
 
@@ -279,7 +290,7 @@ void profile(Run& run, const Batch& batch, c10::Device device) {
     launches += 1 / steps;
     busy += ms;
   }
-  begin_line("profile");
+  begin_line("profile", &run);
   std::printf("%.0f launches/step, busy %.2f of %.2f ms/step\n", launches, busy,
               took * 1e3 / steps);
   print_longest("kind  ", kinds, busy, 20);
@@ -304,7 +315,7 @@ int bench() {
   if (number("twice") > 0) return compare_two_runs(batch, device);
   Run run(device, text("graph") == "auto");
   measure_rate(run, batch, device);
-  if (number("state") > 0) measure_state(run);
+  if (number("state") > 0) measure_state(run, device);
   if (number("profile") > 0) profile(run, batch, device);
   return 0;
 }
@@ -312,6 +323,7 @@ int bench() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash loses no line that is measured
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i] + 2;
     if (!g_args.contains(key)) {

@@ -1,7 +1,7 @@
 """tally.py curves NAME A B PRECISION: compares the losses of two metrics.jsonl, one line.
 tally.py evaluations NAME A B: whether the rows of a run's evaluators are those of `bvtrain eval`.
 tally.py logits NAME A B BOUND: how far the logits of two files of `bvtrain predict` are apart.
-tally.py table LOG JSON: writes the results of gpu.sh's log as JSON, and prints a table of the steps with
+tally.py table JSON LOG...: writes the results of gpu.sh's logs as JSON, and prints a table of the steps with
 their ratios to the peers, and whether each goal is met."""
 import json
 import math
@@ -55,7 +55,7 @@ def logits(name, first, second, bound):
 # Goals for one H200: model FLOPs utilisation in %, and speed as a multiple of PyTorch in a mode. "timm" asks for
 # timm's model as the peer.
 MFU_GOALS = {"vit_b16": 50, "vit_s16": 40, "vit_l16": 55, "mixer_b16": 45}
-SPEED_GOALS = [("vit_b16", "compile", "timm", 1.15), ("vit_s16", "eager", "", 4), ("mixer_b16", "compile", "", 1.1),
+SPEED_GOALS = [("vit_b16", "compile", "timm", 1.15), ("vit_s16", "eager", "", 4), ("mixer_b16", "compile", "timm", 1.1),
                ("resnetv2_50x1", "eager", "", 1.5), ("cnn28", "eager", "", 3), ("cnn28", "reduce", "", 1.3)]
 # What other lines of the log say: the goal, the line, the bound, and whether more is better.
 LINE_GOALS = [
@@ -80,6 +80,10 @@ def goals(steps, peers, lines):
         best = max((s for s in fast if s["model"] == model), key=lambda s: s["mfu"], default=None)
         note = f", batch {best['batch']}, deterministic {best['deterministic']}" if best else ""
         say(f"{model} MFU, %", best and best["mfu"], bound, True, note)
+    best_peers = {}  # a peer that was measured twice counts with its faster figure
+    for p in sorted(peers, key=lambda p: p["images_per_second"]):
+        best_peers[p["model"], p["batch"], p["mode"], p["kind"]] = p
+    peers = list(best_peers.values())
     for model, mode, kind, bound in SPEED_GOALS:
         ratios = [(s["images_per_second"] / p["images_per_second"], s, p) for s in fast for p in peers
                   if (s["model"], s["batch"]) == (model, p["batch"]) and (p["model"], p["mode"]) == (model, mode)
@@ -97,36 +101,41 @@ def goals(steps, peers, lines):
     return said
 
 
-def table(log, out):
-    steps, peers, lines, verdicts = [], [], [], {"PASS": 0, "FAIL": 0}
-    with open(log, errors="replace") as file:
-        for line in file:
-            lines.append(line)
-            if found := STEP.match(line):
-                name, batch, precision, feed, sdpa, deterministic, graph, *numbers = found.groups()
-                keys = ("images_per_second", "least", "most", "ms", "mfu", "first_step")
-                steps.append({"model": name, "batch": int(batch), "precision": precision, "feed": feed, "sdpa": sdpa,
-                              "deterministic": deterministic, "graph": graph, **dict(zip(keys, map(float, numbers)))})
-            elif found := PEER.match(line):
-                name, batch, mode, kind, *numbers = found.groups()
-                peers.append({"model": name, "batch": int(batch), "mode": mode, "kind": kind,
-                              **dict(zip(("images_per_second", "least", "most"), map(float, numbers)))})
-            elif line[:4] in verdicts:
-                verdicts[line[:4]] += 1
+def table(out, *logs):
+    steps, peers, lines, verdicts, machine = [], [], [], {"PASS": 0, "FAIL": 0, "SKIP": 0}, []
+    for log in logs:
+        with open(log, errors="replace") as file:
+            lines += file
+    for line in lines:
+        if found := STEP.match(line):
+            name, batch, precision, feed, sdpa, deterministic, graph, *numbers = found.groups()
+            keys = ("images_per_second", "least", "most", "ms", "mfu", "first_step")
+            steps.append({"model": name, "batch": int(batch), "precision": precision, "feed": feed, "sdpa": sdpa,
+                          "deterministic": deterministic, "graph": graph, **dict(zip(keys, map(float, numbers)))})
+        elif found := PEER.match(line):
+            name, batch, mode, kind, *numbers = found.groups()
+            peers.append({"model": name, "batch": int(batch), "mode": mode, "kind": kind,
+                          **dict(zip(("images_per_second", "least", "most"), map(float, numbers)))})
+        elif line[:4] in verdicts:
+            verdicts[line[:4]] += 1
+        elif line.startswith(("gpu  ", "host ", "py   ")) and line.strip() not in machine:
+            machine.append(line.strip())
     with open(out, "w") as file:
-        json.dump({"steps": steps, "peers": peers, "verdicts": verdicts, "goals": goals(steps, peers, lines)}, file, indent=1)
+        json.dump({"machine": machine, "steps": steps, "peers": peers, "verdicts": verdicts, "goals": goals(steps, peers, lines)}, file, indent=1)
+    print(*machine, "", sep="\n")
     print("| model | batch | precision | feed | images/s (least to most) | MFU % | peers: ours / theirs |\n"
           "| --- | --- | --- | --- | --- | --- | --- |")
     for step in steps:
         ratios = [f"{p['mode']} ({p['kind']}) {step['images_per_second'] / p['images_per_second']:.2f}"
                   for p in peers if (p["model"], p["batch"]) == (step["model"], step["batch"])]
         other = "" if step["deterministic"] == "true" else ", deterministic: false"
-        other += "" if step["graph"] == "auto" else ", graph: off"
+        other += "" if step["graph"] == "auto" else f", graph: {step['graph']}"
+        other += "" if step["sdpa"] == "default" else f", {step['sdpa']} attention"
         print(f"| {step['model']} | {step['batch']} | {step['precision']} | {step['feed']}{other} | "
               f"{step['images_per_second']:.0f} ({step['least']:.0f} to {step['most']:.0f}) | {step['mfu']:.1f} | "
               f"{', '.join(ratios)} |")
     print("", *goals(steps, peers, lines), sep="\n")
-    print(f"\n{verdicts['PASS']} passed, {verdicts['FAIL']} failed")
+    print(f"\n{verdicts['PASS']} passed, {verdicts['FAIL']} failed, {verdicts['SKIP']} skipped for lack of time")
 
 
 {"curves": curves, "evaluations": evaluations, "logits": logits, "table": table}[sys.argv[1]](*sys.argv[2:])
