@@ -35,6 +35,10 @@ BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, in
                            "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
                            "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"})
     ::setenv(name, "0", /*overwrite=*/0);
+  // Without it NCCL registers the buffers of a graph's collectives with the network. A large gather
+  // after a small sum can then hang across hosts (NVIDIA/nccl issue 2389), and a rank that cannot
+  // record its graph leaves the others waiting inside NCCL.
+  ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = std::chrono::hours(24 * 30);
   const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(

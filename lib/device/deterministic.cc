@@ -7,15 +7,15 @@
 namespace bv {
 namespace {
 
-// NVLS, which sums in the switch between GPUs, adds in any order. NCCL reads the variable at its
-// first collective. What the user has set stays.
+// NVLS and NVLSTree, which sum in the switch between GPUs, add in any order. NCCL compares whole
+// names and reads the variable at its first collective. What the user has set stays.
 void allow_nvls(bool allowed) {
   static const bool given = std::getenv("NCCL_ALGO") != nullptr;
   if (given) return;
   if (allowed)
     ::unsetenv("NCCL_ALGO");  // c10d has set it if algorithms had to be deterministic before
   else
-    ::setenv("NCCL_ALGO", "^NVLS", /*overwrite=*/1);
+    ::setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/1);
 }
 
 }  // namespace

@@ -81,12 +81,23 @@ class CudaGraphRecorder : public GraphRecorder {
     c10::Event before(device_.type()), after(device_.type());
     before.record(current);
     before.block(stream_);
-    {
+    const auto join = [&] {
+      after.record(stream_);
+      after.block(current);
+    };
+    try {
       const c10::StreamGuard guard(stream_);
       work();
+    } catch (...) {
+      // What `work` has allocated is freed now, while the stream may still write it.
+      try {
+        join();
+      } catch (const c10::Error&) {
+        // The device has failed, which the first exception says better.
+      }
+      throw;
     }
-    after.record(stream_);
-    after.block(current);
+    join();
   }
 
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {

@@ -19,7 +19,7 @@ bool is_out_of_memory(const std::exception& error) {
   // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc and
   // cudaHostAlloc, cuBLAS, cuDNN (7 and later, 9) and NCCL, for which LibTorch throws a plain
   // c10::Error. cuBLAS says NOT_INITIALIZED if there is no room for its handle.
-  constexpr std::array<std::string_view, 9> kWordings = {
+  constexpr std::array<std::string_view, 10> kWordings = {
       "DefaultCPUAllocator: can't allocate memory",
       "DefaultCPUAllocator: not enough memory",
       "CUDA error: out of memory",
@@ -28,7 +28,8 @@ bool is_out_of_memory(const std::exception& error) {
       "CUDNN_STATUS_ALLOC_FAILED",
       "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
       "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-      "Cuda failure 2 'out of memory'"};
+      "Cuda failure 2 'out of memory'",  // of the driver
+      "Cuda failure 'out of memory'"};   // of the runtime
   return of_torch != nullptr &&
          std::any_of(kWordings.begin(), kWordings.end(), [&](std::string_view wording) {
            return what.find(wording) != std::string_view::npos;

@@ -105,6 +105,14 @@ std::shared_ptr<Group::Impl>& live_group() {
 
 }  // namespace
 
+namespace {
+
+// Whether the end of wait() proves that all ranks have joined the collective: on CUDA only the
+// stream waits.
+bool proves_all(const at::Tensor& tensor) { return tensor.is_cpu(); }
+
+}  // namespace
+
 struct Group::Pending::State {
   Group::Impl* group;
   WorkPointer work;
@@ -216,10 +224,13 @@ Group::Pending Group::all_reduce_sum(at::Tensor tensor, const char* what) {
   if (!communicates(what)) return {};
   check_flat(tensor, what);
   const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
-  return impl_->begin(what, sent, [&] {
-    std::vector<at::Tensor> tensors{tensor};
-    return impl_->of(tensor).allreduce(tensors, without_timeout<c10d::AllreduceOptions>());
-  });
+  return impl_->begin(
+      what, sent,
+      [&] {
+        std::vector<at::Tensor> tensors{tensor};
+        return impl_->of(tensor).allreduce(tensors, without_timeout<c10d::AllreduceOptions>());
+      },
+      {}, proves_all(tensor));
 }
 
 Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, const char* what) {
@@ -233,11 +244,14 @@ Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, co
   }
   if (!input.is_cpu()) {
     const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
-    return impl_->begin(what, sent, [&] {
-      at::Tensor to = output.view(-1), from = input.view(-1);
-      return impl_->of(input)._reduce_scatter_base(to, from,
-                                                   without_timeout<c10d::ReduceScatterOptions>());
-    });
+    return impl_->begin(
+        what, sent,
+        [&] {
+          at::Tensor to = output.view(-1), from = input.view(-1);
+          return impl_->of(input)._reduce_scatter_base(
+              to, from, without_timeout<c10d::ReduceScatterOptions>());
+        },
+        {}, proves_all(input));
   }
   // (size, part): row r is the contribution of rank r to this rank's part.
   const at::Tensor rows = at::empty({size_, output.numel()}, output.options());
@@ -267,10 +281,14 @@ Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char
     return {};
   }
   const double sent = static_cast<double>(size_ - 1) * static_cast<double>(input.nbytes());
-  return impl_->begin(what, sent, [&] {
-    at::Tensor to = output.view(-1), from = input.view(-1);
-    return impl_->of(output)._allgather_base(to, from, without_timeout<c10d::AllgatherOptions>());
-  });
+  return impl_->begin(
+      what, sent,
+      [&] {
+        at::Tensor to = output.view(-1), from = input.view(-1);
+        return impl_->of(output)._allgather_base(to, from,
+                                                 without_timeout<c10d::AllgatherOptions>());
+      },
+      {}, proves_all(output));
 }
 
 void Group::broadcast(at::Tensor tensor, int root, const char* what) {
@@ -344,6 +362,15 @@ Group::Phase::Phase(Group& group, const std::string& name) : group_(group) {
 
 Group::Phase::~Phase() {
   if (group_.impl_) group_.impl_->watch->phase(outer_);
+}
+
+Group::DeviceWait::DeviceWait(Group& group, c10::Device device)
+    : impl_(device.is_cpu() ? nullptr : group.impl_) {
+  if (impl_) impl_->watch->await_begin();
+}
+
+Group::DeviceWait::~DeviceWait() {
+  if (impl_) impl_->watch->await_device_end();
 }
 
 Group::Counts Group::counts() const {

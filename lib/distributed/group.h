@@ -104,6 +104,18 @@ class Group {
     std::string outer_;
   };
 
+  // While the object lives, this thread waits for its device. Collectives of tensors on CUDA end
+  // there, so one that hangs is seen as one that a rank waits for. On CPUs it does nothing.
+  class [[nodiscard]] DeviceWait {
+   public:
+    DeviceWait(Group& group, c10::Device device);
+    ~DeviceWait();
+    DeviceWait(const DeviceWait&) = delete;
+
+   private:
+    std::shared_ptr<Impl> impl_;  // null: nothing to do
+  };
+
   struct Counts {
     int64_t collectives = 0;  // that were begun
     // That this rank has sent in collectives, without headers, computed from the formulas of the

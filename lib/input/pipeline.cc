@@ -87,6 +87,7 @@ std::optional<Decoding> Pipeline::decodes() const {
 std::optional<Normalization> Pipeline::leave_normalization() {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (const std::optional<Normalization> found = step->op->normalizes("image")) {
+      if (found->low.size() > Normalization::kMostOnDevice) return std::nullopt;
       step->left_out = true;
       return found;
     }

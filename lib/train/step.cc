@@ -142,7 +142,10 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   const c10::Stream compute = impl.getStream(device_);
   // The host runs ahead by at most two steps, each of which has a batch on the device.
   std::optional<c10::Event>& end = ends_.at(static_cast<size_t>(count() % 2));
-  if (end) end->synchronize();
+  if (end) {
+    const Group::DeviceWait wait(group_, device_);
+    end->synchronize();
+  }
   if (!copies_) copies_ = impl.getStreamFromGlobalPool(device_);
   done.emplace(device_.type());
   {
@@ -210,6 +213,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
     std::optional<c10::Event>& end = ends_.at(static_cast<size_t>((step - 1) % 2));
     end.emplace(device_.type());
     end->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    const Group::DeviceWait wait(group_, device_);
     uploaded->synchronize();
   }
   return word_.word;
@@ -261,8 +265,12 @@ void TrainStep::update(StepResult& result) {
 // same: they have the same sums.
 bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measure) {
   skipped_.clear();
-  const auto own_loss = result.loss.item<double>(),
-             grad_squares = result.grad_squares.item<double>();
+  double own_loss = 0, grad_squares = 0;
+  {
+    const Group::DeviceWait wait(group_, device_);
+    own_loss = result.loss.item<double>();
+    grad_squares = result.grad_squares.item<double>();
+  }
   if (std::isfinite(own_loss) && std::isfinite(grad_squares)) return false;
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
@@ -316,7 +324,10 @@ std::string TrainStep::bad_gradients() const {
 // measured.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
-  const at::Tensor host = all.cpu();
+  const at::Tensor host = [&] {
+    const Group::DeviceWait wait(group_, device_);
+    return all.cpu();
+  }();
   const double* values = host.const_data_ptr<double>();
   const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
                             std::sqrt(values[3] + frozen_squares_)};

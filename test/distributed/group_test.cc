@@ -195,6 +195,16 @@ TEST_CASE("a rank that is alive but does not join a collective is named after th
   }
 }
 
+TEST_CASE("a collective that hangs on the devices of all ranks ends the run") {
+  auto workers =
+      start_ranks("steps", 2, {{"DIST_DEVICE_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
+  for (const Finished& ended : wait_all(workers)) {
+    CHECK(ended.code == 7);
+    CHECK(
+        contains(ended.err, "collective 7 (gradients) was joined by all ranks but did not end in"));
+  }
+}
+
 TEST_CASE("a slow rank is warned about once, by rank 0") {
   auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "slow:1:-1"}, {"DIST_STEPS", "50"}});
   const auto ended = wait_all(workers);

@@ -162,7 +162,8 @@ void print_layouts(Group& group) {
 // Runs steps with one collective each. $DIST_STEPS "1000 20" means 1000 steps, and 20 after a
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
 // "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
-// the ranks, which then end one after the other.
+// the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
+// wait for a device that does not answer.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -184,6 +185,10 @@ void steps() {
       pause(1.8);
     }
     if (now && fault[0] == "exit") _exit(6);
+    if (variable("DIST_DEVICE_HANGS") == std::to_string(step)) {
+      const Group::DeviceWait wait(*group, c10::Device(c10::kCUDA, 0));
+      pause(1000);
+    }
     if (now && fault[0] == "error") {
       std::fprintf(stderr, "out/x: error: no space left\n");
       abort_group(Exit::storage, "out/x: error: no space left");

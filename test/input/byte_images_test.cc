@@ -77,6 +77,13 @@ TEST_CASE("the normalization of bytes is left out where no later op uses the ima
   }
 }
 
+TEST_CASE("what a device cannot normalize in one pass stays in pp") {
+  Pipeline four = made("value_range(in_min=[1, 2, 3, 4], in_max=[9, 9, 9, 9])");
+  Pipeline five = made("value_range(in_min=[1, 2, 3, 4, 5], in_max=[9, 9, 9, 9, 9])");
+  CHECK(four.leave_normalization());
+  CHECK_FALSE(five.leave_normalization());
+}
+
 TEST_CASE("training data leaves the normalization to the step, a mixture does not") {
   const auto source = std::make_shared<FakeSource>(4);
   const auto pp = std::make_shared<Pipeline>(made("value_range(-1, 1)"));

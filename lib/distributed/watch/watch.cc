@@ -345,6 +345,11 @@ void Watch::await_end(int64_t joined) {
   impl_->waiting = -1;
 }
 
+void Watch::await_device_end() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->waiting = -1;
+}
+
 void Watch::note_step(int64_t step) {
   const std::lock_guard lock(impl_->mutex);
   impl_->mine.step = step;

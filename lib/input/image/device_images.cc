@@ -36,6 +36,8 @@ ImagePass image_pass(const at::Tensor& bytes, const Normalization& normalization
   return pass;
 }
 
+static_assert(Normalization::kMostOnDevice == ImagePass::kChannels);
+
 at::Tensor plain_device_images(const at::Tensor& bytes, const Normalization& normalization,
                                const at::Tensor& mixup, const at::Tensor& before) {
   const auto normalized = [&](const at::Tensor& x) {

@@ -8,6 +8,9 @@
 namespace bv {
 
 struct Normalization {
+  // Devices normalize images of up to this many channels (image_pass.h).
+  static constexpr size_t kMostOnDevice = 4;
+
   std::vector<float> low, range;  // one number for all channels, or one per channel; equal lengths
   float scale = 1, offset = 0;
   bool clip = false;  // clips the results to [clip_min, clip_max]
