@@ -41,6 +41,7 @@ constexpr Member kMembers[] = {
     {"/synthetic", JsonKind::flag},
     {"/class_names", JsonKind::texts},
     {"/image", JsonKind::list},
+    {"/image_values", JsonKind::list},
     {"/row", JsonKind::list, true},
     {"/due_evals", JsonKind::texts},
     {"/best", JsonKind::object},
@@ -93,6 +94,11 @@ void check_meta(const json& meta) {
   if (meta.contains("image")) {
     if (meta.at("image").size() != 3) refuse("/image", "does not hold three numbers");
     for (const json& size : meta.at("image")) check_kind(size, "/image", JsonKind::count);
+  }
+  if (meta.contains("image_values")) {
+    if (meta.at("image_values").size() != 2) refuse("/image_values", "does not hold two numbers");
+    for (const json& end : meta.at("image_values"))
+      check_kind(end, "/image_values", JsonKind::number);
   }
   if (meta.contains("data")) {
     for (const char* member : {"input", "evals"}) {

@@ -36,6 +36,7 @@ std::string run_json_fault(const json& run) {
   for (const auto& [name, kind] : {std::pair{"restarts", JsonKind::count},
                                    {"first_started", JsonKind::text},
                                    {"started", JsonKind::text},
+                                   {"argv", JsonKind::texts},
                                    {"config_changes", JsonKind::list},
                                    {"rollbacks", JsonKind::list}}) {
     if (const std::string fault = member_fault(run, name, kind); !fault.empty()) return fault;
@@ -147,9 +148,28 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
           run.value("config_changes", json::array()), run.value("rollbacks", json::array())};
 }
 
+MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config) {
+  MeasuredAnew changed;
+  const Config evals = config.section("evals");
+  for (const json& restart : config_changes) {
+    for (const json& each : restart.value("evaluators", json::array())) {
+      const auto name = each.get<std::string>();
+      const std::string prefix = name + "/";
+      const bool known = evals.is_map(name);
+      changed[known ? evals.section(name).get("prefix", prefix.c_str()) : prefix] =
+          restart.at("step").get<int64_t>();
+    }
+  }
+  return changed;
+}
+
+nlohmann::json peek_run_json(const std::string& run_json) {
+  json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
+  return run_json_fault(run).empty() ? run : json::object();
+}
+
 nlohmann::json peek_rollbacks(const std::string& run_json) {
-  const json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
-  return run_json_fault(run).empty() ? run.value("rollbacks", json::array()) : json::array();
+  return peek_run_json(run_json).value("rollbacks", json::array());
 }
 
 }  // namespace bv

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "lib/ckpt/workdir.h"
+#include "lib/config/config.h"
+#include "lib/report/metric_summary.h"
 
 namespace bv {
 
@@ -36,6 +38,11 @@ struct EarlierStarts {
 // Reads run.json. If it is damaged, logs a warning, puts it aside and returns what a run without
 // the file would have. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
+// Returns the metrics of the evaluators that a restart has changed. `config_changes` is that of
+// run.json; `config` tells the prefixes of the metrics.
+MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config);
+// Returns run.json, and changes nothing; an empty object if it is missing or damaged.
+nlohmann::json peek_run_json(const std::string& run_json);
 // Returns the rollbacks of run.json, and changes nothing; none if the file is missing or damaged.
 nlohmann::json peek_rollbacks(const std::string& run_json);
 

@@ -88,10 +88,12 @@ void add_point(MetricSeries& series, MetricSeries::StepValue value) {
   series.stride *= 2;
 }
 
-void add_value(MetricSeries& series, MetricSeries::StepValue value, bool with_curves) {
+// Only values after the step `measured_from` are extremes.
+void add_value(MetricSeries& series, MetricSeries::StepValue value, int64_t measured_from,
+               bool with_curves) {
   series.previous = std::exchange(series.last, value);
   ++series.count;
-  if (value.second == value.second) {
+  if (value.second == value.second && value.first > measured_from) {
     if (!series.has_extremes || value.second < series.min.second) series.min = value;
     if (!series.has_extremes || value.second > series.max.second) series.max = value;
     series.has_extremes = true;
@@ -121,7 +123,8 @@ class MetricNames {
 
 class Scanner {
  public:
-  explicit Scanner(bool with_curves) : with_curves_(with_curves) {}
+  Scanner(bool with_curves, const MeasuredAnew& changed)
+      : with_curves_(with_curves), changed_(changed) {}
 
   // Returns false, and takes nothing, if the line is not a row after the last one.
   bool add(std::string_view line) {
@@ -131,8 +134,11 @@ class Scanner {
     scan_.last_step = step;
     ++scan_.rows;
     for (const auto& [index, value] : values_) {
-      if (series_.size() <= index) series_.resize(index + 1);
-      add_value(series_[index], {step, value}, with_curves_);
+      while (series_.size() <= index) {
+        measured_from_.push_back(last_step_before_change(changed_, names_.raw()[series_.size()]));
+        series_.emplace_back();
+      }
+      add_value(series_[index], {step, value}, measured_from_[index], with_curves_);
     }
     return true;
   }
@@ -175,16 +181,18 @@ class Scanner {
   }
 
   bool with_curves_;
+  const MeasuredAnew& changed_;
   MetricScan scan_;
   MetricNames names_;
   std::vector<MetricSeries> series_;               // by number
+  std::vector<int64_t> measured_from_;             // by number: last_step_before_change()
   std::vector<std::pair<size_t, double>> values_;  // of the current row
 };
 
 }  // namespace
 
-MetricScan scan_metrics(const std::string& file, bool with_curves) {
-  Scanner scanner(with_curves);
+MetricScan scan_metrics(const std::string& file, bool with_curves, const MeasuredAnew& changed) {
+  Scanner scanner(with_curves, changed);
   if (!file_exists(file)) return scanner.finish();
   const MappedFile mapped(file);
   std::string_view rest(reinterpret_cast<const char*>(mapped.bytes().data()),

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/report/metric_summary.h"
+
 namespace bv {
 
 // All values of one metric.
@@ -17,7 +19,9 @@ struct MetricSeries {
   using StepValue = std::pair<int64_t, double>;
   StepValue last;      // in the newest row that has the metric
   StepValue previous;  // in the row before that has the metric; valid if count > 1
-  StepValue min, max;  // NaN counts as neither; valid only if has_extremes
+  // NaN counts as neither, and values before a change of what is measured do not count. Valid only
+  // if has_extremes.
+  StepValue min, max;
   bool has_extremes = false;
   // Evenly thinned, with the newest value; empty unless curves were asked for.
   std::vector<StepValue> points;
@@ -33,6 +37,7 @@ struct MetricScan {
 
 // Reads every row once. Lines that are not rows, or not in the order of steps, do not count. A file
 // that does not exist has no rows. Throws Error(Exit::usage) if the file cannot be read.
-MetricScan scan_metrics(const std::string& file, bool with_curves);
+MetricScan scan_metrics(const std::string& file, bool with_curves,
+                        const MeasuredAnew& changed = {});
 
 }  // namespace bv

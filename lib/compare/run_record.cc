@@ -1,5 +1,9 @@
 #include "lib/compare/run_record.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lib/ckpt/earlier_run.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "lib/util/limits.h"
@@ -27,6 +31,25 @@ void warn_of_damage(const std::string& file, const MetricScan& metrics,
   }
 }
 
+// Adds to a config what config.yaml does not tell: that the data were generated, and the values
+// that a restart has replaced, by the keys "--synthetic" and "lr until step 100".
+void add_history(const nlohmann::json& run_json, FlatConfig& config) {
+  const auto arguments = run_json.value("argv", std::vector<std::string>());
+  if (std::find(arguments.begin(), arguments.end(), "--synthetic") != arguments.end())
+    config["--synthetic"] = "true";
+  for (const auto& restart : run_json.value("config_changes", nlohmann::json::array())) {
+    for (const auto& change : restart.at("changes")) {
+      const auto text = change.get<std::string>();  // "lr: 0.1 -> 0.2"
+      const size_t colon = text.find(": "), arrow = text.rfind(" -> ");
+      if (colon == std::string::npos || arrow == std::string::npos || arrow < colon) continue;
+      const std::string key =
+          fmt::format("{} until step {}", text.substr(0, colon), restart.at("step").get<int64_t>());
+      const std::string before = text.substr(colon + 2, arrow - colon - 2);
+      config[key] = nlohmann::json::accept(before) ? before : nlohmann::json(before).dump();
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
@@ -47,7 +70,10 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
       run.seed = seed->second;
       run.config.erase(seed);
     }
-    run.metrics = scan_metrics(workdir.metrics(), with_curves);
+    const nlohmann::json run_json = peek_run_json(workdir.run_json());
+    add_history(run_json, run.config);
+    const auto changes = run_json.value("config_changes", nlohmann::json::array());
+    run.metrics = scan_metrics(workdir.metrics(), with_curves, changed_metrics(changes, config));
     run.status = read_status(workdir, config, run.metrics);
     warn_of_damage(workdir.metrics(), run.metrics, warnings);
     return run;

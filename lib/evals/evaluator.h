@@ -60,7 +60,7 @@ class Evaluator {
   static constexpr const char* kKind = "evaluator";
   virtual ~Evaluator() = default;
 
-  // Opens the data and returns its first n examples as a batch (fewer if there are fewer). A run
+  // Opens the data and returns n of its examples as a batch (fewer if there are fewer). A run
   // calls this once before training, to check data and preprocessing. Returns an empty batch if the
   // evaluator needs no predictions. Throws Error(Exit::usage).
   virtual Batch probe(int64_t n) = 0;

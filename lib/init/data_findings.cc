@@ -11,6 +11,7 @@
 #include "lib/config/load_config.h"
 #include "lib/init/yaml_text.h"
 #include "lib/input/broken_files.h"
+#include "lib/input/class_map.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/dataset.h"
 #include "lib/input/image/image_suffix.h"
@@ -154,6 +155,10 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
       try {
         strict->size(split);
       } catch (const BrokenFiles& broken) {
+        // A CSV file names the same rows for each of its splits.
+        const std::string first = broken.problems().at(0).what();
+        if (std::find(found.broken.begin(), found.broken.end(), first) != found.broken.end())
+          continue;
         for (const Error& problem : broken.problems()) found.broken.push_back(problem.what());
         found.broken_files +=
             std::ssize(broken.problems()) + static_cast<int64_t>(broken.left_out());
@@ -162,18 +167,26 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
   }
 }
 
-// Counts the images of each class of a split. Returns false if the source does not know its
-// labels. Throws if there are no images.
+// Counts the images of each class of a split. `names`: the classes of the training data. Returns
+// false if the source does not know its labels. Throws if there are no images, or if a class is not
+// among `names`.
 bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
-                   std::vector<FoundClass>& classes) {
+                   const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);
   const at::Tensor labels = source.labels(index);
   if (!labels.defined()) return false;
   const int64_t* values = labels.const_data_ptr<int64_t>();
+  const std::vector<std::string> own = source.class_names();
+  const ClassMap number_of(own, {names});
   int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
-    const int64_t label = values[i];
-    if (label == Source::kNoLabel) continue;
+    if (values[i] == Source::kNoLabel) continue;
+    const int64_t label = number_of(values[i]);
+    if (label == ClassMap::kUnknown && values[i] >= 0) {
+      throw Error(Exit::usage, source.describe(index, i),
+                  fmt::format("is of the class '{}', which the training data does not have",
+                              own.at(values[i])));
+    }
     if (label < 0 || label >= int64_t{limits::kClasses}) {
       throw Error(Exit::usage, "",
                   fmt::format("{} has the label {}, expected 0, 1, 2, ...",
@@ -234,10 +247,10 @@ void add_notes(const Dataset& data, DataFindings& found) {
 // The names and counts of the classes.
 void read_classes(const Source& source, const Source& validation, const std::string& train_split,
                   const std::string& validation_split, DataFindings& found) {
-  if (!count_classes(source, train_split, &FoundClass::examples, found.classes)) return;
-  if (!found.sliced)
-    count_classes(validation, validation_split, &FoundClass::validation, found.classes);
   const std::vector<std::string> names = source.class_names();
+  if (!count_classes(source, train_split, &FoundClass::examples, names, found.classes)) return;
+  if (!found.sliced)
+    count_classes(validation, validation_split, &FoundClass::validation, names, found.classes);
   for (size_t i = 0; i < names.size(); ++i) {
     if (i == found.classes.size()) found.classes.push_back({});
     found.classes[i].name = names[i];

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -13,6 +14,22 @@ std::string short_list(const std::vector<std::string>& names, bool counted) {
   if (names.size() <= kShown) return join(names, ", ");
   const std::string total = counted ? fmt::format(" ({} in all)", names.size()) : "";
   return join({names.begin(), names.begin() + kShown}, ", ") + ", ..." + total;
+}
+
+std::vector<std::string> names_by_number(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 1'000'000;  // a date is a number too
+  std::map<size_t, std::string> by_number;
+  for (const std::string& name : names) {
+    const auto number = parse_count<size_t>(name);
+    if (!number || *number >= kMost || !by_number.emplace(*number, name).second) return {};
+  }
+  if (!by_number.contains(0)) return {};
+  std::vector<std::string> sorted;
+  for (const auto& [number, name] : by_number) {
+    while (sorted.size() < number) sorted.push_back(fmt::format("{}", sorted.size()));
+    sorted.push_back(name);
+  }
+  return sorted;
 }
 
 ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to) {

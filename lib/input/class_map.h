@@ -21,6 +21,12 @@ struct ClassNames {
 // ends with the number of all names: "cat, dog, ... (12 in all)".
 std::string short_list(const std::vector<std::string>& names, bool counted = true);
 
+// Returns the names in the order of the numbers that they are, if all of them are whole numbers and
+// one is 0: folders called 0, 1, 10, 11, 2, ... are sorted as text, but their numbers say which
+// labels are meant. A number that is no name stands for itself. Empty if the names are not such
+// numbers, or if two of them are the same number.
+std::vector<std::string> names_by_number(const std::vector<std::string>& names);
+
 class ClassMap {
  public:
   static constexpr int64_t kUnknown = -1;

@@ -203,16 +203,19 @@ bool Dataset::for_each_label(const std::function<void(int64_t, int64_t)>& each) 
 
 std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   check(classes_.keeps_all() && kept_.empty(), "the classes of a data set are matched once");
-  const std::vector<std::string> own = std::move(class_names_);
-  class_names_ = classes.names.empty() ? own : classes.names;
-  const ClassMap map(own, classes);
+  std::vector<std::string> own = std::move(class_names_);
+  ClassNames run = classes;
+  if (own.empty()) own = names_by_number(run.names);
+  if (run.names.empty()) run.names = names_by_number(own);
+  class_names_ = run.names.empty() ? own : run.names;
+  const ClassMap map(own, run);
   if (map.keeps_all()) return "";
   if (source_->classes_are_columns()) {
-    for (const std::string& name : classes.names) {
+    for (const std::string& name : run.names) {
       if (std::find(own.begin(), own.end(), name) == own.end()) {
         throw Error(Exit::usage, "",
                     fmt::format("has no label '{}', which {} has; its labels are {}", name,
-                                classes.owner, short_list(own)));
+                                run.owner, short_list(own)));
       }
     }
   }
@@ -236,8 +239,8 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   if (!unknown.empty() && (!skip_unknown || !labelled || !any_known)) {
     throw Error(
         Exit::usage, "",
-        fmt::format("has examples of {}, but the classes of {} are {}{}", names, classes.owner,
-                    short_list(classes.names),
+        fmt::format("has examples of {}, but the classes of {} are {}{}", names, run.owner,
+                    short_list(run.names),
                     skip_unknown && labelled ? ": no example is left"
                     : skip_unknown ? " (this source cannot skip them: it knows the labels "
                                      "only when it reads the examples)"
@@ -249,7 +252,7 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   size_ = std::ssize(kept);
   kept_ = std::move(kept);
   return fmt::format("{} of {} examples are left out, because {} has no class {}", all - size_, all,
-                     classes.owner, names);
+                     run.owner, names);
 }
 
 void Dataset::leave_out(std::span<const int64_t> indices) {

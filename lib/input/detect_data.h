@@ -22,6 +22,7 @@ struct DetectedData {
   DataKeys validation = {};  // of the validation data if they differ, for example in the file
   std::string source = {};   // the name of the source; detect_data() fills it in
   // One line for each choice between several candidates: what was chosen, and what was ignored.
+  // detect_data() adds the errors of other detectors to the first answer.
   std::vector<std::string> notes = {};
   // The folder may equally be part of another data set. An answer that is not weak takes
   // precedence.

@@ -95,7 +95,8 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
 
 // Renumbers the labels by the names of the classes and warns about what that leaves open.
 void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
-  const bool named = !dataset.class_names().empty(), run_named = !classes.names.empty();
+  const std::vector<std::string> own = dataset.class_names();
+  const bool named = !own.empty(), run_named = !classes.names.empty();
   try {
     if (const std::string note = dataset.use_classes(classes, skip); !note.empty())
       data.warn("", note);
@@ -104,9 +105,16 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
     data.fail("", error.message());
   }
   if (named == run_named) return;
+  const std::vector<std::string>& names = named ? own : classes.names;
+  const std::vector<std::string> numbered = names_by_number(names);
+  if (numbered == names) return;
   data.warn("",
-            fmt::format("{} class names, but {} {}: labels are compared by number",
-                        named ? "has" : "has no", classes.owner, run_named ? "has" : "has none"));
+            fmt::format("{} class names, but {} {}: {}", named ? "has" : "has no", classes.owner,
+                        run_named ? "has" : "has none",
+                        numbered.empty()
+                            ? fmt::format("labels are compared by number (0 is '{}')", names[0])
+                            : "these names are numbers, so label 2 is the class '2', wherever it "
+                              "is in the list of classes"));
 }
 
 }  // namespace

@@ -127,11 +127,12 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
         request.eval);
   }
   find_first_image();
+  if (!encoded_ || request.pp) trained_on_ = model.image_values;
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
 }
 
-// Sets options_.prototype and labelled_. Unreadable images before the first readable one are left
-// to next(), unless there is none.
+// Sets options_.prototype, labelled_ and encoded_. Unreadable images before the first readable one
+// are left to next(), unless there is none.
 void PredictData::find_first_image() {
   const c10::NoGradGuard no_grad;
   std::vector<std::string> failures;
@@ -148,6 +149,7 @@ void PredictData::find_first_image() {
     }
     if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
     labelled_ = wants_labels_ && label(index, options_.prototype);
+    encoded_ = data_->read(index).at("image").dim() == 1;
     return;
   }
   for (const std::string& text : failures) log::warn("skipped {}", text);
@@ -188,7 +190,22 @@ bool PredictData::next() {
   done_ += n;
   images_ = batch->at("image").narrow(0, 0, n);
   if (std::ssize(good) < n) images_ = at::index_select(images_, 0, at::tensor(good));
+  check_values();
   return true;
+}
+
+// Warns, for the first batch that has images, if they have another scale than the training's.
+void PredictData::check_values() {
+  if (!trained_on_) return;
+  const std::optional<ValueSpan> span = value_span(images_);
+  if (!span) return;
+  if (far_apart(*span, *trained_on_)) {
+    log::warn(
+        "the images have values from {} after preprocessing, but those of the training had values "
+        "from {}: are they scaled in the same way?",
+        span->text(), trained_on_->text());
+  }
+  trained_on_.reset();
 }
 
 }  // namespace bv

@@ -43,6 +43,7 @@ class PredictData {
 
  private:
   void find_first_image();
+  void check_values();
   // `computed`: the example's features after pp.
   std::optional<RightLabel> label(int64_t index, const Example& computed) const;
 
@@ -52,7 +53,11 @@ class PredictData {
   const bool wants_labels_;
   const bool pp_makes_labels_;  // it is the evaluator's
   const RightLabels labels_;
+  // The span of the training's images; nullopt if it is not known, or if these are image files that
+  // the run's own pp scales.
+  std::optional<ValueSpan> trained_on_;
   bool labelled_ = false;
+  bool encoded_ = false;  // the images are files, not arrays
   int64_t done_ = 0;
   LoaderOptions options_;
   std::unique_ptr<Loader> loader_;

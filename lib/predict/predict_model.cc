@@ -35,6 +35,10 @@ void open_checkpoint(const PredictFrom& from, PredictModel& model) {
     model.class_names = meta.at("class_names").get<std::vector<std::string>>();
   // Older checkpoints lack these.
   if (meta.contains("image")) model.image = meta.at("image").get<std::vector<int64_t>>();
+  if (meta.contains("image_values")) {
+    const auto ends = meta.at("image_values").get<std::vector<double>>();
+    model.image_values = {ends.at(0), ends.at(1)};
+  }
   if (meta.contains("precision")) model.precision = meta.at("precision").get<std::string>();
 }
 

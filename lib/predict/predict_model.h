@@ -10,6 +10,7 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/config/load_config.h"
+#include "lib/input/image/value_span.h"
 #include "lib/model/model.h"
 #include "lib/model/pass.h"
 
@@ -31,10 +32,11 @@ struct PredictModel {
   std::string origin;  // of the weights, for messages
 
   // What the checkpoint or the file tells of its training; empty if it does not.
-  std::optional<Config> trained;         // its config
-  std::vector<std::string> class_names;  // one for each class
-  std::vector<int64_t> image;            // height, width, channels
-  std::string precision;                 // float32 or bf16
+  std::optional<Config> trained;          // its config
+  std::vector<std::string> class_names;   // one for each class
+  std::vector<int64_t> image;             // height, width, channels
+  std::string precision;                  // float32 or bf16
+  std::optional<ValueSpan> image_values;  // of some training images after preprocessing
 };
 
 // Returns the precision to compute in. `auto` in the config means `trained`, the precision of the

@@ -154,8 +154,10 @@ class Csv : public PredictionText {
     std::vector<std::string> names = {"file"};
     if (batch.labelled && !batch.numbers) names.insert(names.end(), {"label", "label_name"});
     for (size_t k = 1; k <= columns_; ++k) {
-      if (batch.numbers && batch.labelled) names.push_back(fmt::format("label_{}", k));
-      if (batch.numbers) names.push_back(fmt::format("value_{}", k));
+      const std::string target = class_name(batch, static_cast<int64_t>(k) - 1);
+      const std::string end = target.empty() ? fmt::format("{}", k) : target;
+      if (batch.numbers && batch.labelled) names.push_back(field("label_" + end));
+      if (batch.numbers) names.push_back(field("value_" + end));
       for (const char* name : {"class", "name", "probability"})
         if (!batch.numbers) names.push_back(fmt::format("{}_{}", name, k));
     }

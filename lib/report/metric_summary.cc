@@ -1,5 +1,6 @@
 #include "lib/report/metric_summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -23,6 +24,14 @@ bool is_better(double value, double than, Direction side) {
 
 }  // namespace
 
+int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric) {
+  int64_t step = -1;
+  for (const auto& [prefix, last] : changed) {
+    if (metric.starts_with(prefix)) step = std::max(step, last);
+  }
+  return step;
+}
+
 void MetricSummary::add(int64_t step, const Row& row) {
   for (const auto& [name, value] : row) {
     Entry& entry = entries_[name];
@@ -43,6 +52,12 @@ void MetricSummary::add(const History& history) {
     if (side == Direction::none || !summary.has_extremes) continue;
     const auto& [step, value] = side == Direction::up ? summary.max : summary.min;
     entry.best = {step, value};
+  }
+}
+
+void MetricSummary::forget_best(const MeasuredAnew& changed) {
+  for (auto& [name, entry] : entries_) {
+    if (last_step_before_change(changed, name) >= 0) entry.best.reset();
   }
 }
 

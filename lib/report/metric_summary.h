@@ -13,6 +13,13 @@
 
 namespace bv {
 
+// The prefixes of metrics that measure something else since a restart, each with the last step
+// before it. Values up to that step cannot be compared with later ones.
+using MeasuredAnew = std::map<std::string, int64_t>;
+
+// Returns that step for a metric; -1 if it has measured the same all the time.
+int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric);
+
 class MetricSummary {
  public:
   struct Point {
@@ -28,6 +35,8 @@ class MetricSummary {
 
   void add(int64_t step, const Row& row);
   void add(const History& history);  // of an earlier process of the run; into an empty summary
+  // Forgets the best values of these metrics, the later ones too.
+  void forget_best(const MeasuredAnew& changed);
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry* find(const std::string& name) const;  // null: not measured yet

@@ -294,9 +294,21 @@ class MetricWriter::Impl {
 
 MetricWriter::MetricWriter(Options options) {
   if (options.metrics_file.empty()) return;
+  const std::string file = options.metrics_file;
+  const MeasuredAnew changed = options.measured_anew;
   impl_ = std::make_shared<Impl>(std::move(options));
   last_step_ = impl_->last_step();
   summary_.add(impl_->history());
+  if (changed.empty()) return;
+  summary_.forget_best(changed);
+  for_each_row(file, [&](int64_t step, const Row& row) {
+    Row later;
+    for (const auto& entry : row) {
+      const int64_t before = last_step_before_change(changed, entry.first);
+      if (before >= 0 && step > before) later.push_back(entry);
+    }
+    summary_.add(step, later);
+  });
 }
 
 MetricWriter::~MetricWriter() {

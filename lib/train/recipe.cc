@@ -21,6 +21,8 @@
 namespace bv {
 namespace {
 
+constexpr int64_t kImagesToLookAt = 16;  // of each data set, for the span of their values
+
 std::vector<double> read_growth_ratios(const Config& config, const Recipe& recipe) {
   const char* const key = "periodic_action_growth_ratios";
   const auto ratios = config.maybe<std::vector<double>>(key).value_or(std::vector<double>());
@@ -327,6 +329,31 @@ void Recipe::fit_model(const Config& input) {
   });
 }
 
+// Finds the span of the values of some training images.
+void Recipe::look_at_images() {
+  if (data_env_.synthetic) return;
+  for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
+    try {
+      at::Tensor image = data->compute(data->pick(k, seed, /*shuffled=*/true), seed, k).at("image");
+      if (image.scalar_type() == at::kByte && image_normalization)
+        image = normalize(image, *image_normalization);
+      const std::optional<ValueSpan> span = value_span(image);
+      if (span) image_values = image_values ? join(*image_values, *span) : span;
+    } catch (const Error&) {
+      // The loader tells what is wrong with an example.
+    }
+  }
+}
+
+// Warns if the images of an evaluator are scaled in another way than those of the training.
+void Recipe::check_values(const Config& keys, const at::Tensor& images) const {
+  const std::optional<ValueSpan> span = value_span(images);
+  if (!span || !image_values || !far_apart(*span, *image_values)) return;
+  keys.warn("pp_fn", fmt::format("makes images with values from {}, but those of input.pp are from "
+                                 "{}: scale the values of both in the same way",
+                                 span->text(), image_values->text()));
+}
+
 // Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few
 // examples and passes one through the model on the meta device.
 void Recipe::probe_shapes() {
@@ -338,16 +365,18 @@ void Recipe::probe_shapes() {
     const bool fits = attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
     if (fits) attempt(config, [&] { fit_task(input); });
     if (fits) attempt(config, [&] { fit_model(input); });
+    if (fits) look_at_images();
   }
   for (EvalJob& job : evals) {
     if (!job.sound) continue;
     attempt(config, [&] {
       const Config keys = section.section(job.name);
       Batch batch;
-      read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(1); });
+      read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(kImagesToLookAt); });
       if (batch.empty()) return;  // this evaluator needs no predictions
       if (!batch.count("image"))
         keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+      check_values(keys, batch.at("image"));
       if (!shapes) return;
       shapes->prediction(*task, job.pred, batch, keys.place("pp_fn"));
       check_outputs(keys, job, batch, *shapes);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lib/config/duration.h"
+#include "lib/input/image/value_span.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/prepare_data.h"
 #include "lib/input/quarantine.h"
@@ -63,6 +64,8 @@ struct Recipe {
   // If it is set, `data` gives images as bytes, and the step normalizes them.
   std::optional<Normalization> image_normalization;
   LoaderOptions loader;
+  // The span of the values of some training images; nullopt for generated data.
+  std::optional<ValueSpan> image_values;
 
   std::string model_name;
   std::shared_ptr<Model> model;  // initialised (unless meta)
@@ -126,6 +129,8 @@ struct Recipe {
   void probe_shapes();
   void fit_task(const Config& input);
   void fit_model(const Config& input);
+  void look_at_images();
+  void check_values(const Config& keys, const at::Tensor& images) const;
   void check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
                      const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;

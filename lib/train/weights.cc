@@ -155,6 +155,11 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
         kMean, kStd, kLeaveBothOut);
   } else if (head && !in_model) {
     problem = fold_into_head(file, path, logit_scale);
+  } else if (!head && in_file && in_model && !no_mean && !no_std) {
+    log::warn(
+        "{}: the scale of its targets is loaded but not its last layer, so the new last layer "
+        "learns in units of that scale and not of the training data's: {} leaves out both",
+        path, kLeaveBothOut);
   }
   if (in_file && !in_model) {
     file.erase(kMean);

@@ -216,6 +216,26 @@ TEST_CASE("the main metric is a validation accuracy, else the training loss") {
   CHECK(main_of("") == "");
 }
 
+TEST_CASE(
+    "a run with generated data or with values that a restart replaced is no part of a group") {
+  const Workdirs runs;
+  for (const char* name : {"a0", "a1", "changed", "synthetic"})
+    runs.run(name, fmt::format("seed: {}\nlr: 0.1\n", name == std::string("a0") ? 0 : 1),
+             {0.9, 0.8});
+  runs.dir.write("changed/run.json", R"({"config_changes": [{"step": 10, "evaluators": ["val"],
+      "changes": ["lr: 0.3 -> 0.1", "evals.val.data: 3 examples -> 4 examples"]}]})");
+  runs.dir.write("synthetic/run.json", R"({"argv": ["bvtrain", "--synthetic"]})");
+  runs.dir.write("a1/run.json", R"({"argv": [1]})");  // damaged, which is no matter here
+  CompareOptions best;
+  best.value = MetricValue::best;
+  const Comparison all = runs.compared(best);
+  CHECK(all.groups.size() == 3);
+  CHECK(all.keys == Names{"--synthetic", "evals.val.data until step 10", "lr until step 10"});
+  CHECK(texts(all, "lr until step 10") == Names{"-", "-", "0.3"});
+  CHECK(order(all).back() == "changed");  // 0.9 was measured with other data
+  CHECK(all.groups.back().spreads[0].mean == Approx(0.8));
+}
+
 TEST_CASE("the same seed twice in a group is told") {
   const Workdirs runs;
   runs.run("a", "seed: 0\n", {0.5});

@@ -7,6 +7,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "test/e2e/bad_input.h"
 #include "test/support/limits.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -61,6 +62,20 @@ TEST_CASE("--dry-run says what the run would start from") {
   CHECK(start_of(run.dry({"--workdir", run.dir / "none", "--set", "model_init=" + m})) ==
         "model_init " + m + ": all arrays fit");
   CHECK(!exists(run.dir / "none"));
+}
+
+TEST_CASE("--dry-run warns of an evaluator whose images have another scale") {
+  const std::string labels = "|onehot(10, key=\"label\", key_result=\"labels\")";
+  const auto err_of = [&](const std::string& scale) {
+    const Finished dry = run({"--config", source_file("configs/digits_cnn.yaml"), "--dry-run",
+                              "--set", "evals.test.pp_fn=" + scale + labels});
+    CHECK(dry.code == 0);
+    return dry.err;
+  };
+  CHECK(contains(err_of("value_range(0, 1)"),
+                 "warning: evals.test.pp_fn: makes images with values from 0 to 1, but those of "
+                 "input.pp are from -1 to 1: scale the values of both in the same way\n"));
+  CHECK_FALSE(contains(err_of("value_range(-1, 1)"), "scale the values"));
 }
 
 TEST_CASE("--dry-run refuses what the run would refuse at its start, with the same line") {

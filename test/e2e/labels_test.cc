@@ -165,6 +165,9 @@ void check_starts(const Squares& squares, const std::string& exported) {
     CHECK(contains(refused.err, "it has no scale of targets (buffers/targets/mean, "));
     CHECK(contains(refused.err, "dont_load: ['buffers/targets/.*', 'head/.*']"));
   }
+  const Finished half = measure_start(squares, exported, "half", "['head/.*']");
+  CHECK(half.code == 0);
+  CHECK(contains(half.err, "the scale of its targets is loaded but not its last layer"));
   const Finished fresh = measure_start(squares, bare, "fresh", "['buffers/targets/.*', 'head/.*']");
   INFO(fresh.err);
   CHECK(fresh.code == 0);

@@ -156,7 +156,7 @@ TEST_CASE("predict --eval shows the right numbers next to the predicted ones") {
     CHECK(lines[i].at("values").size() == 2);
   }
   const std::string csv = animals.predict({"--output", "-", "--format", "csv"}).out;
-  CHECK(csv.starts_with("file,label_1,value_1,label_2,value_2,error\n"));
+  CHECK(csv.starts_with("file,label_age,value_age,label_size,value_size,error\n"));
   CHECK(contains(csv, "m.csv:4,3.25,"));
   const std::string table = animals.predict({"--first", "3"}).out;
   CHECK(contains(table, "m.csv:4   label 3.25   predicted "));

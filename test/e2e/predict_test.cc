@@ -1,5 +1,6 @@
 // bvtrain predict: its inputs, outputs and weights of every kind are compared with the run's own
 // evaluation.
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
@@ -10,6 +11,7 @@
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/support/binary.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -40,6 +42,27 @@ struct Trained {
 };
 
 }  // namespace
+
+TEST_CASE("images with another scale than those of the training are predicted with a warning") {
+  const Trained t;
+  const auto predicted = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"--workdir", t.dir / "w", "--output", t.dir / "p.csv"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished finished = t.predict(args);
+    INFO(finished.err);
+    REQUIRE(finished.code == 0);
+    return finished.err;
+  };
+  const std::string images = t.test_images();
+  CHECK_FALSE(contains(predicted({"--input", images}), "scaled"));
+  const std::string doubt =
+      " after preprocessing, but those of the training had values from -1 to 1: are they scaled in "
+      "the same way?";
+  CHECK(contains(predicted({"--input", images, "--pp", "value_range(0, 1)"}),
+                 "the images have values from 0 to 1" + doubt));
+  write_npz(t.dir / "dark.npz", {{"image", at::ones({2, 8, 8, 1}, at::kByte)}});
+  CHECK(contains(predicted({"--input", t.dir / "dark.npz"}), doubt));
+}
 
 TEST_CASE("predictions of a run are those of its evaluation") {
   const Trained t;

@@ -122,7 +122,38 @@ TEST_CASE("labels are compared by number, with a warning, if one side has no nam
   Names notes;
   CHECK(labels_of(*open(folder, ClassNames{}, "", &notes)) == std::vector<int64_t>{0, 1});
   CHECK(notes == Names{"t.yaml: warning: has class names, but the training data has none: "
-                       "labels are compared by number"});
+                       "labels are compared by number (0 is 'cat')"});
+}
+
+TEST_CASE("names_by_number puts names that are numbers in their order") {
+  CHECK(names_by_number({"0", "1", "10", "2"}) ==
+        Names{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"});
+  CHECK(names_by_number({"00", "01", "02"}) == Names{"00", "01", "02"});
+  CHECK(names_by_number({"1", "2"}).empty());   // from 1 on: label 0 may be meant by '1'
+  CHECK(names_by_number({"0", "00"}).empty());  // one number twice
+  CHECK(names_by_number({"0", "cat"}).empty());
+  CHECK(names_by_number({"0", "20261125"}).empty());  // a date
+  CHECK(names_by_number({}).empty());
+}
+
+TEST_CASE("class names that are numbers match labels without names by their number") {
+  const TempFolder folder;
+  const Names sorted = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"};
+  write_classes(folder, sorted, 1);
+  Names notes;
+  const auto named = open(folder, ClassNames{}, "", &notes);
+  CHECK(labels_of(*named) == std::vector<int64_t>{0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(named->class_names()[10] == "10");
+  CHECK(notes == Names{"t.yaml: warning: has class names, but the training data has none: these "
+                       "names are numbers, so label 2 is the class '2', wherever it is in the list "
+                       "of classes"});
+
+  const TempFolder list;
+  write_classes(list, {"d"}, 1);
+  list.write("a.csv", "image,label\nd/0.jpg,0\nd/0.jpg,2\nd/0.jpg,10\n");
+  const Config config = parse_config("name: csv\nfname: " + list / "a.csv" + "\n", "t.yaml");
+  const auto numbers = prepare_data(config, {})(ClassNames{sorted});
+  CHECK(numbers->labels() == std::vector<int64_t>{0, 4, 2});
 }
 
 TEST_CASE("the fingerprint of a data set tells copies from other data") {

@@ -49,6 +49,32 @@ TEST_CASE("the summary of a restarted run has the rows that it keeps, and its ne
   CHECK(loss(writer).best->step == 3);
 }
 
+TEST_CASE("what a restart made measure something else has no best value from before") {
+  const TempFolder scratch;
+  const auto write = [](MetricWriter& writer, int64_t step, double value) {
+    writer.begin_row(step);
+    for (const char* name : {"val/prec@1", "test/prec@1"}) writer.measure(name, value);
+    writer.end_row();
+  };
+  {
+    MetricWriter writer(options_in(scratch));
+    write(writer, 1, 0.75);
+    write(writer, 2, 0.25);
+    write(writer, 3, 0.5);
+  }
+  const auto best = [&](int64_t changed_at) {
+    MetricWriter::Options options = options_in(scratch, 3);
+    options.measured_anew = {{"val/", changed_at}};
+    const MetricWriter writer(std::move(options));
+    CHECK(writer.summary().find("test/prec@1")->best->value == 0.75);
+    CHECK(writer.summary().find("val/prec@1")->last.value == 0.5);
+    return writer.summary().find("val/prec@1")->best;
+  };
+  CHECK(best(1)->value == 0.5);
+  CHECK(best(1)->step == 3);
+  CHECK_FALSE(best(3));
+}
+
 TEST_CASE("json_number: the shortest text that reads back to the same double") {
   CHECK(json_number(0.1) == "0.1");
   CHECK(json_number(3) == "3");

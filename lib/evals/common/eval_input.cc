@@ -12,8 +12,14 @@
 #include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
 #include "lib/input/loader/compute_example.h"
+#include "lib/input/shuffle.h"
 
 namespace bv {
+namespace {
+
+constexpr uint64_t kProbeSeed = 0x9E0B;  // of the order in which probe() takes examples
+
+}  // namespace
 
 EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   EvalLoaderOptions options;
@@ -96,17 +102,20 @@ int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }
 uint64_t EvalInput::content() const { return data_ ? data_->content() : 0; }
 
 Batch EvalInput::probe(int64_t n) {
-  n = std::min(n, data().size());
+  const int64_t size = data().size();
+  n = std::min(n, size);
+  const bool all = n == size;
   std::map<std::string, std::vector<at::Tensor>> columns;
   int64_t failed = 0, taken = 0;
-  for (int64_t i = 0; taken < n; ++i) {
+  for (int64_t k = 0; taken < n && k < size; ++k) {
+    const int64_t i = all || k == 0 ? k : shuffle(kProbeSeed, 0, k, size);
     Example example;
     try {
       example = compute_example(*data_, *pp_, options_.seed, i, i);
     } catch (...) {
       const ExampleFailure failure = current_failure(*data_, i);
       if (failure.of_config) throw;
-      n = std::min(n, data_->size() - ++failed);
+      n = std::min(n, size - ++failed);
       if (failure.fatal || failed > options_.error_budget || n == 0)
         throw start_error(failure, options_.section);
       continue;
@@ -130,7 +139,7 @@ Batch EvalInput::probe(int64_t n) {
     }
     batch[name] = at::stack(values);
   }
-  batch["_mask"] = at::ones({n}, at::kBool);
+  batch["_mask"] = at::ones({taken}, at::kBool);
   return batch;
 }
 

@@ -78,9 +78,10 @@ class EvalInput {
   EvalInput(EvalInput&&) noexcept;
   ~EvalInput();
 
-  // Opens the data and returns its first n examples as a batch, or all of them if there are fewer.
-  // Checks a few more examples too. Throws Error(Exit::usage) if the data cannot be opened, if
-  // examples differ in shape or have a label out of range, or if more fail than skip_errors allows.
+  // Opens the data and returns the first example and n - 1 others as a batch, always the same ones,
+  // or all of them if there are fewer. Checks a few more examples too. Throws Error(Exit::usage) if
+  // the data cannot be opened, if examples differ in shape or have a label out of range, or if more
+  // fail than skip_errors allows.
   Batch probe(int64_t n);
   // Returns whether the data can be opened: its keys are right.
   bool prepared() const { return open_ != nullptr; }

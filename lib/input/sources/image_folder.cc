@@ -20,6 +20,7 @@
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/folder_labels.h"
+#include "lib/util/file.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -105,6 +106,7 @@ class ImageFolder : public Source {
     const std::string folder = folder_of(layout().splits.at(split));
     notes.loose_images = count_images(folder);
     note_unused_list(folder, notes);
+    note_hidden_folders(folder, notes);
     if (folder != dir_.path) note_unused_list(dir_.path, notes);
     if (const std::string& remark = layout().labels.remark(); !remark.empty())
       notes.remarks.push_back(fmt::format("{}: {}", dir_.path, remark));
@@ -187,6 +189,24 @@ class ImageFolder : public Source {
           fmt::format("{}/{} is not read: the labels come from the folder names. The source {} "
                       "reads such lists",
                       folder, list, std::string_view(list).substr(9)));
+    }
+  }
+
+  // Folders such as .git hold no images. One that does may be a class.
+  static void note_hidden_folders(const std::string& folder, FileNotes& notes) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with('.') || !folder_exists(entry.path().string())) continue;
+      try {
+        if (count_images(entry.path().string()) == 0) continue;
+      } catch (const Error&) {
+        continue;  // it cannot be read
+      }
+      notes.remarks.push_back(
+          fmt::format("the images in {} were ignored, because the name of the folder begins "
+                      "with a dot",
+                      printable(entry.path().string())));
     }
   }
 

@@ -125,6 +125,7 @@ void Trainer::open_metrics() {
     options.facts = facts();
     options.steps_per_epoch = std::llround(recipe_.steps_per_epoch());
     options.first_step = resumed_here_ ? first_step_ : 0;
+    if (resumed_here_) options.measured_anew = changed_metrics(config_changes_, recipe_.config);
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
 }

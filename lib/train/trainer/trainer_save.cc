@@ -57,7 +57,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       row.push_back({name, fmt::format("{}", value)});
   }
   const Chrono::State& chrono = chrono_.state();
-  return {
+  nlohmann::json meta = {
       {"tool_version", options_.tool_version},
       {"commit", options_.commit},
       {"config", recipe_.config.json()},
@@ -81,6 +81,9 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
         {"accum_device_time", chrono.accum_device_time},
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
+  if (const auto& values = recipe_.image_values)
+    meta["image_values"] = {values->least, values->greatest};
+  return meta;
 }
 
 void Trainer::save(int64_t step, Save kind) {
