@@ -107,7 +107,7 @@ Batch EvalInput::probe(int64_t n) {
   const bool all = n == size;
   std::map<std::string, std::vector<at::Tensor>> columns;
   int64_t failed = 0, taken = 0;
-  for (int64_t k = 0; taken < n && k < size; ++k) {
+  for (int64_t k = 0; taken < n && k < size && (taken == 0 || k < 2 * n); ++k) {
     const int64_t i = all || k == 0 ? k : shuffle(kProbeSeed, 0, k, size);
     Example example;
     try {
@@ -115,6 +115,7 @@ Batch EvalInput::probe(int64_t n) {
     } catch (...) {
       const ExampleFailure failure = current_failure(*data_, i);
       if (failure.of_config) throw;
+      if (taken > 0 && !failure.fatal) continue;  // for_each() counts it
       n = std::min(n, size - ++failed);
       if (failure.fatal || failed > options_.error_budget || n == 0)
         throw start_error(failure, options_.section);

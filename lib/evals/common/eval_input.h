@@ -81,7 +81,7 @@ class EvalInput {
   // Opens the data and returns the first example and n - 1 others as a batch, always the same ones,
   // or all of them if there are fewer. Checks a few more examples too. Throws Error(Exit::usage) if
   // the data cannot be opened, if examples differ in shape or have a label out of range, or if more
-  // fail than skip_errors allows.
+  // fail than skip_errors allows before one can be read.
   Batch probe(int64_t n);
   // Returns whether the data can be opened: its keys are right.
   bool prepared() const { return open_ != nullptr; }
