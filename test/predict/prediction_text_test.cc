@@ -131,7 +131,7 @@ TEST_CASE("predictions of numbers stand next to the right values") {
   PredictedBatch none = unread();
   none.numbers = none.labelled = true;
   CHECK(whole(*csv(1), {none, batch}) ==
-        "file,label_1,value_1,label_2,value_2,error\n"
+        "file,label_cat,value_cat,\"label_dog, wet\",\"value_dog, wet\",error\n"
         "e,,,,,bad\n"
         "a.jpg,3.25,3.5,-1,-2,\n"
         "\"b,\"\"c\"\".jpg\",,,,,too short\n"
