@@ -38,8 +38,8 @@ struct EarlierStarts {
 // Reads run.json. If it is damaged, logs a warning, puts it aside and returns what a run without
 // the file would have. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
-// Returns the metrics of the evaluators that a restart has changed. `config_changes` is that of
-// run.json; `config` tells the prefixes of the metrics.
+// Returns the metric prefixes of the evaluators that a restart changed, each with the step of the
+// restart. `config_changes` is that member of run.json, and `config` gives the prefixes.
 MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config);
 // Returns run.json, and changes nothing; an empty object if it is missing or damaged.
 nlohmann::json peek_run_json(const std::string& run_json);

@@ -93,7 +93,7 @@ class CudaGraphRecorder : public GraphRecorder {
       try {
         join();
       } catch (const c10::Error&) {
-        // The device has failed, which the first exception says better.
+        // The device has failed. The first exception explains it better.
       }
       throw;
     }

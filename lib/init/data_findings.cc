@@ -167,9 +167,9 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
   }
 }
 
-// Counts the images of each class of a split. `names`: the classes of the training data. Returns
-// false if the source does not know its labels. Throws if there are no images, or if a class is not
-// among `names`.
+// Counts the images of each class of a split. `names` are the class names of the training data.
+// Returns false if the source does not know its labels. Throws if the split has no images, or if
+// one is of a class that is not in `names`.
 bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
                    const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);

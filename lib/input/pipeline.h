@@ -49,8 +49,8 @@ class Pipeline {
   int64_t short_side() const { return short_side_; }  // 0: images are not resized
   // Leaves out the last op that normalizes 'image', from now on and for uint8 images only. Returns
   // what the op does, which the caller then has to do. Returns nullopt, and leaves out nothing, if
-  // there is no such op, if an op after it may use the image, or if it is for more channels than
-  // Normalization::kMostOnDevice. Call it before the pipeline is shared.
+  // there is no such op, if an op after it may use the image, or if it normalizes more channels
+  // than Normalization::kMostOnDevice. Call it before the pipeline is shared.
   std::optional<Normalization> leave_normalization();
   // Drops the ops after the last one that may read or change 'image', and then all features but
   // 'image'. This is for images without labels, because the dropped ops may ask for labels. text()

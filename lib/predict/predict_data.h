@@ -53,8 +53,8 @@ class PredictData {
   const bool wants_labels_;
   const bool pp_makes_labels_;  // it is the evaluator's
   const RightLabels labels_;
-  // The span of the training's images; nullopt if it is not known, or if these are image files that
-  // the run's own pp scales.
+  // The value range of the training images. nullopt if it is unknown, or if nothing has to be
+  // checked: the run's own pp scales image files.
   std::optional<ValueSpan> trained_on_;
   bool labelled_ = false;
   bool encoded_ = false;  // the images are files, not arrays

@@ -26,6 +26,7 @@ bool is_better(double value, double than, Direction side) {
 
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric) {
   int64_t step = -1;
+  if (is_trainers_own(metric)) return step;  // the prefix of an evaluator may be ""
   for (const auto& [prefix, last] : changed) {
     if (metric.starts_with(prefix)) step = std::max(step, last);
   }

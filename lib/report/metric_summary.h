@@ -13,11 +13,11 @@
 
 namespace bv {
 
-// The prefixes of metrics that measure something else since a restart, each with the last step
-// before it. Values up to that step cannot be compared with later ones.
+// The metric prefixes of evaluators that a restart changed, each with the step of the restart.
+// Values up to that step cannot be compared with later ones.
 using MeasuredAnew = std::map<std::string, int64_t>;
 
-// Returns that step for a metric; -1 if it has measured the same all the time.
+// Returns that step for a metric; -1 if no restart changed what it measures.
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric);
 
 class MetricSummary {

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kImagesToLookAt = 16;  // of each data set, for the span of their values
+constexpr int64_t kImagesToLookAt = 16;  // of each data set, to find their value range
 
 std::vector<double> read_growth_ratios(const Config& config, const Recipe& recipe) {
   const char* const key = "periodic_action_growth_ratios";
@@ -329,7 +329,7 @@ void Recipe::fit_model(const Config& input) {
   });
 }
 
-// Finds the span of the values of some training images.
+// Finds the value range of a few training images after preprocessing.
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
   for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
@@ -340,7 +340,7 @@ void Recipe::look_at_images() {
       const std::optional<ValueSpan> span = value_span(image);
       if (span) image_values = image_values ? join(*image_values, *span) : span;
     } catch (const Error&) {
-      // The loader tells what is wrong with an example.
+      // The loader reports examples that cannot be read.
     }
   }
 }

@@ -64,7 +64,8 @@ struct Recipe {
   // If it is set, `data` gives images as bytes, and the step normalizes them.
   std::optional<Normalization> image_normalization;
   LoaderOptions loader;
-  // The span of the values of some training images; nullopt for generated data.
+  // The range of the pixel values of a few training images after preprocessing; nullopt for
+  // generated data.
   std::optional<ValueSpan> image_values;
 
   std::string model_name;

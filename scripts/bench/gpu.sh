@@ -70,8 +70,12 @@ say() { printf '%s\n' "$*" | tee -a "$log"; }
 # late NAME: says SKIP, and returns 0, when there is no time for more.
 late() { ((SECONDS > limit)) && say "SKIP $1"; }
 
-# within SECONDS COMMAND...: a run that hangs in a step does not end by SIGTERM, so SIGKILL follows.
-within() { timeout -k 10 "$@"; }
+# within SECONDS COMMAND...: ends the command after SECONDS, or 30 s after the limit if that is earlier. A run
+# that hangs in a step does not end by SIGTERM, so SIGKILL follows.
+within() {
+  local most=$1 left=$((limit + 30 - SECONDS))
+  timeout -k 5 "$((most < left ? most : left > 1 ? left : 1))" "${@:2}"
+}
 
 # try NAME SECONDS COMMAND...: PASS or FAIL, with the first line of its output that says why.
 try() {

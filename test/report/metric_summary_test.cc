@@ -32,6 +32,13 @@ TEST_CASE("the summary keeps the last and the first best value of each metric") 
   CHECK(summary.find("none") == nullptr);
 }
 
+TEST_CASE("a changed evaluator changes its own metrics, not those of the training") {
+  CHECK(last_step_before_change({{"val/", 3}, {"val/x/", 7}}, "val/x/loss") == 7);
+  CHECK(last_step_before_change({{"val/", 3}}, "test/loss") == -1);
+  CHECK(last_step_before_change({{"", 3}}, "loss") == 3);
+  CHECK(last_step_before_change({{"", 3}}, "training_loss") == -1);
+}
+
 TEST_CASE("a time has no best value, whatever the evaluator is called") {
   MetricSummary summary;
   summary.add(1, {{"z/secs/eval/accuracy", 3}, {"img/sec/core", 5}, {"y/hostmem/rss", 1}});

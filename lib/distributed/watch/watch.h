@@ -44,8 +44,8 @@ class Watch {
   // The main thread has stopped waiting. `joined` is the number of the collective if its end proves
   // that every rank has joined it, otherwise 0.
   void await_end(int64_t joined);
-  // The same if it waited for its device. That time counts as the rank's own: to wait for a slow
-  // rank's part in a collective and to compute look the same from here.
+  // The main thread has stopped waiting for its device. Unlike await_end(), this time counts as
+  // computation: the host cannot tell whether its device computed or waited for a slow rank.
   void await_device_end();
   // A training step ended.
   void note_step(int64_t step);

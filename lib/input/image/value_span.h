@@ -1,8 +1,8 @@
 // Whether two data sets scale the values of their images in the same way.
 //
 // A model that was trained on values from -1 to 1 computes nonsense for values from 0 to 255, and
-// no shape or type tells. Such images come from arrays with another scale and from pp strings that
-// differ.
+// neither shapes nor types show the mistake. Its causes are arrays with another scale, and pp
+// strings that scale differently.
 #pragma once
 
 #include <ATen/core/TensorBody.h>
@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// The least and the greatest value of some images after preprocessing.
+// The smallest and the largest pixel value of some images after preprocessing.
 struct ValueSpan {
   double least = 0;
   double greatest = 0;
@@ -23,11 +23,11 @@ struct ValueSpan {
 // Returns the span of the values of `images`; nullopt if there are none, or if one is not finite.
 std::optional<ValueSpan> value_span(const at::Tensor& images);
 
-// Returns the span of both.
+// Returns the smallest span that contains both.
 ValueSpan join(const ValueSpan& a, const ValueSpan& b);
 
-// Returns whether an end of one span is further from that of the other than 0.3 of the longer
-// span: true for -1 to 1 beside 0 to 1, but not for some dark images beside some bright ones.
+// Returns whether the spans are probably of different scales: their ends differ by more than 0.3 of
+// the longer span. True for -1 to 1 and 0 to 1, but not for a few dark and a few bright images.
 bool far_apart(const ValueSpan& a, const ValueSpan& b);
 
 }  // namespace bv

@@ -192,7 +192,8 @@ class ImageFolder : public Source {
     }
   }
 
-  // Folders such as .git hold no images. One that does may be a class.
+  // A hidden folder that holds images, unlike .git, may be a class that the user expects to be
+  // read.
   static void note_hidden_folders(const std::string& folder, FileNotes& notes) {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {

@@ -176,8 +176,8 @@ void measure_rate(Run& run, const Batch& batch, c10::Device device) {
               100 * rate * 6 * macs / (std::stod(text("tflops")) * 1e12), first_step);
 }
 
-// Measures how long a checkpoint stops the training: until the copies within the GPU are made. The
-// copy to the host goes on beside the next steps, and is over before the next checkpoint.
+// Measures how long a checkpoint stops the training, which is until the copies within the GPU are
+// made. The copy to the host overlaps with the next steps and ends before the next checkpoint.
 void measure_state(const Run& run, c10::Device device) {
   HostCopies copies;
   double blocked = 1e9;
