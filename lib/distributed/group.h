@@ -104,9 +104,9 @@ class Group {
     std::string outer_;
   };
 
-  // Create it before this thread blocks on its device, and destroy it afterwards. Collectives of CUDA
-  // tensors run on the device, so the watch learns only from this object that the rank waits for one,
-  // and can end the run if the collective hangs. For a CPU it does nothing.
+  // Create it before this thread blocks on its device, and destroy it afterwards. Collectives of
+  // CUDA tensors run on the device. Only this object tells the watch that the rank waits for one,
+  // so that the run ends if the collective hangs. For a CPU it does nothing.
   class [[nodiscard]] DeviceWait {
    public:
     DeviceWait(Group& group, c10::Device device);
