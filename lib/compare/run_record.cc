@@ -31,8 +31,8 @@ void warn_of_damage(const std::string& file, const MetricScan& metrics,
   }
 }
 
-// Adds what config.yaml does not contain: the key "--synthetic" if the data were generated, and a key
-// such as "lr until step 100" for each value that a restart replaced.
+// Adds what config.yaml does not contain: the key "--synthetic" if the data were generated, and a
+// key such as "lr until step 100" for each value that a restart replaced.
 void add_history(const nlohmann::json& run_json, FlatConfig& config) {
   const auto arguments = run_json.value("argv", std::vector<std::string>());
   if (std::find(arguments.begin(), arguments.end(), "--synthetic") != arguments.end())
