@@ -66,7 +66,8 @@ class Evaluator {
   virtual Batch probe(int64_t n) = 0;
   // Returns the number of examples in a pass; 0 before probe().
   virtual int64_t examples() const = 0;
-  // Returns Dataset::content() of the data; 0 before probe(), and if the evaluator does not say.
+  // Returns Dataset::content() of the data, or StoredArrays::content() of the arrays; 0 before
+  // probe(), and if the evaluator does not say.
   virtual uint64_t content() const { return 0; }
   // Returns the names of the activations that run() will ask context.predict() for.
   virtual std::vector<std::string> activations() const { return {}; }

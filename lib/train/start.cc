@@ -129,11 +129,13 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
           {"evals." + name + ".data", count(before.at("evals").at(name)), count(examples)});
   }
   const auto known = before.value("content", nlohmann::json::object());  // not in older checkpoints
+  const std::string unknown = fmt::format("{:016x}", 0);  // older versions hashed less data
   for (const auto& [name, content] : now.at("content").items()) {
     const std::string key = name + ".data";
     const bool told = std::any_of(changes.begin(), changes.end(),
                                   [&](const ConfigChange& change) { return change.key == key; });
-    if (!told && known.value(name, content) != content)
+    const std::string old = known.value(name, content.get<std::string>());
+    if (!told && old != unknown && old != content)
       changes.push_back({key, "the same number of examples", "others"});
   }
   return changes;

@@ -1,7 +1,10 @@
 // A run that is continued with another config says what has changed, and takes over what changes
 // the training only with --accept-changes. With the real binary.
+#include <ATen/ATen.h>
+
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/manifest.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
@@ -14,8 +17,8 @@ struct FinishedRun {
   TempFolder dir;
   std::string workdir = dir / "out";
 
-  FinishedRun() {
-    const Finished first = again({});
+  explicit FinishedRun(const std::vector<std::string>& values = {}) {
+    const Finished first = again(values);
     INFO(first.err);
     REQUIRE(first.code == 0);
   }
@@ -72,6 +75,27 @@ TEST_CASE("data that has changed is told, also if the checkpoint does not hold i
   const Finished older = again();
   CHECK(older.code == 2);
   CHECK(contains(older.err, "changed config: input.data: other data -> 1,437 examples\n"));
+}
+
+TEST_CASE("other values in an evaluator's file of arrays are told") {
+  const TempFolder folder;
+  const std::string file = folder / "pairs.npz";
+  const auto write_pairs = [&](float text) {
+    write_npz(file, {{"zimg", at::eye(4)}, {"ztxt", at::full({4, 4}, text)}});
+  };
+  write_pairs(1);
+  const std::vector<std::string> pairs = {"evals.pairs={type: contrastive, file: '" + file +
+                                          "', log_steps: 5}"};
+  const FinishedRun finished(pairs);
+  CHECK(finished.again(pairs).code == 0);
+  write_pairs(2);
+  CHECK(contains(finished.again(pairs).err,
+                 "changed config: evals.pairs.data: the same number of examples -> others\n"));
+  const std::string folder_10 = finished.workdir + "/ckpt/step-10";
+  Manifest manifest = read_manifest(folder_10);
+  manifest.meta["data"]["content"]["evals.pairs"] = "0000000000000000";  // an earlier version's
+  write(folder_10 + "/manifest.json", manifest.text());
+  CHECK_FALSE(contains(finished.again(pairs).err, "evals.pairs"));
 }
 
 TEST_CASE("a checkpoint that does not hold the size of its data continues") {

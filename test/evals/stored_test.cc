@@ -175,6 +175,29 @@ TEST_CASE("agree: of equal entries the first counts") {
   CHECK(agree("u", 2) == 1);
 }
 
+TEST_CASE("evaluators tell other values in their file of arrays, and equal ones in a copy") {
+  const TempFolder folder;
+  const auto content = [&](const std::string& type, const std::string& more, uint64_t seed,
+                           const std::string& name) {
+    write_npz(folder / name, {{"zimg", noise({4, 3}, seed)}, {"ztxt", noise({4, 3}, 9)}});
+    const auto evaluator = make_evaluator(type, file_key(folder / name, more));
+    CHECK(evaluator->content() == 0);
+    evaluator->probe(1);
+    return evaluator->content();
+  };
+  const std::pair<std::string, std::string> types[] = {
+      {"contrastive", ""},
+      {"retrieval", ""},
+      {"distance", "what: [zimg, ztxt], distances: [{kind: l2}]"}};
+  for (const auto& [type, more] : types) {
+    INFO(type);
+    const uint64_t first = content(type, more, 1, "a.npz");
+    CHECK(first != 0);
+    CHECK(content(type, more, 1, "b.npz") == first);
+    CHECK(content(type, more, 2, "a.npz") != first);
+  }
+}
+
 TEST_CASE("wrong stored arrays are refused with the file") {
   const TempFolder folder;
   const std::string file = folder / "z.npz";

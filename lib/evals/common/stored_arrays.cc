@@ -5,14 +5,33 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/device/dtype_name.h"
 #include "lib/input/path.h"
+#include "lib/util/rng.h"
 #include "lib/util/text.h"
 
 namespace bv {
 
+namespace {
+
+uint64_t hash_of(const NamedTensors& arrays) {
+  std::string hashes;
+  for (const auto& [name, array] : arrays) {
+    const at::Tensor dense = array.contiguous();
+    const std::string_view bytes(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
+    hashes += fmt::format("{} {} {} {:016x}\n", name, dtype_name(dense.scalar_type()),
+                          shape_text(dense.sizes()), hash64(bytes));
+  }
+  return hash64(hashes);
+}
+
+}  // namespace
+
 StoredArrays::StoredArrays(const Config& config) : file_(require_path(config, "file")) {}
 
 const NamedTensors& StoredArrays::arrays() {
-  if (!arrays_) arrays_ = read_npz(file_);
+  if (!arrays_) {
+    arrays_ = read_npz(file_);
+    content_ = hash_of(*arrays_);
+  }
   return *arrays_;
 }
 

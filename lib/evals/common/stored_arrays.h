@@ -37,6 +37,9 @@ class StoredArrays {
   std::optional<at::Tensor> integers(const std::string& name);
   // Returns the only value of the array, or nullopt if the file has none of this name.
   std::optional<double> number(const std::string& name);
+  // Returns a hash of the names, types, shapes and values of all arrays; 0 before the file is open.
+  // Equal for a copy of the file.
+  uint64_t content() const { return content_; }
   // Throws Error(Exit::usage) with the name of the file.
   [[noreturn]] void refuse(const std::string& why) const;
   const std::string& file() const { return file_; }
@@ -46,6 +49,7 @@ class StoredArrays {
   const at::Tensor& need(const std::string& name);
   std::string file_;
   std::optional<NamedTensors> arrays_;
+  uint64_t content_ = 0;
 };
 
 }  // namespace bv
