@@ -102,6 +102,15 @@ std::vector<int64_t> read_image(const CardReader& reader) {
   return list.get<std::vector<int64_t>>();
 }
 
+std::vector<double> read_image_values(const CardReader& reader) {
+  const Json list = reader.json("image_values");
+  const bool numbers =
+      list.is_array() && list.size() == 2 &&
+      std::all_of(list.begin(), list.end(), [](const Json& value) { return value.is_number(); });
+  if (!numbers || list[0] > list[1]) reader.refuse("image_values", "[least, greatest]");
+  return list.get<std::vector<double>>();
+}
+
 }  // namespace
 
 Metadata to_metadata(const ModelCard& card) {
@@ -121,6 +130,7 @@ Metadata to_metadata(const ModelCard& card) {
   if (!card.class_names.empty()) put("class_names", dump(card.class_names));
   if (card.pp) put("pp", *card.pp);
   if (!card.image.empty()) put("image", dump(card.image));
+  if (!card.image_values.empty()) put("image_values", dump(card.image_values));
   if (!card.precision.empty()) put("precision", card.precision);
   if (card.step) put("step", fmt::format("{}", *card.step));
   return metadata;
@@ -140,6 +150,7 @@ std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::s
   if (reader.has("class_names")) card.class_names = read_class_names(reader, card.num_classes);
   if (reader.has("pp")) card.pp = reader.text("pp");
   if (reader.has("image")) card.image = read_image(reader);
+  if (reader.has("image_values")) card.image_values = read_image_values(reader);
   if (reader.has("precision")) card.precision = reader.word("precision", {"float32", "bf16"});
   if (reader.has("step")) card.step = reader.number("step");
   return card;

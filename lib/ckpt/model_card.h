@@ -24,7 +24,10 @@ struct ModelCard {
   std::vector<std::string> class_names;  // num_classes names, or empty if unknown
   std::optional<std::string> pp;         // the pp string with which predict preprocesses
   std::vector<int64_t> image;            // height, width, channels; empty if unknown
-  std::string precision;                 // float32 or bf16; empty if unknown
+  // The smallest and the largest pixel value of some training images after preprocessing; empty if
+  // unknown.
+  std::vector<double> image_values;
+  std::string precision;  // float32 or bf16; empty if unknown
   // softmax_xent or sigmoid_xent; mse, l1 or huber if the outputs are numbers, not classes.
   std::string loss;
   std::optional<int64_t> step;  // of the checkpoint

@@ -69,6 +69,8 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
   const nlohmann::json& meta = checkpoint.meta;
   card.step = checkpoint.step;
   if (meta.contains("precision")) card.precision = meta.at("precision").get<std::string>();
+  if (meta.contains("image_values"))
+    card.image_values = meta.at("image_values").get<std::vector<double>>();
   if (meta.contains("class_names"))
     card.class_names = meta.at("class_names").get<std::vector<std::string>>();
   const int64_t names = std::ssize(card.class_names);

@@ -77,6 +77,8 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
   if (from.config.empty()) model.config = config_of(*card, from.weights, from.overrides);
   model.class_names = card->class_names;
   model.image = card->image;
+  if (!card->image_values.empty())
+    model.image_values = {card->image_values[0], card->image_values[1]};
   model.precision = card->precision;
 }
 

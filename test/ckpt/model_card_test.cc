@@ -20,6 +20,7 @@ ModelCard example() {
   card.class_names = {"a", "", "ö \"quoted\"\n"};
   card.pp = "decode|resize(8, method=\"area\")";
   card.image = {8, 9, 1};
+  card.image_values = {-1, 0.1};
   card.precision = "bf16";
   card.loss = "softmax_xent";
   card.step = 12;
@@ -50,12 +51,14 @@ TEST_CASE("a model card comes back from every format") {
     CHECK(to_metadata(*card) == written);
     CHECK(card->class_names == example().class_names);
     CHECK(card->image == example().image);
+    CHECK(card->image_values == example().image_values);
     CHECK(card->step == 12);
     CHECK(card->ema);
     CHECK(read_weights(folder / name, 8).size() == 1);
   }
   CHECK(written.at("bvtrain.model") == R"({"patch_size":[4,4],"variant":"mu"})");
   CHECK(written.at("bvtrain.image") == "[8,9,1]");
+  CHECK(written.at("bvtrain.image_values") == "[-1.0,0.1]");
 }
 
 TEST_CASE("what is unknown has no key, and files of others have no card") {
@@ -70,6 +73,7 @@ TEST_CASE("what is unknown has no key, and files of others have no card") {
   CHECK_FALSE(read->step);
   CHECK(read->precision.empty());
   CHECK(read->image.empty());
+  CHECK(read->image_values.empty());
   CHECK_FALSE(parse_model_card({{"format", "pt"}}, "f"));
   CHECK_FALSE(parse_model_card({}, "f"));
 }
@@ -105,6 +109,10 @@ TEST_CASE("a bad model card is refused by key") {
         its + "image' is \"[8,0,3]\", expected [height, width, channels]");
   CHECK(refusal("image", "[18446744073709551615,8,3]") ==
         its + "image' is \"[18446744073709551615,8,3]\", expected [height, width, channels]");
+  for (const std::string values : {"[1]", "{}", "[1,", "[2,1]", "[null,1]"}) {
+    CHECK(refusal("image_values", values) ==
+          its + "image_values' is \"" + values + "\", expected [least, greatest]");
+  }
   CHECK(refusal("precision", "fp8") == its + "precision' is \"fp8\", expected float32 or bf16");
   CHECK(refusal("loss", "\x1b[2J") ==
         its +

@@ -60,6 +60,11 @@ TEST_CASE("images with another scale than those of the training are predicted wi
       "the same way?";
   CHECK(contains(predicted({"--input", images, "--pp", "value_range(0, 1)"}),
                  "the images have values from 0 to 1" + doubt));
+  const std::string weights = t.dir / "m.safetensors";
+  REQUIRE(run({"export", "--workdir", t.dir / "w", "--output", weights}).code == 0);
+  const Finished from_file = t.predict({"--weights", weights, "--input", images, "--output",
+                                        t.dir / "p.csv", "--pp", "value_range(0, 1)"});
+  CHECK(contains(from_file.err, "the images have values from 0 to 1" + doubt));
   write_npz(t.dir / "dark.npz", {{"image", at::ones({2, 8, 8, 1}, at::kByte)}});
   CHECK(contains(predicted({"--input", t.dir / "dark.npz"}), doubt));
 }
