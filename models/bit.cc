@@ -10,8 +10,6 @@
 // Parameters: conv_root/kernel, gn_root/{scale, bias},
 // block<i>/unit<j>/{conv1, conv2, conv3, conv_proj}/kernel,
 // block<i>/unit<j>/{gn1, gn2, gn3, gn_proj}/{scale, bias}, head/{kernel, bias}.
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/relu.h>
 #include <fmt/format.h>
 
 #include "lib/config/key_table.h"
@@ -38,11 +36,12 @@ struct BitUnit {
 
   // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
+    const at::ScalarType type = compute_type(pass);
+    const at::Tensor input = x.to(type);  // once for both convolutions
     const at::Tensor shortcut =
-        conv_proj.kernel.defined() ? gn_proj(conv_proj(x, pass)).to(at::kFloat) : x;
-    at::Tensor y = at::relu(gn1(conv1(x, pass)));
-    y = at::relu(gn2(conv2(y, pass)));
-    return at::relu(shortcut + gn3(conv3(y, pass)));
+        conv_proj.kernel.defined() ? gn_proj(conv_proj(input, pass), at::kFloat) : x;
+    const at::Tensor y = gn2.relu(conv2(gn1.relu(conv1(input, pass), type), pass), type);
+    return gn3.add_relu(conv3(y, pass), shortcut);
   }
 };
 
@@ -68,7 +67,7 @@ class Bit : public Model {
   }
 
   at::Tensor forward(const at::Tensor& image, Pass& pass) override {
-    at::Tensor x = at::relu(gn_root_(root_(image.permute({0, 3, 1, 2}), pass)));
+    at::Tensor x = gn_root_.relu(root_(image.permute({0, 3, 1, 2}), pass), compute_type(pass));
     x = max_pool_same(x).to(at::kFloat);
     pass.keep("stem", channels_last_view(x));
     int unit_number = 0;

@@ -36,9 +36,7 @@ const KeyTable keys(
 struct PaperNorm {
   at::Tensor scale, bias;  // (1, 1, 1, c)
 
-  at::Tensor operator()(const at::Tensor& x) const {
-    return group_norm(x, kResnetGroups, scale.flatten(), bias.flatten(), 1e-5);
-  }
+  GroupNorm norm() const { return {scale.flatten(), bias.flatten(), kResnetGroups, 1e-5}; }
 };
 
 struct BitPaperUnit {
@@ -48,10 +46,11 @@ struct BitPaperUnit {
 
   // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
-    at::Tensor y = at::relu(gn1(x));
+    const at::ScalarType type = compute_type(pass);
+    at::Tensor y = gn1.norm().relu(x, type);
     const at::Tensor shortcut = conv_proj.kernel.defined() ? conv_proj(y, pass) : x;
-    y = at::relu(gn2(conv1(y, pass)));
-    y = at::relu(gn3(conv2(y, pass)));
+    y = gn2.norm().relu(conv1(y, pass), type);
+    y = gn3.norm().relu(conv2(y, pass), type);
     return shortcut.to(at::kFloat) + conv3(y, pass);
   }
 };
@@ -96,7 +95,7 @@ class BitPaper : public Model {
         }
       }
     }
-    x = norm_(x);
+    x = norm_.norm()(x, at::kFloat);
     pass.keep("norm_pre_head", channels_last_view(x));
     return resnet_head(at::relu(x), head_, pass);
   }

@@ -127,13 +127,14 @@ class MlpMixer : public Model {
     pass.keep("stem", x);
     x = x.flatten(1, 2).to(at::kFloat);  // (n, N, D)
     pass.keep("input_tokens", x);
+    const at::ScalarType type = compute_type(pass);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       pass.enter(static_cast<int>(i), x);
-      at::Tensor y = block.norm0(x).transpose(1, 2);  // (n, D, N)
+      at::Tensor y = block.norm0(x, type).transpose(1, 2);  // (n, D, N)
       y = block.tokens(y, /*dropout_rate=*/0, pass).transpose(1, 2);
       x = x + stochastic_depth(y, block.drop, pass);
-      y = block.channels(block.norm1(x), /*dropout_rate=*/0, pass);
+      y = block.channels(block.norm1(x, type), /*dropout_rate=*/0, pass);
       x = x + stochastic_depth(y, block.drop, pass);
       pass.leave(static_cast<int>(i), x);
       if (pass.features) pass.keep(fmt::format("block_{}", i).c_str(), x);

@@ -86,7 +86,7 @@ struct ConvNormRelu {
   at::Tensor operator()(const at::Tensor& x, bool pool, Pass& pass) const {
     const at::Tensor y = conv(x, pass);
     if (const auto* batch = std::get_if<BatchNorm>(&norm)) return batch->relu(y, pool, pass);
-    const at::Tensor z = at::relu(std::get<GroupNorm>(norm)(y));
+    const at::Tensor z = std::get<GroupNorm>(norm).relu(y, y.scalar_type());
     return pool ? at::max_pool2d(z, 2) : z;
   }
 };

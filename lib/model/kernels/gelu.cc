@@ -5,9 +5,11 @@
 #include <ATen/ops/gelu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 
-#include "lib/device/cpu_dispatch.h"
+#include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
 #include "lib/model/kernels/exp_series.h"
 
@@ -15,6 +17,10 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
+using simd::Floats;
+using simd::Ints;
+using simd::kLanes;
+using simd::Words;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -22,75 +28,79 @@ constexpr int64_t kGrain = 1 << 14;         // elements; less is not worth a thr
 constexpr float kTwoRoots = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
-[[gnu::always_inline]] inline float value_of(float x) { return x; }
-[[gnu::always_inline]] inline float value_of(BFloat16 x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x.x) << 16);
-}
-
-[[gnu::always_inline]] inline void store(float x, float* to) { *to = x; }
-constexpr uint32_t kInfinity = 0x7f800000u;  // larger magnitudes are NaNs
-[[gnu::always_inline]] inline uint32_t magnitude(uint32_t bits) { return bits & 0x7fffffffu; }
-// Returns all ones if a > b, else 0; a, b < 2^31.
-[[gnu::always_inline]] inline uint32_t above(uint32_t a, uint32_t b) {
-  return 0u - ((b - a) >> 31);
-}
-
-// Rounds to nearest, ties to even. A NaN stays a NaN.
-[[gnu::always_inline]] inline void store(float x, BFloat16* to) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const uint32_t nan = above(magnitude(bits), kInfinity);
-  to->x = static_cast<uint16_t>((rounded & ~nan) | (0x7fc0u & nan));
-}
-
-// exp(x) for |x| <= 87, to about one unit in the last place. A NaN stays a NaN.
-[[gnu::always_inline]] inline float exponential(float x) {
+// y = exp(x) for |x| <= 87, to about one unit in the last place. A NaN stays a NaN.
+[[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
-  const float shifted = x * 1.44269504f + kRound;
-  const float n = shifted - kRound;
-  float y;
+  const Floats shifted = x * 1.44269504f + kRound, n = shifted - kRound;
   exp_of_rest(x, n, y);
-  const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) - 0x4B400000u + 127u) << 23;
-  return y * std::bit_cast<float>(exponent);
+  const Words exponent = ((Words)shifted - 0x4B400000u + 127u) << 23;
+  y *= (Floats)exponent;
 }
 
-// 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Numbers
-// are compared by their bits, because GCC does not vectorise a loop with branches or with
-// comparisons that may trap.
-[[gnu::always_inline]] inline float gate(float x) {
-  constexpr auto kLargest = std::bit_cast<uint32_t>(87.0f);
-  const auto t = std::bit_cast<uint32_t>(x * (x * x * kCubic + 1.0f) * -kTwoRoots);
-  const uint32_t size = magnitude(t), sign = t ^ size;
-  const uint32_t over = above(size, kLargest) & ~above(size, kInfinity);
-  const auto within = std::bit_cast<float>((t & ~over) | ((kLargest | sign) & over));
-  const float y = 1.0f / (exponential(within) + 1.0f);
-  const uint32_t vanishes = over & ~(0u - (sign >> 31));
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(y) & ~vanishes);
+// y = 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Where
+// exp(-2 u) is out of range, -2 u is taken as 87 or -87, and y is exactly 0 or 1.
+[[gnu::always_inline]] inline void gate(const Floats& x, Floats& y) {
+  constexpr auto kLargest = std::bit_cast<int32_t>(87.0f);
+  const Ints t = (Ints)(x * (x * x * kCubic + 1.0f) * -kTwoRoots), size = t & 0x7fffffff;
+  Ints nan;
+  simd::is_nan((Floats)t, nan);
+  const Ints over = ((kLargest - size) >> 31) & ~nan, negative = t >> 31;
+  Floats within, power;
+  simd::choose(over, (Floats)((t ^ size) | kLargest), (Floats)t, within);
+  exponential(within, power);
+  simd::keep(~over | negative, 1.0f / (power + 1.0f), y);
+}
+
+// Loads `count` <= 16 values, followed by zeros.
+template <class T>
+[[gnu::always_inline]] inline void load_some(const T* from, int64_t count, Floats& to) {
+  if (count == kLanes) return simd::load(from, to);
+  T values[kLanes] = {};
+  std::memcpy(values, from, count * sizeof(T));
+  simd::load(values, to);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store_some(const Floats& from, int64_t count, T* to) {
+  if (count == kLanes) return simd::store(from, to);
+  T values[kLanes];
+  simd::store(from, values);
+  std::memcpy(to, values, count * sizeof(T));
+}
+
+// Calls f(i, count) for sixteen elements at a time, and once for the fewer ones at the end. These
+// are computed as vectors too, so an element's result does not depend on its place.
+template <class F>
+void for_vectors(int64_t n, const F& f) {
+  at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
+    simd::dispatch([=]() __attribute__((always_inline)) {
+      for (int64_t i = begin; i < end; i += kLanes) f(i, std::min(kLanes, end - i));
+    });
+  });
 }
 
 template <class T>
 void forward_all(const T* x, T* y, int64_t n) {
-  at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
-    run_simd([=]() __attribute__((always_inline)) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float value = value_of(x[i]);
-        store(value * gate(value), y + i);
-      }
-    });
-  });
+  for_vectors(
+      n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
+        Floats value, g;
+        load_some(x + i, count, value);
+        gate(value, g);
+        store_some(value * g, count, y + i);
+      });
 }
 
 template <class T>
 void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
-  at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
-    run_simd([=]() __attribute__((always_inline)) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float value = value_of(x[i]), g = gate(value);
-        const float slope = (value * value * (3 * kCubic) + 1.0f) * kTwoRoots;  // of 2 u
-        store(value_of(grad[i]) * (g + value * slope * g * (1.0f - g)), dx + i);
-      }
-    });
-  });
+  for_vectors(
+      n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
+        Floats value, above, g;
+        load_some(x + i, count, value);
+        load_some(grad + i, count, above);
+        gate(value, g);
+        const Floats slope = (value * value * (3 * kCubic) + 1.0f) * kTwoRoots;  // of 2 u
+        store_some(above * (g + value * slope * g * (1.0f - g)), count, dx + i);
+      });
 }
 
 class Gelu : public torch::autograd::Function<Gelu> {

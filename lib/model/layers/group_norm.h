@@ -9,20 +9,21 @@
 
 namespace bv {
 
-// Normalises x, (n, c, h, w), over h, w and the channels of a group, and returns a tensor in the
-// type of x. scale and bias are (c) float32. It is computed in float32.
-at::Tensor group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
-                      const at::Tensor& bias, double eps);
-
-// Group normalisation of (n, c, h, w): over h, w and the channels of a group, with eps 1e-6.
+// Group normalisation of (n, c, h, w): over h, w and the channels of a group. It is computed in
+// float32.
 struct GroupNorm {
-  at::Tensor scale, bias;  // (c)
+  at::Tensor scale, bias;  // (c) float32
   int64_t groups = 32;
+  double eps = 1e-6;
 
   // Registers `name`/{scale, bias}.
   static GroupNorm add(Module& owner, const std::string& name, int64_t channels, int64_t groups);
-  // Returns a tensor in the type of x.
-  at::Tensor operator()(const at::Tensor& x) const;
+  // Each returns a tensor of the shape of x. The first two return it in `type`, float32 or
+  // bfloat16; the third in float32, as `shortcut` must be.
+  at::Tensor operator()(const at::Tensor& x, at::ScalarType type) const;
+  at::Tensor relu(const at::Tensor& x, at::ScalarType type) const;
+  // Returns relu(shortcut + normalised x).
+  at::Tensor add_relu(const at::Tensor& x, const at::Tensor& shortcut) const;
 };
 
 }  // namespace bv

@@ -1,8 +1,7 @@
 #include "lib/model/layers/layer_norm.h"
 
-#include <ATen/ops/layer_norm.h>
-
 #include "lib/model/init.h"
+#include "lib/model/kernels/layer_norm.h"
 #include "lib/model/layers/stacked.h"
 
 namespace bv {
@@ -12,8 +11,8 @@ LayerNorm LayerNorm::add(Module& owner, const std::string& name, int64_t feature
           add_stacked(owner, layers, name + "/bias", {features}, zeros())};
 }
 
-at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  return at::layer_norm(x.to(at::kFloat), {x.size(-1)}, scale, bias, 1e-6);
+at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType type) const {
+  return layer_norm(x, scale, bias, 1e-6, type);
 }
 
 }  // namespace bv

@@ -9,14 +9,15 @@
 
 namespace bv {
 
-// Layer normalisation over the last dimension, with eps 1e-6. Returns float32.
+// Layer normalisation over the last dimension, with eps 1e-6.
 struct LayerNorm {
   at::Tensor scale, bias;  // (features)
 
   // Registers `name`/{scale, bias}; `layers` as in lib/model/layers.h.
   static LayerNorm add(Module& owner, const std::string& name, int64_t features,
                        int64_t layers = 0);
-  at::Tensor operator()(const at::Tensor& x) const;
+  // Returns it in `type`, float32 or bfloat16.
+  at::Tensor operator()(const at::Tensor& x, at::ScalarType type = at::kFloat) const;
   template <class F>
   void each(const F& f) {
     f(scale);

@@ -1,9 +1,7 @@
 #include "lib/model/layers/std_conv.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/rsqrt.h>
 
 #include <algorithm>
 #include <vector>
@@ -20,15 +18,8 @@ StdConv StdConv::add(Module& owner, const std::string& name, int64_t size, int64
           stride, rule, padding};
 }
 
-at::Tensor standardize(const at::Tensor& kernel, StdConv::Rule rule) {
-  const at::Tensor centred = kernel - kernel.mean({0, 1, 2}, /*keepdim=*/true);
-  const at::Tensor var = centred.square().mean({0, 1, 2}, /*keepdim=*/true);
-  if (rule == StdConv::Rule::bit_paper) return centred * at::rsqrt(var + 1e-10);
-  return centred / (var.sqrt() + 1e-5);
-}
-
 at::Tensor StdConv::operator()(const at::Tensor& x, Pass& pass) const {
-  const at::Tensor weight = to_compute(standardize(kernel, rule), pass).permute({3, 2, 0, 1});
+  const at::Tensor weight = standardize(kernel, rule, compute_type(pass)).permute({3, 2, 0, 1});
   const int64_t size = kernel.size(0);
   at::Tensor input = to_compute(x, pass);
   std::vector<int64_t> pads(2, (size - 1) / 2);  // top and bottom, left and right

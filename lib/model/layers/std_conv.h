@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lib/model/kernels/standardize.h"
 #include "lib/model/module.h"
 #include "lib/model/pass.h"
 
@@ -14,10 +15,7 @@ namespace bv {
 // for each output channel whenever it is used. What is stored, decayed and updated is the kernel
 // before standardisation. There is no bias.
 struct StdConv {
-  // How the kernel w is standardised, with the population's statistics:
-  //   bit        (w - mean) / (std + 1e-5)           big_vision's models/bit.py
-  //   bit_paper  (w - mean) / sqrt(var + 1e-10)      big_vision's models/bit_paper.py
-  enum class Rule { bit, bit_paper };
+  using Rule = StandardizeRule;
   // same: TensorFlow's SAME, ceil(size / stride) outputs; if the border is odd, its smaller half is
   // at the left and the top. symmetric: (k - 1) / 2 on each side.
   enum class Padding { same, symmetric };
@@ -33,8 +31,5 @@ struct StdConv {
   // Maps (n, in, h, w) to (n, out, h', w') in pass.precision.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const;
 };
-
-// Returns the standardised kernel, float32.
-at::Tensor standardize(const at::Tensor& kernel, StdConv::Rule rule);
 
 }  // namespace bv

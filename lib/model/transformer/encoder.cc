@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lib/model/dropout.h"
+#include "lib/model/layers/compute.h"
 #include "lib/model/layers/stacked.h"
 #include "lib/model/remat.h"
 
@@ -26,12 +27,12 @@ at::Tensor run_block(const TransformerBlock& block, size_t i, const at::Tensor& 
   const auto keep = [&](const char* name, const at::Tensor& value) {
     if (pass.features) pass.keep(fmt::format("encoder/block{:02}/{}", i, name).c_str(), value);
   };
-  at::Tensor y = block.norm0(input);
+  at::Tensor y = block.norm0(input, compute_type(pass));
   y = block.attention(y, y, pass);
   keep("sa", y);
   at::Tensor x = input + dropout(y, rate, pass);
   keep("+sa", x);
-  y = block.mlp(block.norm1(x), rate, pass);
+  y = block.mlp(block.norm1(x, compute_type(pass)), rate, pass);
   keep("mlp", y);
   x = x + dropout(y, rate, pass);
   keep("+mlp", x);

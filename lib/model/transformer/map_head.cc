@@ -2,6 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 
+#include "lib/model/layers/compute.h"
+
 namespace bv {
 
 MapHead MapHead::add(Module& owner, const TransformerShape& shape) {
@@ -15,7 +17,7 @@ MapHead MapHead::add(Module& owner, const TransformerShape& shape) {
 at::Tensor MapHead::operator()(const at::Tensor& tokens, Pass& pass) const {
   const at::Tensor query = probe.expand({tokens.size(0), 1, tokens.size(2)});
   const at::Tensor x = attention(query, tokens, pass).to(at::kFloat);
-  return (x + mlp(norm(x), /*dropout_rate=*/0, pass)).select(1, 0);
+  return (x + mlp(norm(x, compute_type(pass)), /*dropout_rate=*/0, pass)).select(1, 0);
 }
 
 }  // namespace bv

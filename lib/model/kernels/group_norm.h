@@ -1,0 +1,31 @@
+// Kernels of group normalisation for CPUs. The layer is lib/model/layers/group_norm.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace bv {
+
+// What follows the normalisation.
+enum class NormTail {
+  nothing,
+  relu,      // relu(y)
+  add_relu,  // relu(y + shortcut)
+};
+
+// Returns whether fused_group_norm() supports x: (n, c, h, w) on a CPU, float32 or bfloat16,
+// channels_last, c a multiple of 16. False with plain_kernels().
+bool group_norm_fits(const at::Tensor& x);
+
+// Normalises x over h, w and the channels of a group (Wu and He 2018, "Group Normalization"),
+// multiplies by `scale`, adds `bias`, both (c) float32, and applies `tail`. Returns a channels_last
+// tensor of `type`, float32 or bfloat16. `shortcut`, for add_relu only, is a float32 tensor of x's
+// shape. It is computed in float32, with statistics in double precision; the
+// result does not depend on the number of threads. Requires group_norm_fits(x).
+at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
+                            const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
+                            const std::optional<at::Tensor>& shortcut = {});
+
+}  // namespace bv

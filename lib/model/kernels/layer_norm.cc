@@ -1,0 +1,201 @@
+#include "lib/model/kernels/layer_norm.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/device/float_lanes.h"
+#include "lib/device/plain_kernels.h"
+
+namespace bv {
+namespace {
+
+using c10::BFloat16;
+using simd::Floats;
+using simd::kLanes;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Elements of a partial sum over rows: few enough for float32 precision and for the cache.
+constexpr int64_t kChunk = 32768;
+
+struct RowChunks {
+  int64_t count, size;
+  int64_t of_chunk() const { return std::max<int64_t>(1, kChunk / size); }
+  int64_t chunks() const { return (count + of_chunk() - 1) / of_chunk(); }
+};
+
+// Of a row.
+struct RowMoments {
+  float mean, rstd;
+};
+
+[[gnu::always_inline]] inline float total(const Floats& values) {
+  float sum = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) sum += values[lane];
+  return sum;
+}
+
+[[gnu::always_inline]] inline RowMoments moments_of(const float* x, int64_t size, double eps) {
+  const auto count = static_cast<float>(size);
+  Floats sum = {}, square = {}, value;
+  for (int64_t k = 0; k < size; k += kLanes) {
+    simd::load(x + k, value);
+    sum += value;
+  }
+  const float mean = total(sum) / count;
+  for (int64_t k = 0; k < size; k += kLanes) {
+    simd::load(x + k, value);
+    value -= mean;
+    square += value * value;
+  }
+  return {mean, static_cast<float>(1 / std::sqrt(total(square) / count + eps))};
+}
+
+template <class T>
+[[gnu::always_inline]] inline void normalise(const float* x, const float* scale, const float* bias,
+                                             const RowMoments& m, T* y, int64_t size) {
+  for (int64_t k = 0; k < size; k += kLanes) {
+    Floats value, gain, shift;
+    simd::load(x + k, value);
+    simd::load(scale + k, gain);
+    simd::load(bias + k, shift);
+    simd::store((value - m.mean) * m.rstd * gain + shift, y + k);
+  }
+}
+
+// With z the normalised row and h = grad * scale:
+//   dx = rstd (h - mean(h) - z mean(h z)); sums += grad z and grad, (2, size).
+template <class T>
+[[gnu::always_inline]] inline void gradient(const float* x, const T* grad, const float* scale,
+                                            const RowMoments& m, float* dx, float* sums,
+                                            int64_t size) {
+  const auto count = static_cast<float>(size);
+  Floats sum = {}, product = {}, value, g, gain;
+  for (int64_t k = 0; k < size; k += kLanes) {
+    simd::load(x + k, value);
+    simd::load(grad + k, g);
+    simd::load(scale + k, gain);
+    value = (value - m.mean) * m.rstd;
+    Floats dscale, dbias;
+    simd::load(sums + k, dscale);
+    simd::load(sums + size + k, dbias);
+    simd::store(dscale + g * value, sums + k);
+    simd::store(dbias + g, sums + size + k);
+    g *= gain;
+    sum += g;
+    product += g * value;
+  }
+  const float mean = total(sum) / count, slope = total(product) / count;
+  for (int64_t k = 0; k < size; k += kLanes) {
+    simd::load(x + k, value);
+    simd::load(grad + k, g);
+    simd::load(scale + k, gain);
+    value = (value - m.mean) * m.rstd;
+    simd::store((g * gain - mean - value * slope) * m.rstd, dx + k);
+  }
+}
+
+// Calls f(chunk, first, last) with the rows of each chunk.
+template <class F>
+void for_chunks(const RowChunks& rows, const F& f) {
+  at::parallel_for(0, rows.chunks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * rows.of_chunk();
+      const int64_t last = std::min(rows.count, first + rows.of_chunk());
+      simd::dispatch([&]() __attribute__((always_inline)) { f(i, first, last); });
+    }
+  });
+}
+
+template <class T>
+void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& scale,
+                 const at::Tensor& bias, double eps, const at::Tensor& y, RowMoments* moments) {
+  const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>(),
+              *shift = bias.const_data_ptr<float>();
+  T* out = y.data_ptr<T>();
+  const int64_t size = rows.size;
+  for_chunks(
+      rows, [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
+        for (int64_t row = first; row < last; ++row) {
+          moments[row] = moments_of(in + row * size, size, eps);
+          normalise(in + row * size, gain, shift, moments[row], out + row * size, size);
+        }
+      });
+}
+
+template <class T>
+void backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& grad,
+                  const at::Tensor& scale, const RowMoments* moments, const at::Tensor& dx,
+                  float* parts) {
+  const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>();
+  const T* g = grad.const_data_ptr<T>();
+  float* out = dx.data_ptr<float>();
+  const int64_t size = rows.size;
+  for_chunks(
+      rows, [=](int64_t chunk, int64_t first, int64_t last) __attribute__((always_inline)) {
+        float* sums = parts + chunk * 2 * size;
+        std::fill_n(sums, 2 * size, 0.0F);
+        for (int64_t row = first; row < last; ++row) {
+          const int64_t at = row * size;
+          gradient(in + at, g + at, gain, moments[row], out + at, sums, size);
+        }
+      });
+}
+
+RowChunks rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
+
+RowMoments* data(const at::Tensor& moments) {
+  return reinterpret_cast<RowMoments*>(moments.data_ptr<float>());
+}
+
+class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
+                            const at::Tensor& scale, const at::Tensor& bias, double eps,
+                            at::ScalarType type) {
+    const at::Tensor x = given.contiguous();
+    const RowChunks rows = rows_of(x);
+    const at::Tensor y = at::empty(x.sizes(), x.options().dtype(type));
+    const at::Tensor moments = at::empty({rows.count, 2}, x.options());
+    if (type == at::kFloat)
+      forward_all<float>(rows, x, scale, bias, eps, y, data(moments));
+    else
+      forward_all<BFloat16>(rows, x, scale, bias, eps, y, data(moments));
+    context->save_for_backward({x, scale, moments});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &scale = saved[1], &moments = saved[2];
+    const at::Tensor grad = grads[0].contiguous(), dx = at::empty(x.sizes(), x.options());
+    const RowChunks rows = rows_of(x);
+    const at::Tensor parts = at::empty({rows.chunks(), 2, rows.size}, x.options());
+    float* sums = parts.data_ptr<float>();
+    if (grad.scalar_type() == at::kFloat)
+      backward_all<float>(rows, x, grad, scale, data(moments), dx, sums);
+    else
+      backward_all<BFloat16>(rows, x, grad, scale, data(moments), dx, sums);
+    const at::Tensor totals = parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat);
+    return {dx, totals[0], totals[1], {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
+                      double eps, at::ScalarType type) {
+  const bool fits = x.is_cpu() && !plain_kernels() && x.scalar_type() == at::kFloat &&
+                    x.numel() > 0 && x.size(-1) % kLanes == 0 && scale.is_contiguous() &&
+                    bias.is_contiguous();
+  if (fits) return LayerNormFunction::apply(x, scale, bias, eps, type);
+  return at::layer_norm(x.to(at::kFloat), {x.size(-1)}, scale, bias, eps).to(type);
+}
+
+}  // namespace bv

@@ -1,0 +1,229 @@
+// Weight standardisation. Each output channel's weights are a row in memory, so forward and
+// backward are one pass over rows that stay in the cache.
+#include "lib/model/kernels/standardize.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/rsqrt.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "lib/device/float_lanes.h"
+#include "lib/device/plain_kernels.h"
+
+namespace bv {
+namespace {
+
+using c10::BFloat16;
+using simd::Floats;
+using simd::kLanes;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr double kStdEps = 1e-5, kVarEps = 1e-10;
+constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
+
+// Returns the sum over i in [0, size) of the values that f(i, value) writes: one, or sixteen from i
+// on if `value` is a vector.
+template <class F>
+[[gnu::always_inline]] inline float sum_of(int64_t size, const F& f) {
+  Floats sums = {};
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    Floats value;
+    f(i, value);
+    sums += value;
+  }
+  float sum = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  for (; i < size; ++i) {
+    float value;
+    f(i, value);
+    sum += value;
+  }
+  return sum;
+}
+
+[[gnu::always_inline]] inline void read(const float* from, Floats& to) { simd::load(from, to); }
+[[gnu::always_inline]] inline void read(const BFloat16* from, Floats& to) { simd::load(from, to); }
+template <class T>
+[[gnu::always_inline]] inline void read(const T* from, float& to) {
+  to = static_cast<float>(*from);
+}
+template <class T>
+[[gnu::always_inline]] inline void write(const Floats& from, T* to) {
+  simd::store(from, to);
+}
+template <class T>
+[[gnu::always_inline]] inline void write(float from, T* to) {
+  *to = static_cast<T>(from);
+}
+
+// Calls f(i, value) for all i in [0, size), where `value` is room for one value or for sixteen.
+template <class F>
+[[gnu::always_inline]] inline void for_each(int64_t size, const F& f) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    Floats value;
+    f(i, value);
+  }
+  for (; i < size; ++i) {
+    float value;
+    f(i, value);
+  }
+}
+
+struct Statistics {
+  float mean, var;
+};
+
+[[gnu::always_inline]] inline Statistics statistics_of(const float* w, int64_t size) {
+  const auto count = static_cast<float>(size);
+  const float mean = sum_of(
+                         size, [=](int64_t i, auto& value)
+                                   __attribute__((always_inline)) { read(w + i, value); }) /
+                     count;
+  const float var = sum_of(
+                        size,
+                        [=](int64_t i, auto& value) __attribute__((always_inline)) {
+                          read(w + i, value);
+                          value -= mean;
+                          value *= value;
+                        }) /
+                    count;
+  return {mean, var};
+}
+
+float inverse(float var, StandardizeRule rule) {
+  if (rule == StandardizeRule::bit_paper) return static_cast<float>(1 / std::sqrt(var + kVarEps));
+  return static_cast<float>(1 / (std::sqrt(static_cast<double>(var)) + kStdEps));
+}
+
+// Returns -2 times the derivative of inverse() by var.
+float inverse_slope(float var, StandardizeRule rule) {
+  const double inv = inverse(var, rule);
+  if (rule == StandardizeRule::bit_paper) return static_cast<float>(inv * inv * inv);
+  return static_cast<float>(inv * inv / std::sqrt(static_cast<double>(var)));
+}
+
+template <class T>
+void forward_row(const float* w, T* y, int64_t size, StandardizeRule rule) {
+  simd::dispatch([=]() __attribute__((always_inline)) {
+    const Statistics s = statistics_of(w, size);
+    const float inv = inverse(s.var, rule);
+    for_each(
+        size, [=](int64_t i, auto& value) __attribute__((always_inline)) {
+          read(w + i, value);
+          value = (value - s.mean) * inv;
+          write(value, y + i);
+        });
+  });
+}
+
+// dw = inv (g - mean(g)) - (w - mean) slope mean(g (w - mean))
+template <class T>
+void backward_row(const float* w, const T* grad, float* dw, int64_t size, StandardizeRule rule) {
+  simd::dispatch([=]() __attribute__((always_inline)) {
+    const Statistics s = statistics_of(w, size);
+    const auto count = static_cast<float>(size);
+    const float inv = inverse(s.var, rule);
+    const float mean_grad = sum_of(
+                                size, [=
+    ](int64_t i, auto& value) __attribute__((always_inline)) { read(grad + i, value); }) /
+                            count;
+    const float product = sum_of(
+                              size,
+                              [=](int64_t i, auto& value) __attribute__((always_inline)) {
+                                std::remove_reference_t<decltype(value)> weight;
+                                read(grad + i, value);
+                                read(w + i, weight);
+                                value *= weight - s.mean;
+                              }) /
+                          count;
+    const float factor = inverse_slope(s.var, rule) * product;
+    for_each(
+        size, [=](int64_t i, auto& value) __attribute__((always_inline)) {
+          std::remove_reference_t<decltype(value)> weight;
+          read(grad + i, value);
+          read(w + i, weight);
+          value = (value - mean_grad) * inv - (weight - s.mean) * factor;
+          write(value, dw + i);
+        });
+  });
+}
+
+// (k, k, in, out) as (out, k, k, in), and back.
+at::Tensor rows_of(const at::Tensor& kernel) { return kernel.permute({3, 0, 1, 2}); }
+at::Tensor kernel_of(const at::Tensor& rows) { return rows.permute({1, 2, 3, 0}); }
+
+template <class F>
+void for_rows(const at::Tensor& rows, const F& f) {
+  const int64_t size = rows.numel() / rows.size(0);
+  at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kGrain / size),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) f(row * size, size);
+                   });
+}
+
+template <class T>
+void forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
+  const float* w = rows.const_data_ptr<float>();
+  T* out = y.data_ptr<T>();
+  for_rows(rows, [=](int64_t at, int64_t size) { forward_row(w + at, out + at, size, rule); });
+}
+
+template <class T>
+void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& dw,
+                  StandardizeRule rule) {
+  const float* w = rows.const_data_ptr<float>();
+  const T* g = grad.const_data_ptr<T>();
+  float* out = dw.data_ptr<float>();
+  for_rows(rows,
+           [=](int64_t at, int64_t size) { backward_row(w + at, g + at, out + at, size, rule); });
+}
+
+class Standardize : public torch::autograd::Function<Standardize> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& kernel,
+                            StandardizeRule rule, at::ScalarType type) {
+    const at::Tensor rows = rows_of(kernel);
+    const at::Tensor y = at::empty(rows.sizes(), rows.options().dtype(type));
+    if (type == at::kFloat)
+      forward_all<float>(rows, y, rule);
+    else
+      forward_all<BFloat16>(rows, y, rule);
+    context->save_for_backward({kernel});
+    context->saved_data["rule"] = static_cast<int64_t>(rule);
+    return kernel_of(y);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const at::Tensor rows = rows_of(context->get_saved_variables()[0]);
+    const auto rule = static_cast<StandardizeRule>(context->saved_data["rule"].toInt());
+    const at::Tensor grad = rows_of(grads[0]).contiguous();
+    const at::Tensor dw = at::empty(rows.sizes(), rows.options());
+    if (grad.scalar_type() == at::kFloat)
+      backward_all<float>(rows, grad, dw, rule);
+    else
+      backward_all<BFloat16>(rows, grad, dw, rule);
+    return {kernel_of(dw), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor standardize(const at::Tensor& kernel, StandardizeRule rule, at::ScalarType type) {
+  if (kernel.is_cpu() && !plain_kernels() && kernel.scalar_type() == at::kFloat &&
+      rows_of(kernel).is_contiguous())
+    return Standardize::apply(kernel, rule, type);
+  const at::Tensor centred = kernel - kernel.mean({0, 1, 2}, /*keepdim=*/true);
+  const at::Tensor var = centred.square().mean({0, 1, 2}, /*keepdim=*/true);
+  if (rule == StandardizeRule::bit_paper) return (centred * at::rsqrt(var + kVarEps)).to(type);
+  return (centred / (var.sqrt() + kStdEps)).to(type);
+}
+
+}  // namespace bv

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace bv {
+
+// How the kernel w of a convolution is standardised, with the population's statistics:
+//   bit        (w - mean) / (std + 1e-5)           big_vision's models/bit.py
+//   bit_paper  (w - mean) / sqrt(var + 1e-10)      big_vision's models/bit_paper.py
+enum class StandardizeRule { bit, bit_paper };
+
+// Standardises a float32 kernel (k, k, in, out) over (k, k, in) for each output channel. Returns
+// the same shape in `type`, float32 or bfloat16. On a CPU a kernel that is stored as (out, k, k,
+// in) is read once; others take LibTorch's operators.
+at::Tensor standardize(const at::Tensor& kernel, StandardizeRule rule,
+                       at::ScalarType type = at::kFloat);
+
+}  // namespace bv

@@ -1,0 +1,217 @@
+// The kernels of group and layer normalisation and of weight standardisation are compared with the
+// same formulas in LibTorch's own operations, in float64.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "lib/model/kernels/group_norm.h"
+#include "lib/model/kernels/layer_norm.h"
+#include "lib/model/kernels/standardize.h"
+
+namespace bv::test {
+namespace {
+
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+constexpr double kEps = 1e-6;
+constexpr int64_t kGroups = 8;
+
+at::Tensor noise(std::vector<int64_t> shape, uint64_t seed) {
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  const at::Tensor x = at::randn(shape, generator, at::kFloat);
+  return x.dim() == 4 ? x.contiguous(kChannelsLast) : x;
+}
+
+at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
+
+// Whether `a` is `exact` to some units of its type in the last place, or of values of size 1.
+bool near(const at::Tensor& a, const at::Tensor& exact) {
+  const double unit = a.scalar_type() == at::kFloat ? 2e-5 : 0x1p-8;
+  const at::Tensor error = (a.to(at::kDouble) - exact).abs();
+  return (error <= exact.abs() * unit + 2e-5).all().item<bool>();
+}
+
+struct Normed {
+  at::Tensor y, dx, dscale, dbias, dshortcut;
+};
+
+struct Arguments {
+  at::Tensor x, scale, bias, shortcut, grad;
+  NormTail tail;
+  at::ScalarType type;
+};
+
+Normed fused(const Arguments& a) {
+  const at::Tensor x = leaf(a.x), scale = leaf(a.scale), bias = leaf(a.bias);
+  std::optional<at::Tensor> shortcut;
+  if (a.tail == NormTail::add_relu) shortcut = leaf(a.shortcut);
+  const at::Tensor y = fused_group_norm(x, kGroups, scale, bias, kEps, a.tail, a.type, shortcut);
+  y.backward(a.grad.to(a.type));
+  return {y, x.grad(), scale.grad(), bias.grad(), shortcut ? shortcut->grad() : at::Tensor()};
+}
+
+Normed exact(const Arguments& a) {
+  const auto wide = [](const at::Tensor& t) { return leaf(t.to(at::kDouble)); };
+  const at::Tensor x = wide(a.x), scale = wide(a.scale), bias = wide(a.bias);
+  const at::Tensor shortcut = wide(a.shortcut);
+  at::Tensor y = at::group_norm(x, kGroups, scale, bias, kEps);
+  if (a.tail == NormTail::add_relu) y = y + shortcut;
+  if (a.tail != NormTail::nothing) y = at::relu(y);
+  y.backward(a.grad.to(a.type).to(at::kDouble));
+  return {y, x.grad(), scale.grad(), bias.grad(),
+          a.tail == NormTail::add_relu ? shortcut.grad() : at::Tensor()};
+}
+
+Arguments arguments(std::vector<int64_t> shape, at::ScalarType from, NormTail tail,
+                    at::ScalarType type) {
+  // The values are far from zero, so that the variance is a difference of large numbers.
+  return {(noise(shape, 1) * 2 + 5).to(from),
+          noise({shape[1]}, 2),
+          noise({shape[1]}, 3),
+          noise(shape, 4),
+          noise(shape, 5),
+          tail,
+          type};
+}
+
+TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") {
+  // 48 channels are one and a half pairs of vectors, 40x40 pixels of them more than one chunk.
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{3, 48, 5, 7}, {2, 64, 1, 1}, {1, 48, 40, 40}}) {
+    for (const auto from : {at::kFloat, at::kBFloat16}) {
+      for (const auto type : {at::kFloat, at::kBFloat16}) {
+        for (const auto tail : {NormTail::nothing, NormTail::relu, NormTail::add_relu}) {
+          CAPTURE(shape, from, type, static_cast<int>(tail));
+          const Arguments given = arguments(shape, from, tail, type);
+          REQUIRE(group_norm_fits(given.x));
+          const Normed a = fused(given), b = exact(given);
+          CHECK(a.y.is_contiguous(kChannelsLast));
+          CHECK(a.y.scalar_type() == type);
+          CHECK(a.dx.scalar_type() == from);
+          CHECK(near(a.y, b.y));
+          CHECK(near(a.dx, b.dx));
+          CHECK(at::allclose(a.dscale.to(at::kDouble), b.dscale, 1e-4, 1e-3));
+          CHECK(at::allclose(a.dbias.to(at::kDouble), b.dbias, 1e-4, 1e-3));
+          if (tail == NormTail::add_relu) CHECK(near(a.dshortcut, b.dshortcut));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("fused_group_norm has the same bits with any number of threads") {
+  // One image for many threads is divided otherwise than many images.
+  for (const int64_t images : {1, 12}) {
+    const Arguments given =
+        arguments({images, 32, 50, 40}, at::kBFloat16, NormTail::add_relu, at::kFloat);
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);
+    const Normed one = fused(given);
+    at::set_num_threads(3);
+    const Normed three = fused(given);
+    at::set_num_threads(threads);
+    CHECK(one.y.equal(three.y));
+    CHECK(one.dx.equal(three.dx));
+    CHECK(one.dscale.equal(three.dscale));
+    CHECK(one.dbias.equal(three.dbias));
+    CHECK(one.dshortcut.equal(three.dshortcut));
+  }
+}
+
+TEST_CASE("fused_group_norm keeps what is not finite, in its image and group only") {
+  Arguments given = arguments({2, 32, 4, 4}, at::kFloat, NormTail::relu, at::kFloat);
+  given.x.index_put_({at::tensor(1), at::tensor(5), at::tensor(2), at::tensor(3)}, at::tensor(NAN));
+  const Normed a = fused(given);
+  const at::Tensor nan = a.y.isnan(), group = nan[1].narrow(0, 4, 4);
+  CHECK(group.all().item<bool>());
+  CHECK(nan.sum().item<int64_t>() == group.numel());
+  CHECK(a.dx.isnan().sum().item<int64_t>() == group.numel());
+}
+
+TEST_CASE("group_norm_fits refuses what there is no kernel for") {
+  CHECK(group_norm_fits(noise({2, 16, 3, 3}, 1)));
+  CHECK_FALSE(group_norm_fits(noise({2, 24, 3, 3}, 1)));               // half a vector
+  CHECK_FALSE(group_norm_fits(noise({2, 16, 3, 3}, 1).contiguous()));  // not channels_last
+  CHECK_FALSE(group_norm_fits(noise({0, 16, 3, 3}, 1)));
+  CHECK_FALSE(group_norm_fits(noise({2, 16, 3, 3}, 1).to(at::kDouble)));
+}
+
+TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 16}, {3, 197, 192}, {70, 1024}, {5, 3, 40}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      CAPTURE(shape, type);
+      const int64_t size = shape.back();
+      const at::Tensor given = noise(shape, 1) * 2 + 5;
+      const at::Tensor x = leaf(given), scale = leaf(noise({size}, 2)),
+                       bias = leaf(noise({size}, 3));
+      const at::Tensor grad = noise(shape, 4).to(type);
+      const at::Tensor ours = layer_norm(x, scale, bias, kEps, type);
+      CHECK(ours.scalar_type() == type);
+      ours.backward(grad);
+      const auto wide = [](const at::Tensor& t) { return leaf(t.to(at::kDouble)); };
+      const at::Tensor exact_x = wide(x), exact_scale = wide(scale), exact_bias = wide(bias);
+      const at::Tensor theirs = at::layer_norm(exact_x, {size}, exact_scale, exact_bias, kEps);
+      theirs.backward(grad.to(at::kDouble));
+      CHECK(near(ours, theirs));
+      CHECK(near(x.grad(), exact_x.grad()));
+      CHECK(at::allclose(scale.grad().to(at::kDouble), exact_scale.grad(), 1e-4, 1e-4));
+      CHECK(at::allclose(bias.grad().to(at::kDouble), exact_bias.grad(), 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST_CASE("layer_norm takes any layout, and has the same bits with any number of threads") {
+  const at::Tensor scale = leaf(noise({64}, 2)), bias = leaf(noise({64}, 3));
+  const at::Tensor x = noise({40, 64, 50}, 1).transpose(1, 2);  // (40, 50, 64), not contiguous
+  const auto run = [&](const at::Tensor& given) {
+    scale.mutable_grad().reset();
+    const at::Tensor input = leaf(given), y = layer_norm(input, scale, bias, kEps, at::kFloat);
+    y.backward(at::ones({1}).expand(y.sizes()));  // a gradient without memory
+    return std::vector<at::Tensor>{y.detach(), input.grad(), scale.grad()};
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const std::vector<at::Tensor> one = run(x), dense = run(x.contiguous());
+  at::set_num_threads(3);
+  const std::vector<at::Tensor> three = run(x);
+  at::set_num_threads(threads);
+  for (size_t i = 0; i < one.size(); ++i) {
+    CHECK(one[i].equal(dense[i]));
+    CHECK(one[i].equal(three[i]));
+  }
+}
+
+// (k, k, in, out), stored as (out, k, k, in).
+at::Tensor kernel_of(std::vector<int64_t> shape, double size) {
+  const at::Tensor rows = noise({shape[3], shape[0], shape[1], shape[2]}, 1).contiguous();
+  return (rows * size + 0.5 * size).permute({1, 2, 3, 0});
+}
+
+TEST_CASE("standardize and its gradient are those of LibTorch's operators") {
+  // 7x7x3 is no multiple of a vector. The last kernel is small, so that the epsilons count.
+  const std::vector<at::Tensor> kernels = {kernel_of({7, 7, 3, 5}, 2), kernel_of({1, 1, 64, 9}, 2),
+                                           kernel_of({3, 3, 16, 200}, 2e-5)};
+  for (const at::Tensor& given : kernels) {
+    for (const auto rule : {StandardizeRule::bit, StandardizeRule::bit_paper}) {
+      for (const auto type : {at::kFloat, at::kBFloat16}) {
+        const at::Tensor kernel = leaf(given), wide = leaf(given.to(at::kDouble));
+        const at::Tensor grad = noise(given.sizes().vec(), 2).contiguous().to(type);
+        const at::Tensor ours = standardize(kernel, rule, type);
+        const at::Tensor theirs = standardize(wide, rule, at::kDouble);
+        CHECK(ours.scalar_type() == type);
+        CHECK(ours.strides() == kernel.strides());
+        CHECK(near(ours, theirs));
+        ours.backward(grad);
+        theirs.backward(grad.to(at::kDouble));
+        CHECK(kernel.grad().strides() == kernel.strides());
+        const double scale = wide.grad().abs().max().item<double>();
+        CHECK(near(kernel.grad() / scale, wide.grad() / scale));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bv::test
