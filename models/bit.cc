@@ -37,7 +37,8 @@ struct BitUnit {
   // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
     const at::ScalarType type = compute_type(pass);
-    const at::Tensor input = x.to(type);  // once for both convolutions
+    const at::Tensor input =
+        x.to(type);  // once for both convolutions; in bf16 so is the sum of their gradients
     const at::Tensor shortcut =
         conv_proj.kernel.defined() ? gn_proj(conv_proj(input, pass), at::kFloat) : x;
     const at::Tensor y = gn2.relu(conv2(gn1.relu(conv1(input, pass), type), pass), type);

@@ -78,6 +78,9 @@ TEST_CASE("gelu keeps what is not finite") {
   const auto [out, dx] = ours(at::tensor({kNan, 1.0f}), at::ones({2}));
   CHECK(std::isnan(dx[0].item<float>()));
   CHECK(std::isfinite(dx[1].item<float>()));
+  const auto [large, slope] = ours(at::tensor({1e15f, -1e15f}), at::ones({2}));
+  CHECK(slope[0].item<float>() == 1);
+  CHECK(slope[1].item<float>() == 0);
 }
 
 }  // namespace bv::test

@@ -25,7 +25,7 @@ at::Tensor noise(std::vector<int64_t> shape, uint64_t seed) {
 
 at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
 
-// Whether `a` is `exact` to some units of its type in the last place, or of values of size 1.
+// Whether |a - exact| <= unit * |exact| + 2e-5, with unit 2e-5 for float32 and 2^-8 for bfloat16.
 bool near(const at::Tensor& a, const at::Tensor& exact) {
   const double unit = a.scalar_type() == at::kFloat ? 2e-5 : 0x1p-8;
   const at::Tensor error = (a.to(at::kDouble) - exact).abs();
@@ -76,7 +76,7 @@ Arguments arguments(std::vector<int64_t> shape, at::ScalarType from, NormTail ta
 }
 
 TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") {
-  // 48 channels are one and a half pairs of vectors, 40x40 pixels of them more than one chunk.
+  // 48 channels: a pair of vectors and a single one. 48 x 40 x 40 elements: three chunks.
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{3, 48, 5, 7}, {2, 64, 1, 1}, {1, 48, 40, 40}}) {
     for (const auto from : {at::kFloat, at::kBFloat16}) {
@@ -101,10 +101,11 @@ TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") 
 }
 
 TEST_CASE("fused_group_norm has the same bits with any number of threads") {
-  // One image for many threads is divided otherwise than many images.
-  for (const int64_t images : {1, 12}) {
-    const Arguments given =
-        arguments({images, 32, 50, 40}, at::kBFloat16, NormTail::add_relu, at::kFloat);
+  // One image is divided among the threads; of 13, each thread takes whole images. With 16 images
+  // of 1024 channels LibTorch also adds the images' shares in several threads.
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 32, 50, 40}, {13, 32, 50, 40}, {16, 1024, 3, 3}}) {
+    const Arguments given = arguments(shape, at::kBFloat16, NormTail::add_relu, at::kFloat);
     const int threads = at::get_num_threads();
     at::set_num_threads(1);
     const Normed one = fused(given);
@@ -127,6 +128,43 @@ TEST_CASE("fused_group_norm keeps what is not finite, in its image and group onl
   CHECK(group.all().item<bool>());
   CHECK(nan.sum().item<int64_t>() == group.numel());
   CHECK(a.dx.isnan().sum().item<int64_t>() == group.numel());
+}
+
+TEST_CASE("one large value in a corner does not cost fused_group_norm the digits of the others") {
+  for (const int64_t channels : {16, 64}) {
+    Arguments given = arguments({1, channels, 112, 112}, at::kFloat, NormTail::nothing, at::kFloat);
+    given.x.select(2, 0).select(2, 0).fill_(1000);
+    CHECK(near(fused(given).y, exact(given).y));
+    given.x.zero_();
+    given.x.select(2, 0).select(2, 0).fill_(1000);
+    const Normed a = fused(given), b = exact(given);
+    CHECK(at::allclose(a.y.to(at::kDouble), b.y, 1e-4, 1e-5));
+  }
+}
+
+TEST_CASE("fused_group_norm takes any layout of the gradient, and parameters without gradients") {
+  const at::Tensor x = leaf(noise({2, 32, 3, 5}, 1)), scale = noise({32}, 2), bias = noise({32}, 3);
+  const auto run = [&](const at::Tensor& grad) {
+    x.mutable_grad().reset();
+    fused_group_norm(x, kGroups, scale, bias, kEps, NormTail::relu, at::kFloat).backward(grad);
+    return x.grad();
+  };
+  const at::Tensor grad = noise({2, 32, 3, 5}, 4);
+  CHECK(run(grad.contiguous()).equal(run(grad)));
+  CHECK(run(at::ones({1, 1, 1, 1}).expand(x.sizes())).equal(run(at::ones(x.sizes()))));
+}
+
+TEST_CASE("fused_group_norm refuses shapes that do not fit") {
+  const at::Tensor x = noise({2, 32, 3, 3}, 1), scale = at::ones({32});
+  const auto run = [&](int64_t groups, const at::Tensor& bias, NormTail tail,
+                       const std::optional<at::Tensor>& shortcut) {
+    return fused_group_norm(x, groups, scale, bias, kEps, tail, at::kFloat, shortcut);
+  };
+  CHECK_THROWS(run(5, scale, NormTail::relu, {}));
+  CHECK_THROWS(run(64, scale, NormTail::relu, {}));
+  CHECK_THROWS(run(8, at::ones({16}), NormTail::relu, {}));
+  CHECK_THROWS(run(8, scale, NormTail::add_relu, {}));
+  CHECK_THROWS(run(8, scale, NormTail::add_relu, at::ones({2, 32, 3, 2})));
 }
 
 TEST_CASE("group_norm_fits refuses what there is no kernel for") {
@@ -155,6 +193,9 @@ TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
       const at::Tensor theirs = at::layer_norm(exact_x, {size}, exact_scale, exact_bias, kEps);
       theirs.backward(grad.to(at::kDouble));
       CHECK(near(ours, theirs));
+      CHECK(
+          layer_norm(given.to(at::kBFloat16), scale, bias, kEps, type)
+              .equal(layer_norm(given.to(at::kBFloat16).to(at::kFloat), scale, bias, kEps, type)));
       CHECK(near(x.grad(), exact_x.grad()));
       CHECK(at::allclose(scale.grad().to(at::kDouble), exact_scale.grad(), 1e-4, 1e-4));
       CHECK(at::allclose(bias.grad().to(at::kDouble), exact_bias.grad(), 1e-4, 1e-4));
@@ -164,7 +205,8 @@ TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
 
 TEST_CASE("layer_norm takes any layout, and has the same bits with any number of threads") {
   const at::Tensor scale = leaf(noise({64}, 2)), bias = leaf(noise({64}, 3));
-  const at::Tensor x = noise({40, 64, 50}, 1).transpose(1, 2);  // (40, 50, 64), not contiguous
+  // (2640, 50, 64), not contiguous; LibTorch adds the chunks' sums in several threads.
+  const at::Tensor x = noise({2640, 64, 50}, 1).transpose(1, 2);
   const auto run = [&](const at::Tensor& given) {
     scale.mutable_grad().reset();
     const at::Tensor input = leaf(given), y = layer_norm(input, scale, bias, kEps, at::kFloat);

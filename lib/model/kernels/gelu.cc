@@ -68,8 +68,9 @@ template <class T>
   std::memcpy(to, values, count * sizeof(T));
 }
 
-// Calls f(i, count) for sixteen elements at a time, and once for the fewer ones at the end. These
-// are computed as vectors too, so an element's result does not depend on its place.
+// Calls f(i, count) for up to sixteen elements at a time; each thread's last call may have fewer.
+// Those are computed as a vector too, so a result does not depend on its place or on the number of
+// threads.
 template <class F>
 void for_vectors(int64_t n, const F& f) {
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
@@ -99,7 +100,7 @@ void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
         load_some(grad + i, count, above);
         gate(value, g);
         const Floats slope = (value * value * (3 * kCubic) + 1.0f) * kTwoRoots;  // of 2 u
-        store_some(above * (g + value * slope * g * (1.0f - g)), count, dx + i);
+        store_some(above * (g + g * (1.0f - g) * value * slope), count, dx + i);
       });
 }
 

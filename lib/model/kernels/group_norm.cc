@@ -1,7 +1,7 @@
 // Group normalisation of channels_last activations, fused with what follows it. Forward reads the
-// activations twice and writes once; backward reads activations and gradients twice. Where there
-// are enough images, a thread works on one image at a time, so the second reading is from its
-// cache.
+// activations twice and writes once; backward reads activations and gradients twice. With enough
+// images each thread takes whole images, so an image that fits into its cache is read from memory
+// once.
 #include "lib/model/kernels/group_norm.h"
 
 #include <ATen/Parallel.h>
@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -29,7 +30,7 @@ using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Elements of a partial sum: few enough for float32 precision and for the cache.
+// Elements of a partial sum in float32: few enough for its precision and for the cache.
 constexpr int64_t kChunk = 32768;
 
 struct Shape {
@@ -55,9 +56,9 @@ struct Tables {
         mean(gain + kMean * tables.size(2)) {}
 };
 
-// For each image calls sum(part, sums) for its chunks, which writes 2 * c float sums; then
-// finish(image, sums) with their totals in double precision, 2 * c; and then apply(part) for the
-// same chunks.
+// For each image: calls sum(part, sums) for each chunk, which writes 2 * c sums; then
+// finish(image, sums) with their totals; then apply(part) for each chunk. The order of additions is
+// fixed.
 template <class Sum, class Finish, class Apply>
 void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const Apply& apply) {
   const int64_t chunks = s.chunks();
@@ -65,7 +66,7 @@ void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const 
     const int64_t first = chunk * s.chunk_pixels();
     return ImagePart{image, image * s.pixels + first, std::min(s.chunk_pixels(), s.pixels - first)};
   };
-  const auto total = [&](int64_t image, const float* parts) {
+  const auto total = [&](int64_t image, const double* parts) {
     std::vector<double> totals(2 * s.c, 0.0);
     for (int64_t chunk = 0; chunk < chunks; ++chunk, parts += 2 * s.c) {
       for (int64_t k = 0; k < 2 * s.c; ++k) totals[k] += parts[k];
@@ -75,7 +76,7 @@ void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const 
   const int64_t threads = at::get_num_threads();
   if (s.n % threads == 0 || s.n >= 4 * threads) {
     at::parallel_for(0, s.n, 1, [&](int64_t begin, int64_t end) {
-      std::vector<float> parts(chunks * 2 * s.c);
+      std::vector<double> parts(chunks * 2 * s.c);
       for (int64_t i = begin; i < end; ++i) {
         for (int64_t j = 0; j < chunks; ++j) sum(part(i, j), parts.data() + j * 2 * s.c);
         total(i, parts.data());
@@ -84,7 +85,7 @@ void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const 
     });
     return;
   }
-  std::vector<float> parts(s.n * chunks * 2 * s.c);
+  std::vector<double> parts(s.n * chunks * 2 * s.c);
   at::parallel_for(0, s.n * chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       sum(part(j / chunks, j % chunks), parts.data() + j * 2 * s.c);
@@ -104,32 +105,51 @@ template <class F>
   if (k < c) f.template operator()<1>(k);
 }
 
-// Sums x - pivot and its square over `pixels`, for V vectors of channels. Subtracting a pivot near
-// the mean keeps the squares small, so that a large mean does not cost them their digits.
+[[gnu::always_inline]] inline void store_double(const Floats& from, double* to) {
+  typedef double DoublesAt __attribute__((vector_size(128), aligned(8), may_alias));
+  *reinterpret_cast<DoublesAt*>(to) = __builtin_convertvector(from, DoublesAt);
+}
+
+// Sums x and its square over `pixels`, for V vectors of channels. The float32 sums are those of x
+// minus its mean over these pixels, so neither a large mean nor one large value costs them digits.
 template <int V, class T>
-[[gnu::always_inline]] inline void moments(const T* x, const T* pivot, int64_t pixels, int64_t c,
-                                           float* sums) {
-  Floats centre[V], sum[V] = {}, square[V] = {};
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) simd::load(pivot + v * kLanes, centre[v]);
-  for (int64_t p = 0; p < pixels; ++p, x += c) {
+[[gnu::always_inline]] inline void moments(const T* x, int64_t pixels, int64_t c, double* sums) {
+  Floats mean[V] = {}, rest[V] = {}, square[V] = {};
+  for (int64_t p = 0; p < pixels; ++p) {
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
       Floats value;
-      simd::load(x + v * kLanes, value);
-      value -= centre[v];
-      sum[v] += value;
-      square[v] += value * value;
+      simd::load(x + p * c + v * kLanes, value);
+      mean[v] += value;
     }
   }
 #pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) mean[v] /= static_cast<float>(pixels);
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      Floats value;
+      simd::load(x + p * c + v * kLanes, value);
+      value -= mean[v];
+      rest[v] += value;
+      square[v] += value * value;
+    }
+  }
+  const auto count = static_cast<double>(pixels);
   for (int v = 0; v < V; ++v) {
-    simd::store(sum[v], sums + v * kLanes);
-    simd::store(square[v], sums + c + v * kLanes);
+    double *sum = sums + v * kLanes, *squares = sum + c, means[kLanes];
+    store_double(mean[v], means);
+    store_double(rest[v], sum);
+    store_double(square[v], squares);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      squares[lane] += means[lane] * (2 * sum[lane] + count * means[lane]);
+      sum[lane] += count * means[lane];
+    }
   }
 }
 
-// y is the value before the ReLU or, where its sign is the same, after it.
+// Sets g to 0 where the ReLU is inactive (y <= 0). y may be the ReLU's input or its output: both
+// are positive at the same places. A NaN counts as active.
 template <NormTail Tail>
 [[gnu::always_inline]] inline void mask_gradient(const Floats& y, Floats& g) {
   if constexpr (Tail == NormTail::nothing) return;
@@ -141,20 +161,21 @@ template <NormTail Tail>
 template <NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void normalise(const T* x, const float* shortcut, Y* y,
                                              int64_t pixels, int64_t c, const Tables& tables) {
-  for (int64_t p = 0; p < pixels; ++p, x += c, y += c, shortcut += c) {
+  for (int64_t p = 0; p < pixels; ++p) {
     for (int64_t k = 0; k < c; k += kLanes) {
+      const int64_t at = p * c + k;
       Floats value, gain, shift;
-      simd::load(x + k, value);
+      simd::load(x + at, value);
       simd::load(tables.gain + k, gain);
       simd::load(tables.shift + k, shift);
       value = value * gain + shift;
       if constexpr (Tail == NormTail::add_relu) {
         Floats other;
-        simd::load(shortcut + k, other);
+        simd::load(shortcut + at, other);
         value += other;
       }
       mask_gradient<Tail>(value, value);  // the ReLU itself
-      simd::store(value, y + k);
+      simd::store(value, y + at);
     }
   }
 }
@@ -163,7 +184,7 @@ template <NormTail Tail, class T, class Y>
 template <int V, NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void gradient_sums(const T* x, const Y* y, const Y* grad,
                                                  int64_t pixels, int64_t c, int64_t k,
-                                                 const Tables& tables, float* sums) {
+                                                 const Tables& tables, double* sums) {
   Floats gain[V], shift[V], mean[V], sum[V] = {}, product[V] = {};
 #pragma GCC unroll 2
   for (int v = 0; v < V; ++v) {
@@ -189,8 +210,8 @@ template <int V, NormTail Tail, class T, class Y>
   }
 #pragma GCC unroll 2
   for (int v = 0; v < V; ++v) {
-    simd::store(sum[v], sums + k + v * kLanes);
-    simd::store(product[v], sums + c + k + v * kLanes);
+    store_double(sum[v], sums + k + v * kLanes);
+    store_double(product[v], sums + c + k + v * kLanes);
   }
 }
 
@@ -222,26 +243,15 @@ template <NormTail Tail, class T, class Y>
 }
 
 // Turns the sums of moments() of an image into its tables.
-template <class T>
-void fill_tables(const Shape& s, const T* pivot, const double* sums, const float* scale,
-                 const float* bias, double eps, float* tables) {
-  const auto count = static_cast<double>(s.pixels);
+void fill_tables(const Shape& s, const double* sums, const float* scale, const float* bias,
+                 double eps, float* tables) {
+  const auto count = static_cast<double>(s.pixels * s.group_size());
   for (int64_t g = 0; g < s.groups; ++g) {
     const int64_t first = g * s.group_size(), last = first + s.group_size();
-    const auto channel_mean = [&](int64_t k) {
-      return static_cast<double>(static_cast<float>(pivot[k])) + sums[k] / count;
-    };
-    double mean = 0, var = 0;
-    for (int64_t k = first; k < last; ++k) mean += channel_mean(k);
-    mean /= static_cast<double>(s.group_size());
-    // The variance is the mean of the channels' variances plus the variance of their means.
-    for (int64_t k = first; k < last; ++k) {
-      const double offset = sums[k] / count, difference = channel_mean(k) - mean;
-      var += sums[s.c + k] / count - offset * offset + difference * difference;
-    }
-    // std::max(0, NaN) would be 0.
-    var = std::max(var / static_cast<double>(s.group_size()), 0.0);
-    const double rstd = 1 / std::sqrt(var + eps);
+    const double mean = std::accumulate(sums + first, sums + last, 0.0) / count;
+    const double square = std::accumulate(sums + s.c + first, sums + s.c + last, 0.0) / count;
+    // In this order a NaN stays: std::max(0.0, NaN) is 0.
+    const double var = std::max(square - mean * mean, 0.0), rstd = 1 / std::sqrt(var + eps);
     for (int64_t k = first; k < last; ++k) {
       const double gain = scale[k] * rstd;
       tables[kGain * s.c + k] = static_cast<float>(gain);
@@ -252,8 +262,8 @@ void fill_tables(const Shape& s, const T* pivot, const double* sums, const float
   }
 }
 
-// Turns the sums of gradient_sums() of an image into slopes and offsets, (2, c) each, and into the
-// image's share of the gradients of bias and scale, (2, c).
+// Computes from the sums of gradient_sums() of an image: `corrections` (2, c), its slopes and
+// offsets; and `shares` (2, c), its part of the gradients of bias and scale.
 void fill_gradient_tables(const Shape& s, const double* sums, const float* scale,
                           const float* tables, float* corrections, double* shares) {
   const auto count = static_cast<double>(s.pixels * s.group_size());
@@ -280,18 +290,17 @@ void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
                  const at::Tensor& tables) {
   const T* in = x.const_data_ptr<T>();
   Y* out = y.data_ptr<Y>();
-  const auto sum = [&](const ImagePart& part, float* sums) {
-    const T *from = in + part.first * s.c, *pivot = in + part.image * s.pixels * s.c;
+  const auto sum = [&](const ImagePart& part, double* sums) {
+    const T* from = in + part.first * s.c;
     simd::dispatch([ =, c = s.c ]() __attribute__((always_inline)) {
       for_channels(
           c, [=]<int V>(int64_t k) __attribute__((always_inline)) {
-            moments<V>(from + k, pivot + k, part.pixels, c, sums + k);
+            moments<V>(from + k, part.pixels, c, sums + k);
           });
     });
   };
   const auto finish = [&](int64_t image, const double* sums) {
-    fill_tables(s, in + image * s.pixels * s.c, sums, scale.const_data_ptr<float>(),
-                bias.const_data_ptr<float>(), eps,
+    fill_tables(s, sums, scale.const_data_ptr<float>(), bias.const_data_ptr<float>(), eps,
                 tables.data_ptr<float>() + image * kTables * s.c);
   };
   const auto apply = [&](const ImagePart& part) {
@@ -319,7 +328,7 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
   T* dx = gradients.x.data_ptr<T>();
   float* dshortcut = gradients.shortcut.defined() ? gradients.shortcut.data_ptr<float>() : nullptr;
   const at::Tensor corrections = at::empty({s.n, 2, s.c}, tables.options());
-  const auto sum = [&](const ImagePart& part, float* sums) {
+  const auto sum = [&](const ImagePart& part, double* sums) {
     const int64_t at = part.first * s.c;
     const Tables image(tables, part.image);
     const Y* after = out ? out + at : nullptr;
@@ -422,6 +431,14 @@ bool group_norm_fits(const at::Tensor& x) {
 at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
                             const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
                             const std::optional<at::Tensor>& shortcut) {
+  const int64_t c = x.size(1);
+  TORCH_CHECK(groups > 0 && c % groups == 0, c, " channels in ", groups, " groups");
+  for (const at::Tensor& parameter : {scale, bias}) {
+    TORCH_CHECK(parameter.numel() == c && parameter.is_contiguous(), "group norm of ", c,
+                " channels with parameters of shape ", parameter.sizes());
+  }
+  TORCH_CHECK((tail == NormTail::add_relu) == shortcut.has_value(), "add_relu needs a shortcut");
+  TORCH_CHECK(!shortcut || shortcut->sizes() == x.sizes(), "a shortcut of another shape");
   return FusedGroupNorm::apply(x, groups, scale, bias, eps, tail, type, shortcut);
 }
 

@@ -191,11 +191,13 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                       double eps, at::ScalarType type) {
-  const bool fits = x.is_cpu() && !plain_kernels() && x.scalar_type() == at::kFloat &&
-                    x.numel() > 0 && x.size(-1) % kLanes == 0 && scale.is_contiguous() &&
-                    bias.is_contiguous();
-  if (fits) return LayerNormFunction::apply(x, scale, bias, eps, type);
-  return at::layer_norm(x.to(at::kFloat), {x.size(-1)}, scale, bias, eps).to(type);
+  const at::Tensor wide = x.to(at::kFloat);
+  const int64_t size = x.size(-1);
+  const bool fits = x.is_cpu() && !plain_kernels() && x.numel() > 0 && size % kLanes == 0 &&
+                    scale.is_contiguous() && bias.is_contiguous() && scale.numel() == size &&
+                    bias.numel() == size;
+  if (fits) return LayerNormFunction::apply(wide, scale, bias, eps, type);
+  return at::layer_norm(wide, {size}, scale, bias, eps).to(type);
 }
 
 }  // namespace bv

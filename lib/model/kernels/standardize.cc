@@ -1,5 +1,5 @@
-// Weight standardisation. Each output channel's weights are a row in memory, so forward and
-// backward are one pass over rows that stay in the cache.
+// Weight standardisation. An output channel's weights are contiguous and fit into the cache: only
+// the first of the passes over such a row reads from memory.
 #include "lib/model/kernels/standardize.h"
 
 #include <ATen/Parallel.h>
@@ -27,8 +27,8 @@ using torch::autograd::variable_list;
 constexpr double kStdEps = 1e-5, kVarEps = 1e-10;
 constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
 
-// Returns the sum over i in [0, size) of the values that f(i, value) writes: one, or sixteen from i
-// on if `value` is a vector.
+// f(i, value) writes element i, or elements i to i + 15 if `value` is a vector. Returns the sum of
+// all elements.
 template <class F>
 [[gnu::always_inline]] inline float sum_of(int64_t size, const F& f) {
   Floats sums = {};

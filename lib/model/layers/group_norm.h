@@ -18,11 +18,11 @@ struct GroupNorm {
 
   // Registers `name`/{scale, bias}.
   static GroupNorm add(Module& owner, const std::string& name, int64_t channels, int64_t groups);
-  // Each returns a tensor of the shape of x. The first two return it in `type`, float32 or
-  // bfloat16; the third in float32, as `shortcut` must be.
+  // Returns the normalised x in `type`, float32 or bfloat16.
   at::Tensor operator()(const at::Tensor& x, at::ScalarType type) const;
+  // Returns relu(normalised x) in `type`.
   at::Tensor relu(const at::Tensor& x, at::ScalarType type) const;
-  // Returns relu(shortcut + normalised x).
+  // Returns relu(shortcut + normalised x) in float32; `shortcut` is float32 and has x's shape.
   at::Tensor add_relu(const at::Tensor& x, const at::Tensor& shortcut) const;
 };
 
