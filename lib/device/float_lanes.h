@@ -19,6 +19,7 @@
 #include <c10/util/BFloat16.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace bv::simd {
 
@@ -96,6 +97,34 @@ typedef uint8_t BytesAt __attribute__((vector_size(16), aligned(1), may_alias));
 
 [[gnu::always_inline]] inline void store(const Ints& from, uint8_t* to) {
   *reinterpret_cast<BytesAt*>(to) = __builtin_convertvector(from, BytesAt);
+}
+
+// Loads `count` numbers, at least 1; fewer than sixteen are followed by zeros.
+template <class T>
+[[gnu::always_inline]] inline void load_some(const T* from, int64_t count, Floats& to) {
+  if (count >= kLanes) return load(from, to);
+  T part[kLanes] = {};
+  std::memcpy(part, from, sizeof(T) * static_cast<size_t>(count));
+  load(part, to);
+}
+// Stores the first `count` numbers, at most sixteen.
+template <class T>
+[[gnu::always_inline]] inline void store_some(const Floats& from, int64_t count, T* to) {
+  if (count >= kLanes) return store(from, to);
+  T part[kLanes];
+  store(from, part);
+  std::memcpy(to, part, sizeof(T) * static_cast<size_t>(count));
+}
+// y = the first `count` numbers of x, and zeros.
+[[gnu::always_inline]] inline void keep_first(int64_t count, const Floats& x, Floats& y) {
+  constexpr Ints kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  keep((kLane - static_cast<int32_t>(count)) >> 31, x, y);
+}
+
+[[gnu::always_inline]] inline float sum_of(const Floats& x) {
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; ++i) sum += x[i];
+  return sum;
 }
 
 template <class F>

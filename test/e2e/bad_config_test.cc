@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "test/e2e/bad_input.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -108,6 +109,20 @@ TEST_CASE("a pattern that matches nothing gives a warning with its place; no pat
   CHECK(loaded.err.find(" warning: " + (dir / "c.yaml") +
                         ":30:25: model_load.dont_load: the pattern 'hed/.*' matches no "
                         "name of the model or the file\n") != std::string::npos);
+}
+
+TEST_CASE("an evaluator's metric may not have the name of a metric of the training") {
+  const TempFolder dir;
+  std::vector<std::string> args = {"--config", source_file("configs/digits_cnn.yaml"), "--workdir",
+                                   dir / "out"};
+  args.insert(args.end(), std::begin(kOneStep), std::end(kOneStep));
+  args.insert(args.end(), {"--set", "evals.test.prefix=training_"});
+  const Finished clash = run(args);
+  INFO(clash.err);
+  CHECK(clash.code == 2);
+  CHECK(contains(clash.err,
+                 "measures 'training_loss', which is also a metric of the training: give "
+                 "it another `prefix`"));
 }
 
 TEST_CASE("unknown ops and arguments are refused with the op's signature") {

@@ -1,8 +1,10 @@
 // A run that is continued with another config says what has changed, and takes over what changes
 // the training only with --accept-changes. With the real binary.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/manifest.h"
@@ -35,6 +37,33 @@ struct FinishedRun {
     return run(args);
   }
 };
+
+// The places {} are the files of the training and of the evaluator `test`.
+constexpr const char* kArrayConfig = R"(
+total_epochs: 1
+log_training_epochs: 1
+ckpt_epochs: 1
+num_classes: 2
+compute_threads: 1
+precision: float32
+model_name: cnn
+model: {{widths: [8], dense: 16}}
+loss: softmax_xent
+optax_name: scale_by_adam
+lr: 0.01
+input:
+  data: {{name: npz, fname: '{}'}}
+  batch_size: 32
+  pp: value_range(-1, 1)|onehot(2, key="label", key_result="labels")|keep("image", "labels")
+evals:
+  test:
+    type: classification
+    data: {{name: npz, fname: '{}'}}
+    batch_size: 20
+    pp_fn: value_range(-1, 1)|onehot(2, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    log_epochs: 1
+)";
 
 double number(const TextRow& row, const std::string& name) { return std::stod(row.at(name)); }
 
@@ -75,6 +104,35 @@ TEST_CASE("data that has changed is told, also if the checkpoint does not hold i
   const Finished older = again();
   CHECK(older.code == 2);
   CHECK(contains(older.err, "changed config: input.data: other data -> 1,437 examples\n"));
+}
+
+TEST_CASE("other data behind another path is told, even if it has as many examples") {
+  const TempFolder dir;
+  const auto write_images = [&](const std::string& name, int64_t n, uint64_t seed) {
+    const auto generator = at::detail::createCPUGenerator(seed);
+    write_npz(dir / name, {{"image", at::randint(256, {n, 6, 6, 1}, generator).to(at::kByte)},
+                           {"label", at::randint(2, {n}, generator).to(at::kLong)}});
+    return dir / name;
+  };
+  const std::string train = write_images("train.npz", 256, 1);
+  const std::string test = write_images("test.npz", 60, 2);
+  const std::string config = dir / "c.yaml";
+  write(config, fmt::format(kArrayConfig, train, test));
+  const auto start = [&](const std::string& workdir, const std::vector<std::string>& values) {
+    std::vector<std::string> args = {"--config", config, "--workdir", dir / workdir};
+    for (const std::string& value : values) args.insert(args.end(), {"--set", value});
+    return run(args);
+  };
+  REQUIRE(start("w", {}).code == 0);
+  std::filesystem::copy_file(train, dir / "copy.npz");
+  CHECK(start("w", {"input.data.fname=" + (dir / "copy.npz")}).code == 0);
+  const Finished input = start("w", {"input.data.fname=" + write_images("other.npz", 256, 3)});
+  CHECK(input.code == 2);
+  CHECK(contains(input.err, "changed config: input.data: 256 examples -> 256 examples with other"));
+  const Finished eval =
+      start("w", {"evals.test.data.fname=" + write_images("other_test.npz", 60, 4)});
+  CHECK(eval.code == 2);
+  CHECK(contains(eval.err, "evals.test.data: the same number of examples -> others"));
 }
 
 TEST_CASE("other values in an evaluator's file of arrays are told") {

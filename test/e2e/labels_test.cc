@@ -397,40 +397,6 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   CHECK(last(measured, "test/log_loss") < 1.5 * least / 3);
 }
 
-TEST_CASE("a run notices other data behind another path, and metrics of one name") {
-  const Squares squares;
-  squares.write_config(kNumbers);
-  const std::vector<std::string> start = {"--config",        squares.config, "--workdir",
-                                          squares.dir / "w", "--set",        "total_epochs=2",
-                                          "--set",           "ckpt_epochs=1"};
-  const auto again = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> args = start;
-    args.insert(args.end(), more.begin(), more.end());
-    return run(args);
-  };
-  REQUIRE(again({}).code == 0);
-  write_squares(squares.dir / "other.npz", 256, 3);
-  write_squares(squares.dir / "other_test.npz", 60, 4);
-  std::filesystem::copy_file(squares.dir / "train.npz", squares.dir / "copy.npz");
-  CHECK(again({"--set", "input.data.fname=" + (squares.dir / "copy.npz")}).code == 0);
-  const Finished input = again({"--set", "input.data.fname=" + (squares.dir / "other.npz")});
-  CHECK(input.code == 2);
-  CHECK(contains(input.err, "changed config: input.data: 256 examples -> 256 examples with other"));
-  const Finished eval =
-      again({"--set", "evals.test.data.fname=" + (squares.dir / "other_test.npz")});
-  CHECK(eval.code == 2);
-  CHECK(contains(eval.err, "evals.test.data: the same number of examples -> others"));
-
-  const Finished clash = run({"--config", squares.config, "--workdir", squares.dir / "clash",
-                              "--set", "total_epochs=1", "--set", "evals.test.log_epochs=1",
-                              "--set", "evals.test.prefix=training_", "--set",
-                              "evals.test.type=mean", "--set", "evals.test.pred=loss"});
-  CHECK(clash.code == 2);
-  CHECK(contains(clash.err,
-                 "measures 'training_loss', which is also a metric of the training: give "
-                 "it another `prefix`"));
-}
-
 TEST_CASE("labels made from another column have none of the names and counts of `label`") {
   const Squares squares;
   for (const std::string split : {"train", "test"}) {

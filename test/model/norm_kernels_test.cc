@@ -25,7 +25,8 @@ at::Tensor noise(std::vector<int64_t> shape, uint64_t seed) {
 
 at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
 
-// Whether |a - exact| <= unit * |exact| + 2e-5, with unit 2e-5 for float32 and 2^-8 for bfloat16.
+// Returns whether each element differs by at most 2e-5 plus a fraction of its exact value: 2e-5 for
+// float32, 2^-8 for bfloat16.
 bool near(const at::Tensor& a, const at::Tensor& exact) {
   const double unit = a.scalar_type() == at::kFloat ? 2e-5 : 0x1p-8;
   const at::Tensor error = (a.to(at::kDouble) - exact).abs();
@@ -65,7 +66,8 @@ Normed exact(const Arguments& a) {
 
 Arguments arguments(std::vector<int64_t> shape, at::ScalarType from, NormTail tail,
                     at::ScalarType type) {
-  // The values are far from zero, so that the variance is a difference of large numbers.
+  // The values are far from zero: a variance that is computed as E[x^2] - E[x]^2 in float32 would
+  // be wrong.
   return {(noise(shape, 1) * 2 + 5).to(from),
           noise({shape[1]}, 2),
           noise({shape[1]}, 3),
@@ -76,7 +78,8 @@ Arguments arguments(std::vector<int64_t> shape, at::ScalarType from, NormTail ta
 }
 
 TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") {
-  // 48 channels: a pair of vectors and a single one. 48 x 40 x 40 elements: three chunks.
+  // 48 channels are three vectors, which the kernel takes as a pair and a single one. 48 x 40 x 40
+  // elements are three chunks.
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{3, 48, 5, 7}, {2, 64, 1, 1}, {1, 48, 40, 40}}) {
     for (const auto from : {at::kFloat, at::kBFloat16}) {
@@ -101,8 +104,8 @@ TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") 
 }
 
 TEST_CASE("fused_group_norm has the same bits with any number of threads") {
-  // One image is divided among the threads; of 13, each thread takes whole images. With 16 images
-  // of 1024 channels LibTorch also adds the images' shares in several threads.
+  // With one image the threads share its pixels. With 13 images each thread takes whole ones. With
+  // 16 images of 1024 channels LibTorch also uses several threads to add up dscale and dbias.
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{1, 32, 50, 40}, {13, 32, 50, 40}, {16, 1024, 3, 3}}) {
     const Arguments given = arguments(shape, at::kBFloat16, NormTail::add_relu, at::kFloat);

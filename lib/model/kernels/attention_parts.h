@@ -21,28 +21,6 @@ using Halves8 = uint16_t __attribute__((vector_size(16)));
 typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias));
 typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias));
 
-// The first `count` numbers; the others are 0.
-template <class T>
-[[gnu::always_inline]] inline void load_some(const T* from, int64_t count, Floats& to) {
-  if (count >= kLanes) return load(from, to);
-  T part[kLanes] = {};
-  std::memcpy(part, from, sizeof(T) * static_cast<size_t>(count));
-  load(part, to);
-}
-template <class T>
-[[gnu::always_inline]] inline void store_some(const Floats& from, int64_t count, T* to) {
-  if (count >= kLanes) return store(from, to);
-  T part[kLanes];
-  store(from, part);
-  std::memcpy(to, part, sizeof(T) * static_cast<size_t>(count));
-}
-
-[[gnu::always_inline]] inline float sum_of(const Floats& x) {
-  float sum = 0;
-  for (int64_t i = 0; i < kLanes; ++i) sum += x[i];
-  return sum;
-}
-
 // exp(x) for x up to 88, to about one unit in the last place. Below -87 it is exp(-87). A NaN stays
 // a NaN.
 [[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
@@ -51,26 +50,8 @@ constexpr float kCubic = 0.044715f;
   simd::keep(~over | negative, 1.0f / (power + 1.0f), y);
 }
 
-// Loads `count` <= 16 values, followed by zeros.
-template <class T>
-[[gnu::always_inline]] inline void load_some(const T* from, int64_t count, Floats& to) {
-  if (count == kLanes) return simd::load(from, to);
-  T values[kLanes] = {};
-  std::memcpy(values, from, count * sizeof(T));
-  simd::load(values, to);
-}
-
-template <class T>
-[[gnu::always_inline]] inline void store_some(const Floats& from, int64_t count, T* to) {
-  if (count == kLanes) return simd::store(from, to);
-  T values[kLanes];
-  simd::store(from, values);
-  std::memcpy(to, values, count * sizeof(T));
-}
-
-// Calls f(i, count) for up to sixteen elements at a time; each thread's last call may have fewer.
-// Those are computed as a vector too, so a result does not depend on its place or on the number of
-// threads.
+// Calls f(i, count) for the elements from i to i + count - 1: sixteen, or fewer in a thread's last
+// call. f computes these few as a vector too, so an element's result does not depend on its place.
 template <class F>
 void for_vectors(int64_t n, const F& f) {
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
@@ -85,9 +66,9 @@ void forward_all(const T* x, T* y, int64_t n) {
   for_vectors(
       n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
         Floats value, g;
-        load_some(x + i, count, value);
+        simd::load_some(x + i, count, value);
         gate(value, g);
-        store_some(value * g, count, y + i);
+        simd::store_some(value * g, count, y + i);
       });
 }
 
@@ -96,11 +77,11 @@ void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
   for_vectors(
       n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
         Floats value, above, g;
-        load_some(x + i, count, value);
-        load_some(grad + i, count, above);
+        simd::load_some(x + i, count, value);
+        simd::load_some(grad + i, count, above);
         gate(value, g);
         const Floats slope = (value * value * (3 * kCubic) + 1.0f) * kTwoRoots;  // of 2 u
-        store_some(above * (g + g * (1.0f - g) * value * slope), count, dx + i);
+        simd::store_some(above * (g + g * (1.0f - g) * value * slope), count, dx + i);
       });
 }
 

@@ -1,7 +1,6 @@
-// Group normalisation of channels_last activations, fused with what follows it. Forward reads the
-// activations twice and writes once; backward reads activations and gradients twice. With enough
-// images each thread takes whole images, so an image that fits into its cache is read from memory
-// once.
+// Group normalisation of channels_last activations, fused with the ReLU and the residual sum after
+// it. Each direction makes two passes over an image. With enough images each thread takes whole
+// images: the second pass then reads an image from the cache, if it fits.
 #include "lib/model/kernels/group_norm.h"
 
 #include <ATen/Parallel.h>
@@ -17,14 +16,13 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/group_norm_parts.h"
 
 namespace bv {
 namespace {
 
+using namespace group_norm_parts;
 using c10::BFloat16;
-using simd::Floats;
-using simd::Ints;
-using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -45,20 +43,9 @@ struct ImagePart {
   int64_t image, first, pixels;  // first: an index into the pixels of all images
 };
 
-// The tables of each image, (n, kTables, c) float32. y = x * gain + shift.
-enum NormTable { kGain, kShift, kMean, kRstd, kTables };
-
-struct Tables {
-  const float *gain, *shift, *mean;
-  Tables(const at::Tensor& tables, int64_t image)
-      : gain(tables.const_data_ptr<float>() + image * kTables * tables.size(2)),
-        shift(gain + kShift * tables.size(2)),
-        mean(gain + kMean * tables.size(2)) {}
-};
-
-// For each image: calls sum(part, sums) for each chunk, which writes 2 * c sums; then
-// finish(image, sums) with their totals; then apply(part) for each chunk. The order of additions is
-// fixed.
+// Runs three functions on each image. sum(part, sums) writes 2 * c sums of one chunk. Then
+// finish(image, sums) gets the sums of all chunks. Then apply(part) runs on each chunk. The chunks
+// are always added in the same order.
 template <class Sum, class Finish, class Apply>
 void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const Apply& apply) {
   const int64_t chunks = s.chunks();
@@ -95,151 +82,6 @@ void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const 
   at::parallel_for(0, s.n * chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) apply(part(j / chunks, j % chunks));
   });
-}
-
-// Calls f.template operator()<V>(k) for all channels k, V vectors at a time.
-template <class F>
-[[gnu::always_inline]] inline void for_channels(int64_t c, const F& f) {
-  int64_t k = 0;
-  for (; k + 2 * kLanes <= c; k += 2 * kLanes) f.template operator()<2>(k);
-  if (k < c) f.template operator()<1>(k);
-}
-
-[[gnu::always_inline]] inline void store_double(const Floats& from, double* to) {
-  typedef double DoublesAt __attribute__((vector_size(128), aligned(8), may_alias));
-  *reinterpret_cast<DoublesAt*>(to) = __builtin_convertvector(from, DoublesAt);
-}
-
-// Sums x and its square over `pixels`, for V vectors of channels. The float32 sums are those of x
-// minus its mean over these pixels, so neither a large mean nor one large value costs them digits.
-template <int V, class T>
-[[gnu::always_inline]] inline void moments(const T* x, int64_t pixels, int64_t c, double* sums) {
-  Floats mean[V] = {}, rest[V] = {}, square[V] = {};
-  for (int64_t p = 0; p < pixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      Floats value;
-      simd::load(x + p * c + v * kLanes, value);
-      mean[v] += value;
-    }
-  }
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) mean[v] /= static_cast<float>(pixels);
-  for (int64_t p = 0; p < pixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      Floats value;
-      simd::load(x + p * c + v * kLanes, value);
-      value -= mean[v];
-      rest[v] += value;
-      square[v] += value * value;
-    }
-  }
-  const auto count = static_cast<double>(pixels);
-  for (int v = 0; v < V; ++v) {
-    double *sum = sums + v * kLanes, *squares = sum + c, means[kLanes];
-    store_double(mean[v], means);
-    store_double(rest[v], sum);
-    store_double(square[v], squares);
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      squares[lane] += means[lane] * (2 * sum[lane] + count * means[lane]);
-      sum[lane] += count * means[lane];
-    }
-  }
-}
-
-// Sets g to 0 where the ReLU is inactive (y <= 0). y may be the ReLU's input or its output: both
-// are positive at the same places. A NaN counts as active.
-template <NormTail Tail>
-[[gnu::always_inline]] inline void mask_gradient(const Floats& y, Floats& g) {
-  if constexpr (Tail == NormTail::nothing) return;
-  Ints dead;
-  simd::not_positive(y, dead);
-  simd::keep(~dead, g, g);
-}
-
-template <NormTail Tail, class T, class Y>
-[[gnu::always_inline]] inline void normalise(const T* x, const float* shortcut, Y* y,
-                                             int64_t pixels, int64_t c, const Tables& tables) {
-  for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t k = 0; k < c; k += kLanes) {
-      const int64_t at = p * c + k;
-      Floats value, gain, shift;
-      simd::load(x + at, value);
-      simd::load(tables.gain + k, gain);
-      simd::load(tables.shift + k, shift);
-      value = value * gain + shift;
-      if constexpr (Tail == NormTail::add_relu) {
-        Floats other;
-        simd::load(shortcut + at, other);
-        value += other;
-      }
-      mask_gradient<Tail>(value, value);  // the ReLU itself
-      simd::store(value, y + at);
-    }
-  }
-}
-
-// Sums g and g * (x - mean), where g is the gradient before the ReLU.
-template <int V, NormTail Tail, class T, class Y>
-[[gnu::always_inline]] inline void gradient_sums(const T* x, const Y* y, const Y* grad,
-                                                 int64_t pixels, int64_t c, int64_t k,
-                                                 const Tables& tables, double* sums) {
-  Floats gain[V], shift[V], mean[V], sum[V] = {}, product[V] = {};
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    simd::load(tables.gain + k + v * kLanes, gain[v]);
-    simd::load(tables.shift + k + v * kLanes, shift[v]);
-    simd::load(tables.mean + k + v * kLanes, mean[v]);
-  }
-  for (int64_t p = 0; p < pixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      const int64_t at = p * c + k + v * kLanes;
-      Floats value, g, out;
-      simd::load(x + at, value);
-      simd::load(grad + at, g);
-      if constexpr (Tail == NormTail::add_relu)
-        simd::load(y + at, out);
-      else
-        out = value * gain[v] + shift[v];
-      mask_gradient<Tail>(out, g);
-      sum[v] += g;
-      product[v] += g * (value - mean[v]);
-    }
-  }
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) {
-    store_double(sum[v], sums + k + v * kLanes);
-    store_double(product[v], sums + c + k + v * kLanes);
-  }
-}
-
-// dx = gain * g + slope * x + offset, and the gradient of the shortcut is g.
-template <NormTail Tail, class T, class Y>
-[[gnu::always_inline]] inline void gradient(const T* x, const Y* y, const Y* grad, T* dx,
-                                            float* dshortcut, int64_t pixels, int64_t c,
-                                            const Tables& tables, const float* slopes,
-                                            const float* offsets) {
-  for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t k = 0; k < c; k += kLanes) {
-      const int64_t at = p * c + k;
-      Floats value, g, out, gain, shift, slope, offset;
-      simd::load(x + at, value);
-      simd::load(grad + at, g);
-      simd::load(tables.gain + k, gain);
-      simd::load(tables.shift + k, shift);
-      simd::load(slopes + k, slope);
-      simd::load(offsets + k, offset);
-      if constexpr (Tail == NormTail::add_relu)
-        simd::load(y + at, out);
-      else
-        out = value * gain + shift;
-      mask_gradient<Tail>(out, g);
-      if constexpr (Tail == NormTail::add_relu) simd::store(g, dshortcut + at);
-      simd::store(g * gain + value * slope + offset, dx + at);
-    }
-  }
 }
 
 // Turns the sums of moments() of an image into its tables.
@@ -288,26 +130,22 @@ template <NormTail Tail, class T, class Y>
 void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
                  const at::Tensor& bias, double eps, const float* shortcut, const at::Tensor& y,
                  const at::Tensor& tables) {
+  const int64_t c = s.c;
   const T* in = x.const_data_ptr<T>();
   Y* out = y.data_ptr<Y>();
   const auto sum = [&](const ImagePart& part, double* sums) {
-    const T* from = in + part.first * s.c;
-    simd::dispatch([ =, c = s.c ]() __attribute__((always_inline)) {
-      for_channels(
-          c, [=]<int V>(int64_t k) __attribute__((always_inline)) {
-            moments<V>(from + k, part.pixels, c, sums + k);
-          });
-    });
+    const T* from = in + part.first * c;
+    simd::dispatch([=]() __attribute__((always_inline)) { moments(from, part.pixels, c, sums); });
   };
   const auto finish = [&](int64_t image, const double* sums) {
     fill_tables(s, sums, scale.const_data_ptr<float>(), bias.const_data_ptr<float>(), eps,
-                tables.data_ptr<float>() + image * kTables * s.c);
+                tables.data_ptr<float>() + image * kTables * c);
   };
   const auto apply = [&](const ImagePart& part) {
-    const int64_t at = part.first * s.c;
+    const int64_t at = part.first * c;
     const Tables image(tables, part.image);
     const float* add = shortcut ? shortcut + at : nullptr;
-    simd::dispatch([ =, c = s.c ]() __attribute__((always_inline)) {
+    simd::dispatch([=]() __attribute__((always_inline)) {
       normalise<Tail>(in + at, add, out + at, part.pixels, c, image);
     });
   };
@@ -322,36 +160,34 @@ struct Gradients {
 template <NormTail Tail, class T, class Y>
 void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, const at::Tensor& grad,
                   const at::Tensor& scale, const at::Tensor& tables, const Gradients& gradients) {
+  const int64_t c = s.c;
   const T* in = x.const_data_ptr<T>();
   const Y* out = y.defined() ? y.const_data_ptr<Y>() : nullptr;
   const Y* g = grad.const_data_ptr<Y>();
   T* dx = gradients.x.data_ptr<T>();
   float* dshortcut = gradients.shortcut.defined() ? gradients.shortcut.data_ptr<float>() : nullptr;
-  const at::Tensor corrections = at::empty({s.n, 2, s.c}, tables.options());
+  const at::Tensor corrections = at::empty({s.n, 2, c}, tables.options());
   const auto sum = [&](const ImagePart& part, double* sums) {
-    const int64_t at = part.first * s.c;
+    const int64_t at = part.first * c;
     const Tables image(tables, part.image);
     const Y* after = out ? out + at : nullptr;
-    simd::dispatch([ =, c = s.c ]() __attribute__((always_inline)) {
-      for_channels(
-          c, [=]<int V>(int64_t k) __attribute__((always_inline)) {
-            gradient_sums<V, Tail>(in + at, after, g + at, part.pixels, c, k, image, sums);
-          });
+    simd::dispatch([=]() __attribute__((always_inline)) {
+      gradient_sums<Tail>(in + at, after, g + at, part.pixels, c, image, sums);
     });
   };
   const auto finish = [&](int64_t image, const double* sums) {
     fill_gradient_tables(s, sums, scale.const_data_ptr<float>(),
-                         tables.const_data_ptr<float>() + image * kTables * s.c,
-                         corrections.data_ptr<float>() + image * 2 * s.c,
-                         gradients.shares.data_ptr<double>() + image * 2 * s.c);
+                         tables.const_data_ptr<float>() + image * kTables * c,
+                         corrections.data_ptr<float>() + image * 2 * c,
+                         gradients.shares.data_ptr<double>() + image * 2 * c);
   };
   const auto apply = [&](const ImagePart& part) {
-    const int64_t at = part.first * s.c;
+    const int64_t at = part.first * c;
     const Tables image(tables, part.image);
-    const float* slopes = corrections.const_data_ptr<float>() + part.image * 2 * s.c;
+    const float* slopes = corrections.const_data_ptr<float>() + part.image * 2 * c;
     const Y* after = out ? out + at : nullptr;
     float* dadd = dshortcut ? dshortcut + at : nullptr;
-    simd::dispatch([ =, c = s.c ]() __attribute__((always_inline)) {
+    simd::dispatch([=]() __attribute__((always_inline)) {
       gradient<Tail>(in + at, after, g + at, dx + at, dadd, part.pixels, c, image, slopes,
                      slopes + c);
     });
@@ -425,7 +261,7 @@ class FusedGroupNorm : public torch::autograd::Function<FusedGroupNorm> {
 bool group_norm_fits(const at::Tensor& x) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
   return x.is_cpu() && !plain_kernels() && type && x.dim() == 4 && x.numel() > 0 &&
-         x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
+         x.size(1) % simd::kLanes == 0 && x.is_contiguous(kChannelsLast);
 }
 
 at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,

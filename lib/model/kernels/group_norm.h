@@ -22,9 +22,10 @@ bool group_norm_fits(const at::Tensor& x);
 // Normalises x over h, w and the channels of a group (Wu and He 2018, "Group Normalization"),
 // multiplies by `scale`, adds `bias`, both (c) float32, and applies `tail`. Returns a channels_last
 // tensor of `type`, float32 or bfloat16. `shortcut`, for add_relu only, is a float32 tensor of x's
-// shape. It computes in float32. Sums of up to 32,768 elements are float32 and are added in
-// float64; the result does not depend on the number of threads. Requires group_norm_fits(x). Throws
-// c10::Error if c is no multiple of `groups` or a shape does not fit.
+// shape. Each element is computed in float32. Sums are float32 over up to 32,768 elements, and
+// float64 beyond that. The result does not depend on the number of threads. Requires
+// group_norm_fits(x). Throws c10::Error if c is not a multiple of `groups`, or if a shape does not
+// fit.
 at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
                             const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
                             const std::optional<at::Tensor>& shortcut = {});

@@ -21,9 +21,10 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Elements of a partial sum over rows: few enough for float32 precision and for the cache.
+// Elements of a partial sum in float32: few enough for its precision and for the cache.
 constexpr int64_t kChunk = 32768;
 
+// `count` rows of `size` values, in chunks.
 struct RowChunks {
   int64_t count, size;
   int64_t of_chunk() const { return std::max<int64_t>(1, kChunk / size); }
@@ -35,12 +36,6 @@ struct RowMoments {
   float mean, rstd;
 };
 
-[[gnu::always_inline]] inline float total(const Floats& values) {
-  float sum = 0;
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += values[lane];
-  return sum;
-}
-
 [[gnu::always_inline]] inline RowMoments moments_of(const float* x, int64_t size, double eps) {
   const auto count = static_cast<float>(size);
   Floats sum = {}, square = {}, value;
@@ -48,13 +43,13 @@ struct RowMoments {
     simd::load(x + k, value);
     sum += value;
   }
-  const float mean = total(sum) / count;
+  const float mean = simd::sum_of(sum) / count;
   for (int64_t k = 0; k < size; k += kLanes) {
     simd::load(x + k, value);
     value -= mean;
     square += value * value;
   }
-  return {mean, static_cast<float>(1 / std::sqrt(total(square) / count + eps))};
+  return {mean, static_cast<float>(1 / std::sqrt(simd::sum_of(square) / count + eps))};
 }
 
 template <class T>
@@ -69,8 +64,9 @@ template <class T>
   }
 }
 
-// With z the normalised row and h = grad * scale:
-//   dx = rstd (h - mean(h) - z mean(h z)); sums += grad z and grad, (2, size).
+// Writes the gradient of a row. With z the normalised row and h = grad * scale, it is
+//   dx = rstd (h - mean(h) - z mean(h z)).
+// Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias.
 template <class T>
 [[gnu::always_inline]] inline void gradient(const float* x, const T* grad, const float* scale,
                                             const RowMoments& m, float* dx, float* sums,
@@ -91,7 +87,7 @@ template <class T>
     sum += g;
     product += g * value;
   }
-  const float mean = total(sum) / count, slope = total(product) / count;
+  const float mean = simd::sum_of(sum) / count, slope = simd::sum_of(product) / count;
   for (int64_t k = 0; k < size; k += kLanes) {
     simd::load(x + k, value);
     simd::load(grad + k, g);
@@ -120,13 +116,13 @@ void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& s
               *shift = bias.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
   const int64_t size = rows.size;
-  for_chunks(
-      rows, [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
-        for (int64_t row = first; row < last; ++row) {
-          moments[row] = moments_of(in + row * size, size, eps);
-          normalise(in + row * size, gain, shift, moments[row], out + row * size, size);
-        }
-      });
+  const auto chunk = [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
+    for (int64_t row = first; row < last; ++row) {
+      moments[row] = moments_of(in + row * size, size, eps);
+      normalise(in + row * size, gain, shift, moments[row], out + row * size, size);
+    }
+  };
+  for_chunks(rows, chunk);
 }
 
 template <class T>
@@ -137,15 +133,15 @@ void backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& 
   const T* g = grad.const_data_ptr<T>();
   float* out = dx.data_ptr<float>();
   const int64_t size = rows.size;
-  for_chunks(
-      rows, [=](int64_t chunk, int64_t first, int64_t last) __attribute__((always_inline)) {
-        float* sums = parts + chunk * 2 * size;
-        std::fill_n(sums, 2 * size, 0.0F);
-        for (int64_t row = first; row < last; ++row) {
-          const int64_t at = row * size;
-          gradient(in + at, g + at, gain, moments[row], out + at, sums, size);
-        }
-      });
+  const auto chunk = [=](int64_t i, int64_t first, int64_t last) __attribute__((always_inline)) {
+    float* sums = parts + i * 2 * size;
+    std::fill_n(sums, 2 * size, 0.0F);
+    for (int64_t row = first; row < last; ++row) {
+      const int64_t at = row * size;
+      gradient(in + at, g + at, gain, moments[row], out + at, sums, size);
+    }
+  };
+  for_chunks(rows, chunk);
 }
 
 RowChunks rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }

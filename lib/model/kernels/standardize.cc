@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
@@ -27,75 +26,25 @@ using torch::autograd::variable_list;
 constexpr double kStdEps = 1e-5, kVarEps = 1e-10;
 constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
 
-// f(i, value) writes element i, or elements i to i + 15 if `value` is a vector. Returns the sum of
-// all elements.
-template <class F>
-[[gnu::always_inline]] inline float sum_of(int64_t size, const F& f) {
-  Floats sums = {};
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    Floats value;
-    f(i, value);
-    sums += value;
-  }
-  float sum = 0;
-  for (int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
-  for (; i < size; ++i) {
-    float value;
-    f(i, value);
-    sum += value;
-  }
-  return sum;
-}
-
-[[gnu::always_inline]] inline void read(const float* from, Floats& to) { simd::load(from, to); }
-[[gnu::always_inline]] inline void read(const BFloat16* from, Floats& to) { simd::load(from, to); }
-template <class T>
-[[gnu::always_inline]] inline void read(const T* from, float& to) {
-  to = static_cast<float>(*from);
-}
-template <class T>
-[[gnu::always_inline]] inline void write(const Floats& from, T* to) {
-  simd::store(from, to);
-}
-template <class T>
-[[gnu::always_inline]] inline void write(float from, T* to) {
-  *to = static_cast<T>(from);
-}
-
-// Calls f(i, value) for all i in [0, size), where `value` is room for one value or for sixteen.
-template <class F>
-[[gnu::always_inline]] inline void for_each(int64_t size, const F& f) {
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    Floats value;
-    f(i, value);
-  }
-  for (; i < size; ++i) {
-    float value;
-    f(i, value);
-  }
-}
-
 struct Statistics {
   float mean, var;
 };
 
 [[gnu::always_inline]] inline Statistics statistics_of(const float* w, int64_t size) {
+  Floats sum = {}, square = {}, value;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    simd::load_some(w + i, size - i, value);
+    sum += value;
+  }
   const auto count = static_cast<float>(size);
-  const float mean = sum_of(
-                         size, [=](int64_t i, auto& value)
-                                   __attribute__((always_inline)) { read(w + i, value); }) /
-                     count;
-  const float var = sum_of(
-                        size,
-                        [=](int64_t i, auto& value) __attribute__((always_inline)) {
-                          read(w + i, value);
-                          value -= mean;
-                          value *= value;
-                        }) /
-                    count;
-  return {mean, var};
+  const float mean = simd::sum_of(sum) / count;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    simd::load_some(w + i, size - i, value);
+    value -= mean;
+    simd::keep_first(size - i, value, value);
+    square += value * value;
+  }
+  return {mean, simd::sum_of(square) / count};
 }
 
 float inverse(float var, StandardizeRule rule) {
@@ -111,61 +60,52 @@ float inverse_slope(float var, StandardizeRule rule) {
 }
 
 template <class T>
-void forward_row(const float* w, T* y, int64_t size, StandardizeRule rule) {
-  simd::dispatch([=]() __attribute__((always_inline)) {
-    const Statistics s = statistics_of(w, size);
-    const float inv = inverse(s.var, rule);
-    for_each(
-        size, [=](int64_t i, auto& value) __attribute__((always_inline)) {
-          read(w + i, value);
-          value = (value - s.mean) * inv;
-          write(value, y + i);
-        });
-  });
+[[gnu::always_inline]] inline void forward_row(const float* w, T* y, int64_t size,
+                                               StandardizeRule rule) {
+  const Statistics s = statistics_of(w, size);
+  const float inv = inverse(s.var, rule);
+  Floats value;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    simd::load_some(w + i, size - i, value);
+    simd::store_some((value - s.mean) * inv, size - i, y + i);
+  }
 }
 
 // dw = inv (g - mean(g)) - (w - mean) slope mean(g (w - mean))
 template <class T>
-void backward_row(const float* w, const T* grad, float* dw, int64_t size, StandardizeRule rule) {
-  simd::dispatch([=]() __attribute__((always_inline)) {
-    const Statistics s = statistics_of(w, size);
-    const auto count = static_cast<float>(size);
-    const float inv = inverse(s.var, rule);
-    const float mean_grad = sum_of(
-                                size, [=
-    ](int64_t i, auto& value) __attribute__((always_inline)) { read(grad + i, value); }) /
-                            count;
-    const float product = sum_of(
-                              size,
-                              [=](int64_t i, auto& value) __attribute__((always_inline)) {
-                                std::remove_reference_t<decltype(value)> weight;
-                                read(grad + i, value);
-                                read(w + i, weight);
-                                value *= weight - s.mean;
-                              }) /
-                          count;
-    const float factor = inverse_slope(s.var, rule) * product;
-    for_each(
-        size, [=](int64_t i, auto& value) __attribute__((always_inline)) {
-          std::remove_reference_t<decltype(value)> weight;
-          read(grad + i, value);
-          read(w + i, weight);
-          value = (value - mean_grad) * inv - (weight - s.mean) * factor;
-          write(value, dw + i);
-        });
-  });
+[[gnu::always_inline]] inline void backward_row(const float* w, const T* grad, float* dw,
+                                                int64_t size, StandardizeRule rule) {
+  const Statistics s = statistics_of(w, size);
+  Floats sum = {}, product = {}, weight, g;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    simd::load_some(w + i, size - i, weight);
+    simd::load_some(grad + i, size - i, g);  // zeros at the end, so products are too
+    sum += g;
+    product += g * (weight - s.mean);
+  }
+  const auto count = static_cast<float>(size);
+  const float inv = inverse(s.var, rule), mean_grad = simd::sum_of(sum) / count;
+  const float factor = inverse_slope(s.var, rule) * (simd::sum_of(product) / count);
+  for (int64_t i = 0; i < size; i += kLanes) {
+    simd::load_some(w + i, size - i, weight);
+    simd::load_some(grad + i, size - i, g);
+    simd::store_some((g - mean_grad) * inv - (weight - s.mean) * factor, size - i, dw + i);
+  }
 }
 
 // (k, k, in, out) as (out, k, k, in), and back.
 at::Tensor rows_of(const at::Tensor& kernel) { return kernel.permute({3, 0, 1, 2}); }
 at::Tensor kernel_of(const at::Tensor& rows) { return rows.permute({1, 2, 3, 0}); }
 
+// Calls f(at, size) for each row: where it begins, and its number of elements.
 template <class F>
 void for_rows(const at::Tensor& rows, const F& f) {
   const int64_t size = rows.numel() / rows.size(0);
   at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kGrain / size),
                    [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) f(row * size, size);
+                     simd::dispatch([&]() __attribute__((always_inline)) {
+                       for (int64_t row = begin; row < end; ++row) f(row * size, size);
+                     });
                    });
 }
 
@@ -173,7 +113,10 @@ template <class T>
 void forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
   const float* w = rows.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
-  for_rows(rows, [=](int64_t at, int64_t size) { forward_row(w + at, out + at, size, rule); });
+  const auto row = [=](int64_t at, int64_t size) __attribute__((always_inline)) {
+    forward_row(w + at, out + at, size, rule);
+  };
+  for_rows(rows, row);
 }
 
 template <class T>
@@ -182,8 +125,10 @@ void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tens
   const float* w = rows.const_data_ptr<float>();
   const T* g = grad.const_data_ptr<T>();
   float* out = dw.data_ptr<float>();
-  for_rows(rows,
-           [=](int64_t at, int64_t size) { backward_row(w + at, g + at, out + at, size, rule); });
+  const auto row = [=](int64_t at, int64_t size) __attribute__((always_inline)) {
+    backward_row(w + at, g + at, out + at, size, rule);
+  };
+  for_rows(rows, row);
 }
 
 class Standardize : public torch::autograd::Function<Standardize> {

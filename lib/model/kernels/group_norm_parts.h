@@ -1,0 +1,188 @@
+// The loops of group_norm.cc over the pixels of an image, with vectors. Activations are
+// (pixels, c). T is the type of x, and Y that of the result: float or BFloat16.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lib/device/float_lanes.h"
+#include "lib/model/kernels/group_norm.h"
+
+namespace bv::group_norm_parts {
+
+using simd::Floats;
+using simd::Ints;
+using simd::kLanes;
+
+// The tables of each image, (n, kTables, c) float32. y = x * gain + shift.
+enum NormTable { kGain, kShift, kMean, kRstd, kTables };
+
+// Those of one image, each (c).
+struct Tables {
+  const float *gain, *shift, *mean;
+  Tables(const at::Tensor& tables, int64_t image)
+      : gain(tables.const_data_ptr<float>() + image * kTables * tables.size(2)),
+        shift(gain + kShift * tables.size(2)),
+        mean(gain + kMean * tables.size(2)) {}
+};
+
+[[gnu::always_inline]] inline void store_double(const Floats& from, double* to) {
+  typedef double DoublesAt __attribute__((vector_size(128), aligned(8), may_alias));
+  *reinterpret_cast<DoublesAt*>(to) = __builtin_convertvector(from, DoublesAt);
+}
+
+// Sums x and its square over `pixels`, for V vectors of channels, into `sums` (2, c). In float32 it
+// sums x minus its mean over these pixels, so neither a large mean nor one large value costs it
+// digits.
+template <int V, class T>
+[[gnu::always_inline]] inline void moments_of(const T* x, int64_t pixels, int64_t c, double* sums) {
+  Floats mean[V] = {}, rest[V] = {}, square[V] = {};
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      Floats value;
+      simd::load(x + p * c + v * kLanes, value);
+      mean[v] += value;
+    }
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) mean[v] /= static_cast<float>(pixels);
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      Floats value;
+      simd::load(x + p * c + v * kLanes, value);
+      value -= mean[v];
+      rest[v] += value;
+      square[v] += value * value;
+    }
+  }
+  const auto count = static_cast<double>(pixels);
+  for (int v = 0; v < V; ++v) {
+    double *sum = sums + v * kLanes, *squares = sum + c, means[kLanes];
+    store_double(mean[v], means);
+    store_double(rest[v], sum);
+    store_double(square[v], squares);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      squares[lane] += means[lane] * (2 * sum[lane] + count * means[lane]);
+      sum[lane] += count * means[lane];
+    }
+  }
+}
+
+// The same for all channels.
+template <class T>
+[[gnu::always_inline]] inline void moments(const T* x, int64_t pixels, int64_t c, double* sums) {
+  int64_t k = 0;
+  for (; k + 2 * kLanes <= c; k += 2 * kLanes) moments_of<2>(x + k, pixels, c, sums + k);
+  if (k < c) moments_of<1>(x + k, pixels, c, sums + k);
+}
+
+// Sets g to 0 where the ReLU is inactive (y <= 0). y may be the ReLU's input or its output: both
+// are positive at the same places. A NaN counts as active.
+template <NormTail Tail>
+[[gnu::always_inline]] inline void mask_gradient(const Floats& y, Floats& g) {
+  if constexpr (Tail == NormTail::nothing) return;
+  Ints dead;
+  simd::not_positive(y, dead);
+  simd::keep(~dead, g, g);
+}
+
+// y = tail(x * gain + shift).
+template <NormTail Tail, class T, class Y>
+[[gnu::always_inline]] inline void normalise(const T* x, const float* shortcut, Y* y,
+                                             int64_t pixels, int64_t c, const Tables& tables) {
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t k = 0; k < c; k += kLanes) {
+      const int64_t at = p * c + k;
+      Floats value, gain, shift;
+      simd::load(x + at, value);
+      simd::load(tables.gain + k, gain);
+      simd::load(tables.shift + k, shift);
+      value = value * gain + shift;
+      if constexpr (Tail == NormTail::add_relu) {
+        Floats other;
+        simd::load(shortcut + at, other);
+        value += other;
+      }
+      mask_gradient<Tail>(value, value);  // the ReLU itself
+      simd::store(value, y + at);
+    }
+  }
+}
+
+// Sums g and g * (x - mean) for V vectors of channels from k on, into `sums` (2, c). g is the
+// gradient of the ReLU's input.
+template <int V, NormTail Tail, class T, class Y>
+[[gnu::always_inline]] inline void gradient_sums_of(const T* x, const Y* y, const Y* grad,
+                                                    int64_t pixels, int64_t c, int64_t k,
+                                                    const Tables& tables, double* sums) {
+  Floats gain[V], shift[V], mean[V], sum[V] = {}, product[V] = {};
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    simd::load(tables.gain + k + v * kLanes, gain[v]);
+    simd::load(tables.shift + k + v * kLanes, shift[v]);
+    simd::load(tables.mean + k + v * kLanes, mean[v]);
+  }
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      const int64_t at = p * c + k + v * kLanes;
+      Floats value, g, out;
+      simd::load(x + at, value);
+      simd::load(grad + at, g);
+      if constexpr (Tail == NormTail::add_relu)
+        simd::load(y + at, out);
+      else
+        out = value * gain[v] + shift[v];
+      mask_gradient<Tail>(out, g);
+      sum[v] += g;
+      product[v] += g * (value - mean[v]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) {
+    store_double(sum[v], sums + k + v * kLanes);
+    store_double(product[v], sums + c + k + v * kLanes);
+  }
+}
+
+// The same for all channels.
+template <NormTail Tail, class T, class Y>
+[[gnu::always_inline]] inline void gradient_sums(const T* x, const Y* y, const Y* grad,
+                                                 int64_t pixels, int64_t c, const Tables& tables,
+                                                 double* sums) {
+  int64_t k = 0;
+  for (; k + 2 * kLanes <= c; k += 2 * kLanes)
+    gradient_sums_of<2, Tail>(x, y, grad, pixels, c, k, tables, sums);
+  if (k < c) gradient_sums_of<1, Tail>(x, y, grad, pixels, c, k, tables, sums);
+}
+
+// dx = gain * g + slope * x + offset, and the gradient of the shortcut is g, the gradient of the
+// ReLU's input.
+template <NormTail Tail, class T, class Y>
+[[gnu::always_inline]] inline void gradient(const T* x, const Y* y, const Y* grad, T* dx,
+                                            float* dshortcut, int64_t pixels, int64_t c,
+                                            const Tables& tables, const float* slopes,
+                                            const float* offsets) {
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t k = 0; k < c; k += kLanes) {
+      const int64_t at = p * c + k;
+      Floats value, g, out, gain, shift, slope, offset;
+      simd::load(x + at, value);
+      simd::load(grad + at, g);
+      simd::load(tables.gain + k, gain);
+      simd::load(tables.shift + k, shift);
+      simd::load(slopes + k, slope);
+      simd::load(offsets + k, offset);
+      if constexpr (Tail == NormTail::add_relu)
+        simd::load(y + at, out);
+      else
+        out = value * gain + shift;
+      mask_gradient<Tail>(out, g);
+      if constexpr (Tail == NormTail::add_relu) simd::store(g, dshortcut + at);
+      simd::store(g * gain + value * slope + offset, dx + at);
+    }
+  }
+}
+
+}  // namespace bv::group_norm_parts
