@@ -7,12 +7,10 @@ if(BV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${BV_CCACHE})
 endif()
 
-find_program(BV_MOLD mold)
-if(BV_MOLD)
-  # Debian 12's mold (1.10) may let the region that becomes read-only begin in a page that is not
-  # mapped, if thread-local data comes first in it. The loader then says "cannot apply additional
-  # memory protection". It depends on the sizes of sections, so that any change may cause it.
-  add_link_options(-fuse-ld=mold -Wl,-z,norelro)
+# Not mold: that of Debian 12 (1.10) may run forever, and may write programs that the loader refuses.
+find_program(BV_LLD ld.lld)
+if(BV_LLD)
+  add_link_options(-fuse-ld=lld)
 endif()
 
 # -fPIC for executables too: all sources share precompiled headers, and must be compiled with the same

@@ -14,13 +14,13 @@ bv_version=2.11
 bv_fetched=$bv_cache/libtorch-2.11.0  # holds torch/ and nvidia/, as site-packages does
 
 bv_packages=(
-  g++ cmake ninja-build mold ccache git ca-certificates python3 python3-pip
+  g++ cmake ninja-build lld ccache git ca-certificates python3 python3-pip
   libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 nlohmann-json3-dev
   libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev libxxhash-dev
   libgloo-dev
 )
 # Where there is no dpkg, a package counts as installed if its command or its header is found.
-# mold and ccache are left out: they only make builds faster.
+# lld and ccache are left out: they only make builds faster.
 declare -A bv_commands=([g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [python3]=python3)
 declare -A bv_headers=(
   [libcli11-dev]=CLI/CLI.hpp [libyaml-cpp-dev]=yaml-cpp/yaml.h [libspdlog-dev]=spdlog/spdlog.h
