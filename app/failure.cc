@@ -16,8 +16,8 @@ namespace bv {
 namespace {
 
 constexpr const char* kMemoryHint =
-    "error: out of memory; try a smaller input.batch_size or a smaller model (--dry-run prints "
-    "sizes)";
+    "error: out of memory; raise grad_accum_steps, or lower input.batch_size or the model's size "
+    "(`bvtrain bench memory` shows what takes the memory)";
 
 constexpr const char* kThreadHint =
     "error: can't start another thread; raise the limit on processes (ulimit -u)";

@@ -52,11 +52,12 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
   exporter
       ->add_option("--format", out.format,
                    "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
-                   "default: what the suffix of --output says")
+                   "default: from the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
   exporter->add_option(
       "--image-size", out.image_size,
-      "HEIGHT,WIDTH[,CHANNELS] of the model's images, if --workdir or --config does not tell");
+      "size of the model's images as HEIGHT,WIDTH[,CHANNELS], instead of that of the run; with "
+      "--config it is needed if the weights do not determine it");
   exporter->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
   exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
   exporter->add_option("--output", out.output, "file to write: *.npz, *.safetensors or *.onnx")
@@ -93,20 +94,22 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
   predict->add_option(
       "--outputs", out.outputs,
-      "for *.npz: logits, image (after preprocessing) or paths of activations, joined by ','");
+      "for *.npz: logits (the default), image (after preprocessing) or paths of activations, "
+      "joined by ','");
   predict->add_option("--output", out.output,
                       "*.jsonl or *.csv for the most probable classes, *.npz for arrays, or - for "
                       "standard output; default: print a table");
   predict
       ->add_option("--format", out.format,
-                   "jsonl, csv or npz; default: what the suffix of --output says, jsonl for -")
+                   "jsonl, csv or npz; default: from the suffix of --output, jsonl for -")
       ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
   predict
       ->add_option(
           "--top", out.top,
-          "classes per image; default: 5, in the table 1, or with multilabel those predicted")
+          "classes shown per image; default: 5 in files and 1 in the table, or with multilabel in "
+          "the table those predicted")
       ->check(integer_from(1));
-  predict->add_option("--batch-size", out.batch_size, "number of images computed at once")
+  predict->add_option("--batch-size", out.batch_size, "number of images computed at once; default: 64")
       ->check(CLI::Range(1, 65536));
   add_device(*predict, out, "computes the model");
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
@@ -131,7 +134,9 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
       "scaling", "predict the step time of a config on many processes (docs/scaling.md)");
   add_config(*scaling, out, sets);
   Arguments::Scaling& given = out.scaling;
-  scaling->add_option("--processes", given.processes, "numbers of processes: 8,16,32")
+  scaling
+      ->add_option("--processes", given.processes,
+                   "numbers of processes, joined by ','; default: 1,8,16,32,...,1024")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
   scaling
@@ -142,18 +147,20 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
     return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
   };
   add("--compute-ms", given.compute_ms,
-      "time of forward and backward on one device, for --examples or else the whole batch");
+      "milliseconds that one device takes for forward and backward of --examples examples, or "
+      "without --examples of a whole batch");
   add("--tflops", given.tflops,
       "instead of --compute-ms: sustained speed of a device, 10^12 operations per second");
-  add("--update-ms", given.update_ms, "time of the optimizer's update of all parameters");
+  add("--update-ms", given.update_ms, "milliseconds of the optimizer's update of all parameters; default: 0");
   add("--bandwidth-gb", given.bandwidth_gb,
       "bandwidth of a process within a host, 10^9 bytes per second")
       ->required();
-  add("--latency-us", given.latency_us, "latency of a message within a host")->required();
+  add("--latency-us", given.latency_us, "microseconds of latency of a message within a host")->required();
   add("--network-gb", given.network_gb,
-      "bandwidth of a process between hosts, 10^9 bytes per second");
-  add("--network-us", given.network_us, "latency of a message between hosts");
-  scaling->add_option("--per-host", given.per_host, "processes per host")
+      "bandwidth of a process between hosts, 10^9 bytes per second; needed with more processes "
+      "than --per-host");
+  add("--network-us", given.network_us, "microseconds of latency of a message between hosts");
+  scaling->add_option("--per-host", given.per_host, "processes per host; default: 8")
       ->check(CLI::Range(1, 65536));
   scaling
       ->add_option("--cores", given.cores,
@@ -163,17 +170,16 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
 
 CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* eval = app.add_subcommand(
-      "eval", "evaluate the checkpoints of a run, also beside it, as the run itself does");
+      "eval", "run a run's evaluators on its checkpoints, also while it trains");
   eval->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
   eval->add_flag("--follow", out.evaluate.follow,
-                 "wait for new checkpoints until the run has finished; default: evaluate those "
-                 "that have no row yet");
+                 "evaluate new checkpoints as they are saved, until the run has finished");
   eval->add_flag("--once", out.evaluate.once,
-                 "evaluate those that have no row yet and end, as without --follow");
+                 "evaluate the checkpoints that have no row yet, and end (the default)");
   eval->add_option("--ckpt", out.evaluate.step,
                    "evaluate the checkpoint of this step alone, and write no row")
       ->check(integer_from(0));
-  eval->add_flag("--best", out.best, "the same for the best checkpoint (key `best`)");
+  eval->add_flag("--best", out.best, "evaluate the best checkpoint (key `best`) alone, and write no row");
   eval->add_option("--config", out.config,
                    "YAML file whose evaluators run, with the model of the run; default: its own");
   add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
@@ -204,24 +210,24 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   CLI::App* bench =
       app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
   add_config(*bench, out, sets);
-  bench->add_option("--seconds", out.seconds, "seconds per measurement");
+  bench->add_option("--seconds", out.seconds, "seconds per measurement; default: 5");
   add_device(*bench, out, "is measured")->envname("BVTRAIN_DEVICES");
   add_scaling(*bench, out, sets);
   CLI::App* memory = bench->add_subcommand(
-      "memory", "measure what the memory of a device goes to, and the largest batch that fits");
+      "memory", "measure what takes the memory of a device, and find the largest batch that fits");
   add_config(*memory, out, sets);
   add_device(*memory, out, "is measured")->envname("BVTRAIN_DEVICES");
   CLI::App* operators = bench->add_subcommand(
-      "operators", "list what the operators of a step compute and move, and the least time for it");
+      "operators", "list the operators of a step: FLOPs, bytes, and the least time they need on a GPU");
   add_config(*operators, out, sets);
   add_device(*operators, out, "runs the step")->envname("BVTRAIN_DEVICES");
-  operators->add_option("--gpu", out.gpus, "GPUs whose least time is given: H100,H200,A100,...")
+  operators->add_option("--gpu", out.gpus, "GPUs whose least time is given; default: H100,H200")
       ->delimiter(',');
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "measure the speed of collectives between the processes of --devices");
   collectives->add_option("--devices", out.devices, "cpu:N for N processes, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
-  collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB")
+  collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB; default: 64")
       ->check(CLI::Range(1, 4096));
   add_json(*collectives, out);
   bench->require_subcommand(0, 1);
@@ -249,7 +255,7 @@ CLI::App* add_compare(CLI::App& app, Arguments& out) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  compare->add_option("--format", given.format, "text, csv or json")
+  compare->add_option("--format", given.format, "text (the default), csv or json")
       ->check(CLI::IsMember({"text", "csv", "json"}));
   compare->add_option("--html", given.html, "also write a page with the table and all curves");
   return compare;
@@ -274,20 +280,21 @@ void add_average(CLI::App& ckpt, Arguments& out) {
   average->add_flag("--ema", out.ema, "average the averaged weights of the checkpoints");
   average
       ->add_option("--format", out.format,
-                   "npz or safetensors; default: what the suffix of --output says")
+                   "npz or safetensors; default: from the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors"}));
   average->add_option("--output", out.output, "file to write: *.npz or *.safetensors")->required();
 }
 
 void add_rm(CLI::App& ckpt, Arguments& out) {
   CLI::App* rm = ckpt.add_subcommand(
-      "rm", "remove checkpoints of a run that is not running, but never the newest whole one");
+      "rm", "remove checkpoints of a run that is not active; the newest undamaged one always stays");
   rm->add_option("workdir", out.ckpt.path, "folder of the run")->required();
   CLI::Option* steps = add_steps(*rm, out);
   rm->add_flag("--all-but-newest", out.ckpt.all_but_newest,
-               "remove all steps except the newest whole one, also those of keep_ckpt_steps")
+               "remove every checkpoint but the newest undamaged one, including those that "
+               "keep_ckpt_steps keeps")
       ->excludes(steps);
-  rm->add_flag("--dry-run", out.ckpt.dry_run, "say what would be removed, and remove nothing");
+  rm->add_flag("--dry-run", out.ckpt.dry_run, "print what would be removed, and remove nothing");
 }
 
 CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
@@ -303,10 +310,10 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   CLI::App* diff =
-      ckpt->add_subcommand("diff", "say in which config keys and tensors two checkpoints differ");
+      ckpt->add_subcommand("diff", "list the config keys and tensors in which two checkpoints differ");
   diff->add_option("a", out.ckpt.path, "checkpoint, or workdir for its newest one")->required();
   diff->add_option("b", out.ckpt.other, "checkpoint, or workdir for its newest one")->required();
-  diff->add_option("--top", out.ckpt.top, "tensors to show, those that differ most first")
+  diff->add_option("--top", out.ckpt.top, "number of tensors to show, those that differ most first; default: 10")
       ->check(integer_from(0));
   add_json(*diff, out);
   add_average(*ckpt, out);
@@ -379,19 +386,19 @@ void add_launch(CLI::App& app, Arguments& out) {
   app.add_option("--rendezvous", out.rendezvous, "HOST:PORT on node 0, where the hosts meet")
       ->envname("BVTRAIN_RENDEZVOUS");
   app.add_option("--max-restarts", out.max_restarts,
-                 "how often to restart from the last checkpoint after a process failed")
+                 "how often to restart from the last checkpoint after a process failed; default: 0")
       ->check(CLI::Range(0, 1000000))
       ->envname("BVTRAIN_MAX_RESTARTS");
   app.add_option("--elastic", out.elastic,
-                 "MIN:MAX processes: a restart may have fewer than before")
+                 "with --max-restarts: MIN:MAX processes; a restart may have fewer than before")
       ->envname("BVTRAIN_ELASTIC");
 }
 
 CLI::App* add_help(CLI::App& app, Arguments& out) {
   CLI::App* help = app.add_subcommand(
-      "help", "explain a key of a config, a name, an exit code or any other word");
+      "help", "explain a config key, a command, a flag, an exit code, or a model, op, ... by its name");
   help->add_option("words", out.help.words,
-                   "such as lr, evals.*.pp_fn, vit, ops, 75; none: the words there are")
+                   "such as lr, evals.*.pp_fn, vit, ops, 75; default: list what can be asked")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   help->allow_extras();  // flags that are asked about: bvtrain help --workdir
   help->add_flag("--man", out.help.man, "print the man page");
@@ -425,7 +432,7 @@ Options::Options(Arguments& out) {
                  "slurm job the run also stops two minutes before the job ends")
       ->envname("BVTRAIN_MAX_TIME");
   app.add_flag("--requeue", out.requeue,
-               "after code 75, put the slurm job back into the queue, where it continues")
+               "when the run stops with code 75, requeue the slurm job, so that it continues later")
       ->envname("BVTRAIN_REQUEUE");
   dry = app.add_flag(
       "--dry-run{quick}", dry_run,
@@ -445,7 +452,7 @@ Options::Options(Arguments& out) {
                "print every key that is read: its value, its origin and the line that reads it");
   app.add_flag("--json", out.json,
                "with --list and --dry-run: print one JSON object instead of text");
-  app.add_flag("--version", out.version, "print the version");
+  app.add_flag("--version", out.version, "print the version, commit, LibTorch, compiler and CUDA plug-in");
 
   using Verb = Arguments::Verb;
   verbs = {{Verb::bench, add_bench(app, out, sets)},

@@ -25,7 +25,7 @@ Exit replay_folder(const Arguments& arguments) {
   for (const auto& [given, flag] :
        {std::pair(workdir, "--workdir"), std::pair(!arguments.overrides.empty(), "--set"),
         std::pair(arguments.replay.steps > 0, "--steps")}) {
-    if (given) throw Error(Exit::usage, flag, "repeats a whole run; it does not go with a folder");
+    if (given) throw Error(Exit::usage, flag, "applies to `replay --workdir` only; leave it out with the folder of a step");
   }
   print_bad_step(replay_step(arguments.replay.folder), arguments.json);
   return Exit::diverged;
@@ -45,8 +45,11 @@ Exit replay_command(const Arguments& arguments) {
   const Workdir workdir(arguments.workdir);
   const Replay result = replay(workdir, arguments.overrides, arguments.replay.steps);
   if (!result.bad) {
-    print(fmt::format("all values of the steps {} to {} are finite\n", result.first_step + 1,
-                      result.last_step));
+    const int64_t first = result.first_step + 1, last = result.last_step;
+    if (arguments.json)
+      print_json({{"finite", true}, {"first_step", first}, {"last_step", last}});
+    else
+      print(fmt::format("all values of the steps {} to {} are finite\n", first, last));
     return Exit::ok;
   }
   const std::string folder = workdir.post_mortem(result.bad->step);

@@ -197,7 +197,7 @@ bv_build() {
     fi
     echo "$environment" >"$build/environment"
   fi
-  [[ -t 2 ]] && echo "bvtrain set-up: building (a few minutes the first time)" >&2
+  [[ -t 2 ]] && echo "bvtrain set-up: building (about a quarter of an hour the first time, on two cores)" >&2
   if ! ninja -C "$build" "$@" >"$log" 2>&1; then
     grep -E -A12 'FAILED|error' "$log" | head -n 40 >&2
     bv_fail "the build failed (whole log: $log)"

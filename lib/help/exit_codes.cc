@@ -15,21 +15,23 @@ const std::vector<ExitText>& exit_codes() {
        "range. Of predict: no image could be read. Of data check: an example is broken. Correct "
        "the data and run the command again."},
       {Exit::diverged, "diverged",
-       "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
-       "set grad_clip_norm or a warm-up."},
+       "The loss or a gradient became NaN or infinite. A run fails again with the same command: "
+       "lower lr, or set grad_clip_norm or a warm-up. Of replay: the step with such values was "
+       "found."},
       {Exit::storage, "storage failed",
        "A file could not be written, or a disk could not be read. Free some space or repair the "
        "disk, then run the command again: "
        "it continues from the last checkpoint. Of ckpt verify: a checkpoint is damaged."},
       {Exit::memory, "out of memory",
-       "The memory of the host or device was not enough. Lower input.batch_size or raise "
-       "grad_accum_steps."},
+       "The memory of the host or device was not enough. Raise grad_accum_steps, or lower "
+       "input.batch_size."},
       {Exit::peer, "another process failed",
        "Another process of the run failed, or did not reach a collective in time. Its own message "
-       "says why. Fix the cause and run the command again."},
+       "says why. Fix the cause and run the command again. Of eval --follow: the run that it "
+       "follows has failed."},
       {Exit::stopped, "stopped early",
-       "The run was asked to stop (SIGUSR1, as slurm sends before a time limit) and saved a "
-       "checkpoint. Run the same command again to continue."},
+       "The run stopped before a time limit (--max-time, or the end of the slurm job) or by SIGUSR1, "
+       "and saved a checkpoint if it had done a step. Run the same command again to continue."},
       {Exit::sigint, "stopped by SIGINT",
        "Ctrl-C. A run saved a checkpoint first: run the same command again to continue. Any other "
        "command ended at once."},
@@ -37,8 +39,8 @@ const std::vector<ExitText>& exit_codes() {
        "The program that read standard output, such as head, has closed the pipe. Nothing is wrong "
        "unless it should have read more."},
       {Exit::sigterm, "stopped by SIGTERM",
-       "kill or a scheduler. A run saved a checkpoint first: run the same command again to "
-       "continue. Any other command ended at once."},
+       "SIGTERM or SIGHUP: kill, a scheduler, or a closed terminal. A run saved a checkpoint first: "
+       "run the same command again to continue. Any other command ended at once."},
   };
   return codes;
 }
