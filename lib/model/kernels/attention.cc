@@ -1,50 +1,25 @@
 #include "lib/model/kernels/attention.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <c10/core/CPUAllocator.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "lib/device/plain_kernels.h"
 #include "lib/model/deterministic_backward.h"
 #include "lib/model/kernels/attention_parts.h"
+#include "lib/model/kernels/small_products.h"
+#include "lib/model/kernels/transpose.h"
 
 namespace bv {
 namespace {
 
-using at::native::cpublas::brgemm;
 using c10::BFloat16;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-template <class T>
-constexpr bool kPairs = std::is_same_v<T, BFloat16>;  // operands are interleaved pairs of rows
-
-// Returns whether this CPU can compute products of type T with brgemm(), the function of LibTorch
-// that calls oneDNN for small matrices. On CPUs with AMX it returns false, because LibTorch's
-// attention uses AMX itself.
-template <class T>
-bool can_multiply() {
-  static const bool can = [] {
-    if (at::native::cpublas::could_pack(at::kBFloat16)) return false;
-    const T a[4] = {T(1), T(2), T(3), T(4)}, b[4] = {T(5), T(6), T(7), T(8)};
-    float c[4] = {};
-    try {
-      brgemm(2, 2, 2, 2, 2, 2, false, a, b, c, kPairs<T>);
-    } catch (const std::exception&) {  // an error of LibTorch or of oneDNN
-      return false;
-    }
-    // If pairs of rows are interleaved, b stands for the rows (5, 7) and (6, 8).
-    return kPairs<T> ? c[0] == 17 && c[1] == 23 : c[0] == 19 && c[1] == 22;
-  }();
-  return can;
-}
 
 // The (l, d) numbers of one head: row i begins at data + i * stride.
 template <class T>
@@ -82,31 +57,9 @@ Sizes sizes_of(const at::Tensor& q, const at::Tensor& k) {
 }
 
 constexpr int64_t rounded_up(int64_t x) { return (x + simd::kLanes - 1) & -simd::kLanes; }
-constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
 
 // How many rows of the l x m matrix are computed at a time: few enough for the second-level cache.
 int64_t block_rows(int64_t columns) { return columns <= 512 ? 64 : 32; }
-
-// Arrays for one thread, aligned to 64 bytes. They live as long as this.
-class ThreadMemory {
- public:
-  template <class T>
-  T* take(int64_t count) {
-    arrays_.push_back(c10::GetCPUAllocator()->allocate(static_cast<size_t>(count) * sizeof(T)));
-    return static_cast<T*>(arrays_.back().get());
-  }
-
- private:
-  std::vector<c10::DataPtr> arrays_;
-};
-
-// Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n). B
-// has the layout that packed_rows() and transpose_words() write.
-template <class T>
-void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
-              float* c, int64_t ldc, bool add = false) {
-  brgemm(rows, n, kPairs<T> ? even(k) : k, lda, ldb, ldc, add, a, b, c, kPairs<T>);
-}
 
 template <class T>
 struct Packed {

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
-#include <type_traits>
 
 #include "lib/device/float_lanes.h"
 #include "lib/model/kernels/exp_series.h"
@@ -15,11 +13,6 @@ namespace bv {
 inline constexpr float kNothing = 1e30f;
 
 namespace simd {
-
-using Words8 = uint32_t __attribute__((vector_size(32)));
-using Halves8 = uint16_t __attribute__((vector_size(16)));
-typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias));
 
 // exp(x) for x up to 88, to about one unit in the last place. Below -87 it is exp(-87). A NaN stays
 // a NaN.
@@ -36,122 +29,7 @@ typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias
   y *= (Floats)exponent;
 }
 
-// Row i becomes column i.
-[[gnu::always_inline]] inline void transpose8(Words8 (&r)[8]) {
-  Words8 a[8], b[8];
-  for (int i = 0; i < 8; i += 2) {
-    a[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    a[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  for (int i = 0; i < 8; i += 4) {
-    for (int j = 0; j < 2; ++j) {
-      b[i + 2 * j] = __builtin_shufflevector(a[i + j], a[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      b[i + 2 * j + 1] =
-          __builtin_shufflevector(a[i + j], a[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    r[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
-}
-
-// Calls emit(column, row, values, count) with up to 8 rows of each column of a matrix of words,
-// (rows, columns); row i begins at from + i * stride, stride in bytes.
-template <class Emit>
-[[gnu::always_inline]] inline void transpose_blocks(const void* from, int64_t stride, int64_t rows,
-                                                    int64_t columns, const Emit& emit) {
-  const char* const bytes = static_cast<const char*>(from);
-  for (int64_t i = 0; i < rows; i += 8) {
-    const int64_t count = rows - i < 8 ? rows - i : 8;
-    for (int64_t j = 0; j < columns; j += 8) {
-      const int64_t width = columns - j < 8 ? columns - j : 8;
-      Words8 block[8] = {};
-      for (int64_t k = 0; k < count; ++k) {
-        const char* const row = bytes + (i + k) * stride + 4 * j;
-        if (width == 8)
-          block[k] = *reinterpret_cast<const Words8At*>(row);
-        else
-          std::memcpy(&block[k], row, static_cast<size_t>(4 * width));
-      }
-      transpose8(block);
-      for (int64_t k = 0; k < width; ++k) emit(j + k, i, block[k], count);
-    }
-  }
-}
-
-[[gnu::always_inline]] inline void store_some(const Words8& from, int64_t count, void* to) {
-  if (count == 8)
-    *reinterpret_cast<Words8At*>(to) = from;
-  else
-    std::memcpy(to, &from, static_cast<size_t>(4 * count));
-}
-[[gnu::always_inline]] inline void store_some(const Halves8& from, int64_t count, void* to) {
-  if (count == 8)
-    *reinterpret_cast<Halves8At*>(to) = from;
-  else
-    std::memcpy(to, &from, static_cast<size_t>(2 * count));
-}
-
 }  // namespace simd
-
-// The transposed matrix (rows, d) as the right operand (d, rows) of a product. Words of BFloat16
-// hold two numbers, so that pairs of rows are interleaved, as oneDNN wants them.
-template <class T>
-void transpose_words(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
-  constexpr int64_t kPerWord = 4 / sizeof(T);
-  simd::dispatch([&]() __attribute__((always_inline)) {
-    simd::transpose_blocks(
-        from, stride * static_cast<int64_t>(sizeof(T)), rows, d / kPerWord,
-        [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
-            __attribute__((always_inline)) {
-              simd::store_some(values, count, to + (column * ldto + row) * kPerWord);
-            });
-  });
-}
-
-// to (d, ldto) = the transposed matrix (rows, d); columns from `rows` on are 0.
-template <class T>
-void transpose(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
-  if constexpr (std::is_same_v<T, float>) {
-    transpose_words<float>(from, stride, rows, d, ldto, to);
-  } else {
-    simd::dispatch([&]() __attribute__((always_inline)) {
-      simd::transpose_blocks(
-          from, 2 * stride, rows, d / 2,
-          [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
-              __attribute__((always_inline)) {
-                T* const low = to + 2 * column * ldto + row;
-                simd::store_some(__builtin_convertvector(values, simd::Halves8), count, low);
-                simd::store_some(__builtin_convertvector(values >> 16, simd::Halves8), count,
-                                 low + ldto);
-              });
-    });
-  }
-  for (int64_t i = 0; i < d; ++i)
-    for (int64_t j = rows; j < ldto; ++j) to[i * ldto + j] = T(0.0f);
-}
-
-// Rows 2 i and 2 i + 1 of (rows, columns) become row i of (rows / 2, ldto) words. An odd last row
-// gets a partner of zeros.
-inline void pack_pairs(const c10::BFloat16* from, int64_t stride, int64_t rows, int64_t columns,
-                       int64_t ldto, c10::BFloat16* to) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
-    for (int64_t i = 0; i < rows; i += 2) {
-      const c10::BFloat16* const row = from + i * stride;
-      c10::BFloat16* const out = to + i * ldto;
-      for (int64_t j = 0; j < columns; j += simd::kLanes) {
-        const int64_t count = columns - j;
-        simd::Floats first, second{};  // each number in the upper half of a word
-        simd::load_some(row + j, count, first);
-        if (i + 1 < rows) simd::load_some(row + stride + j, count, second);
-        const simd::Floats both = (simd::Floats)((simd::Words)second | ((simd::Words)first >> 16));
-        simd::store_some(both, count, reinterpret_cast<float*>(out + 2 * j));
-      }
-    }
-  });
-}
-inline void pack_pairs(const float*, int64_t, int64_t, int64_t, int64_t, float*) {}  // not packed
 
 // For each row of `scores` (rows, m), which may be overwritten: weights = exp(scale (score - the
 // greatest)), norms = 1 / their sum, log_sums = log(sum(exp(scale score))). ld: of scores and
@@ -242,27 +120,6 @@ void store_scaled(const float* from, int64_t ldfrom, const float* factors, int64
         simd::store_some(x * factor, d - j, to + i * ldto + j);
       }
     }
-  });
-}
-
-// to (rows, d) = the transposed matrix (d, ldfrom), of which it has the first `rows` columns.
-template <class T>
-void store_transposed(const float* from, int64_t ldfrom, int64_t rows, int64_t d, T* to,
-                      int64_t ldto) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
-    simd::transpose_blocks(
-        from, 4 * ldfrom, d, rows,
-        [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
-            __attribute__((always_inline)) {
-              T* const place = to + column * ldto + row;
-              if constexpr (std::is_same_v<T, float>) {
-                simd::store_some(values, count, place);
-              } else {
-                simd::Floats wide{};
-                std::memcpy(&wide, &values, sizeof(values));
-                simd::store_some(wide, count, place);
-              }
-            });
   });
 }
 

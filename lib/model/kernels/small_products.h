@@ -1,0 +1,64 @@
+// Products of matrices that fit into the second-level cache, for kernels that work block by block.
+#pragma once
+
+#include <ATen/native/CPUBlas.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/BFloat16.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace bv {
+
+// The right operand of a bfloat16 product has pairs of rows interleaved: pack_pairs() in
+// transpose.h. That of a float product is an ordinary matrix.
+template <class T>
+constexpr bool kPairs = std::is_same_v<T, c10::BFloat16>;
+
+constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
+
+// Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n).
+// The "ld"s are the distances of rows in elements; ldb is that of B before its rows are paired. An
+// odd k needs another column of A, and a row of zeros in B. Uses LibTorch's function that calls
+// oneDNN for small matrices.
+template <class T>
+void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
+              float* c, int64_t ldc, bool add = false) {
+  at::native::cpublas::brgemm(rows, n, kPairs<T> ? even(k) : k, lda, ldb, ldc, add, a, b, c,
+                              kPairs<T>);
+}
+
+// Returns whether multiply<T>() works on this CPU and is worth it. On CPUs with AMX it is not for
+// bfloat16: LibTorch's own operators use AMX there.
+template <class T>
+bool can_multiply() {
+  static const bool can = [] {
+    if (kPairs<T> && at::native::cpublas::could_pack(at::kBFloat16)) return false;
+    const T a[4] = {T(1), T(2), T(3), T(4)}, b[4] = {T(5), T(6), T(7), T(8)};
+    float c[4] = {};
+    try {
+      multiply<T>(2, 2, 2, a, 2, b, 2, c, 2);
+    } catch (const std::exception&) {  // an error of LibTorch or of oneDNN
+      return false;
+    }
+    // If pairs of rows are interleaved, b stands for the rows (5, 7) and (6, 8).
+    return kPairs<T> ? c[0] == 17 && c[1] == 23 : c[0] == 19 && c[1] == 22;
+  }();
+  return can;
+}
+
+// Arrays for one thread, aligned to 64 bytes. They live as long as this.
+class ThreadMemory {
+ public:
+  template <class T>
+  T* take(int64_t count) {
+    arrays_.push_back(c10::GetCPUAllocator()->allocate(static_cast<size_t>(count) * sizeof(T)));
+    return static_cast<T*>(arrays_.back().get());
+  }
+
+ private:
+  std::vector<c10::DataPtr> arrays_;
+};
+
+}  // namespace bv

@@ -1,0 +1,261 @@
+#include "lib/model/kernels/winograd_conv.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/small_products.h"
+#include "lib/model/kernels/transpose.h"
+#include "lib/model/kernels/winograd_parts.h"
+
+namespace bv {
+namespace {
+
+using c10::BFloat16;
+using simd::kLanes;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using namespace winograd;
+
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+// The greatest divisor of `channels` that is a multiple of 16 and at most `limit`.
+int64_t block_width(int64_t channels, int64_t limit) {
+  int64_t width = std::min(channels, limit) / kLanes * kLanes;
+  while (channels % width != 0) width -= kLanes;
+  return width;
+}
+
+constexpr int64_t kOutputs = 128;  // channels of a block of outputs, at most
+
+// The distance of points that have `count` numbers each. Without the addend, the same number of all
+// points would often have the same place in the caches.
+int64_t point_stride(int64_t count) { return count + 2 * kLanes; }
+
+// Tiles of a block: its inputs' points should stay in the second-level cache.
+int64_t block_tiles(int64_t channels) { return std::clamp<int64_t>(8192 / channels, 32, 128); }
+
+int64_t divided_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+Tiles tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
+
+template <class T>
+T* zeros(ThreadMemory& memory, int64_t count) {
+  T* const all = memory.take<T>(count);
+  std::fill(all, all + count, T(0.0f));
+  return all;
+}
+
+// Returns the points of filters `taps` (3, 3, rows, columns) as the right operands of products:
+// (blocks of columns, 16, rows, block).
+template <class T>
+at::Tensor filter_points_of(const at::Tensor& taps, bool turned) {
+  const int64_t rows = taps.size(2), columns = taps.size(3), width = block_width(columns, kOutputs);
+  const at::Tensor all = at::empty({columns / width, kPoints, rows, width}, taps.options());
+  const T* const from = taps.const_data_ptr<T>();
+  T* const to = all.data_ptr<T>();
+  at::parallel_for(0, columns / width * (rows / 2), 8, [&](int64_t begin, int64_t end) {
+    ThreadMemory memory;
+    auto* const points = memory.take<float>(2 * kPoints * width);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t block = i / (rows / 2), row = 2 * (i % (rows / 2));
+      for (int64_t r = 0; r < 2; ++r)
+        transform_filters(from + (row + r) * columns + block * width, rows * columns, turned, width,
+                          points + r * kPoints * width);
+      for (int64_t p = 0; p < kPoints; ++p)
+        store_row_pair(points + p * width, points + (kPoints + p) * width, width,
+                       to + ((block * kPoints + p) * rows + row) * width);
+    }
+  });
+  return all;
+}
+
+// y = the convolution of x (n, h, w, in) with filters whose points are `filters`.
+template <class T>
+void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
+              const at::Tensor& y) {
+  const Tiles s = tiles_of(x);
+  const int64_t in = x.size(1), out = y.size(1), width = filters.size(3);
+  const int64_t block = block_tiles(in);
+  const T* const from = x.const_data_ptr<T>();
+  const T* const weights = filters.const_data_ptr<T>();
+  T* const to = y.data_ptr<T>();
+  at::parallel_for(0, divided_up(s.count(), block), 1, [&](int64_t begin, int64_t end) {
+    ThreadMemory memory;
+    const int64_t stride = point_stride(block * in), sums_stride = point_stride(block * width);
+    T* const points = memory.take<T>(kPoints * stride);
+    auto* const sums = memory.take<float>(kPoints * sums_stride);
+    const T* const nothing = zeros<T>(memory, in);
+    T* const sink = memory.take<T>(out);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * block, count = std::min(block, s.count() - first);
+      transform_patches(s, from, {first, count, 0, in, in}, nothing, stride, points);
+      for (int64_t k = 0; k < out / width; ++k) {
+        for (int64_t p = 0; p < kPoints; ++p)
+          multiply<T>(count, width, in, points + p * stride, in,
+                      weights + (k * kPoints + p) * in * width, width, sums + p * sums_stride,
+                      width);
+        store_outputs(s, sums, sums_stride, {first, count, k * width, width, out}, bias, sink,
+                      to);
+      }
+    }
+  });
+}
+
+// How the sum for the kernel's gradient is cut into pieces: blocks of output and of input channels,
+// and ranges of tiles. It depends on the sizes alone, so that the result does not depend on the
+// number of threads.
+constexpr int64_t kTiles = 64;  // tiles of a product
+
+struct Pieces {
+  int64_t out, in;                       // channels of a block
+  int64_t out_blocks, in_blocks, ranges, tiles;
+
+  Pieces(const Tiles& s, int64_t all_out, int64_t all_in)
+      : out(block_width(all_out, 128)),
+        in(block_width(all_in, 128)),
+        out_blocks(all_out / out),
+        in_blocks(all_in / in) {
+    const int64_t most = divided_up(s.count(), 16 * kTiles);
+    ranges = std::clamp<int64_t>(32 / (out_blocks * in_blocks), 1, most);
+    tiles = divided_up(divided_up(s.count(), ranges), kTiles) * kTiles;
+    ranges = divided_up(s.count(), tiles);
+  }
+  int64_t count() const { return ranges * out_blocks * in_blocks; }
+};
+
+// Computes one piece of the kernel's gradient after the other.
+template <class T>
+class KernelGradient {
+ public:
+  KernelGradient(const Tiles& s, const Pieces& pieces, int64_t all_out, int64_t all_in)
+      : s_(s),
+        pieces_(pieces),
+        all_out_(all_out),
+        all_in_(all_in),
+        patch_stride_(point_stride(kTiles * pieces.in)),
+        grad_stride_(point_stride(kTiles * pieces.out)),
+        sums_stride_(point_stride(pieces.out * pieces.in)) {
+    patches_ = memory_.take<T>(kPoints * patch_stride_);
+    if (kPairs<T>) pairs_ = memory_.take<T>(kTiles * pieces.in);
+    grads_ = memory_.take<T>(kPoints * grad_stride_);
+    turned_ = memory_.take<T>(kTiles * pieces.out);
+    sums_ = memory_.take<float>(kPoints * sums_stride_);
+    nothing_ = zeros<T>(memory_, std::max(all_out, all_in));
+  }
+
+  // Writes its part of `all` (ranges, out, 9, in).
+  void run(const T* x, const T* grad, int64_t piece, float* all) {
+    const int64_t in = piece % pieces_.in_blocks * pieces_.in;
+    const int64_t out = piece / pieces_.in_blocks % pieces_.out_blocks * pieces_.out;
+    const int64_t range = piece / (pieces_.in_blocks * pieces_.out_blocks);
+    const int64_t first = range * pieces_.tiles;
+    const int64_t last = std::min(first + pieces_.tiles, s_.count());
+    for (int64_t i = first; i < last; i += kTiles) {
+      const int64_t count = std::min(kTiles, last - i);
+      transform_patches(s_, x, {i, count, in, pieces_.in, all_in_}, nothing_,
+                        patch_stride_, patches_);
+      transform_gradients(s_, grad, {i, count, out, pieces_.out, all_out_}, nothing_,
+                          grad_stride_, grads_);
+      for (int64_t p = 0; p < kPoints; ++p) add_product(p, count, i > first);
+    }
+    for (int64_t k = 0; k < pieces_.out; ++k)
+      store_filter_gradients(sums_ + k * pieces_.in, sums_stride_, pieces_.in, all_in_,
+                             all + (range * all_out_ + out + k) * 9 * all_in_ + in);
+  }
+
+ private:
+  // Adds to point p of the sums, or with `add` false sets them.
+  void add_product(int64_t p, int64_t count, bool add) {
+    const T* right = patches_ + p * patch_stride_;
+    if constexpr (kPairs<T>) {
+      pack_pairs(right, pieces_.in, count, pieces_.in, pieces_.in, pairs_);
+      right = pairs_;
+    }
+    transpose<T>(grads_ + p * grad_stride_, pieces_.out, count, pieces_.out,
+                 even(count), turned_);
+    multiply<T>(pieces_.out, pieces_.in, count, turned_, even(count), right, pieces_.in,
+                sums_ + p * sums_stride_, pieces_.in, add);
+  }
+
+  const Tiles s_;
+  const Pieces pieces_;
+  const int64_t all_out_, all_in_;
+  const int64_t patch_stride_, grad_stride_, sums_stride_;
+  ThreadMemory memory_;
+  T *patches_, *pairs_ = nullptr, *grads_, *turned_, *nothing_;
+  float* sums_;
+};
+
+// Returns the gradient of the kernel (3, 3, in, out), float32, stored as (out, 3, 3, in).
+template <class T>
+at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
+  const Tiles s = tiles_of(x);
+  const int64_t in = x.size(1), out = grad.size(1);
+  const Pieces pieces(s, out, in);
+  const at::Tensor parts = at::empty({pieces.ranges, out, 9, in}, at::kFloat);
+  at::parallel_for(0, pieces.count(), 1, [&](int64_t begin, int64_t end) {
+    KernelGradient<T> one(s, pieces, out, in);
+    for (int64_t i = begin; i < end; ++i)
+      one.run(x.const_data_ptr<T>(), grad.const_data_ptr<T>(), i, parts.data_ptr<float>());
+  });
+  return parts.sum(0).view({out, 3, 3, in}).permute({1, 2, 3, 0});
+}
+
+template <class T>
+class WinogradConv : public torch::autograd::Function<WinogradConv<T>> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& kernel,
+                            const std::optional<at::Tensor>& bias) {
+    const at::Tensor taps = kernel.to(x.scalar_type());
+    const at::Tensor y = at::empty({x.size(0), kernel.size(3), x.size(2), x.size(3)},
+                                   x.options().memory_format(kChannelsLast));
+    const at::Tensor start = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
+    convolve<T>(x, filter_points_of<T>(taps.contiguous(), /*turned=*/false),
+                bias ? start.const_data_ptr<float>() : nullptr, y);
+    context->save_for_backward({x, kernel});
+    context->saved_data["bias"] = bias.has_value();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &kernel = saved[1];
+    const at::Tensor grad = grads[0].contiguous(kChannelsLast);
+    at::Tensor dx, dkernel, dbias;
+    if (context->needs_input_grad(0)) {
+      dx = at::empty_like(x);
+      const at::Tensor taps = kernel.to(x.scalar_type()).transpose(2, 3).contiguous();
+      convolve<T>(grad, filter_points_of<T>(taps, /*turned=*/true), nullptr, dx);
+    }
+    if (context->needs_input_grad(1))
+      dkernel = kernel_gradient<T>(x, grad).to(kernel.scalar_type());
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
+      dbias = grad.sum({0, 2, 3}, /*keepdim=*/false, at::kFloat);
+    return {dx, dkernel, dbias};
+  }
+};
+
+}  // namespace
+
+bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type) {
+  if (plain_kernels() || !x.is_cpu() || x.numel() == 0) return false;
+  if (kernel.size(0) != 3 || kernel.size(1) != 3) return false;
+  if (kernel.size(2) % kLanes != 0 || kernel.size(3) % kLanes != 0) return false;
+  if (type == at::kFloat) return can_multiply<float>();
+  return type == at::kBFloat16 && can_multiply<BFloat16>();
+}
+
+at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                         at::ScalarType type) {
+  const at::Tensor input = x.to(type).contiguous(kChannelsLast);
+  const std::optional<at::Tensor> start = bias.defined() ? std::optional(bias) : std::nullopt;
+  return type == at::kFloat ? WinogradConv<float>::apply(input, kernel, start)
+                            : WinogradConv<BFloat16>::apply(input, kernel, start);
+}
+
+}  // namespace bv

@@ -1,0 +1,20 @@
+// 3x3 convolutions on the CPU in 16 / 36 of the multiplications: F(2x2, 3x3) of A. Lavin, S. Gray,
+// "Fast Algorithms for Convolutional Neural Networks" (2015).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace bv {
+
+// Returns whether winograd_conv() supports these arguments, and is faster with them than LibTorch's
+// convolution.
+bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type);
+
+// Returns the convolution of x (n, in, h, w) with kernel (3, 3, in, out) plus bias (out, or
+// undefined), with stride 1 and SAME padding: (n, out, h, w), channels_last. The result and x have
+// `type`, float32 or bfloat16. kernel and bias may also be float32; the kernel is rounded to `type`.
+// Sums are float32. In bfloat16 the transforms of x and kernel are rounded too.
+at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                         at::ScalarType type);
+
+}  // namespace bv

@@ -1,0 +1,198 @@
+// The transforms of winograd_conv.cc, with vectors of 16 channels. T is float or BFloat16. An image
+// is cut into tiles of 2x2 outputs; each needs a patch of 4x4 inputs. A tile's transform has 16
+// numbers a channel, its "points". Arrays of points are (16, tiles, channels); `stride` is the
+// distance from one point to the next.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lib/device/float_lanes.h"
+
+namespace bv::winograd {
+
+constexpr int64_t kPoints = 16;
+
+// n images of h x w pixels. Where h or w is odd, the last tiles reach over the border.
+struct Tiles {
+  int64_t n, h, w;
+  int64_t rows() const { return (h + 1) / 2; }
+  int64_t columns() const { return (w + 1) / 2; }
+  int64_t count() const { return n * rows() * columns(); }
+};
+
+// Tiles [first, first + count) and channels [channel, channel + width) of an array with `channels`.
+struct Part {
+  int64_t first, count;
+  int64_t channel, width, channels;
+};
+
+// Where a tile's pixels are. A pixel outside of the image gets the pointer `outside`.
+template <int kSize, class T>
+[[gnu::always_inline]] inline void find_pixels(const Tiles& s, T* image, int64_t channels,
+                                               int64_t tile, int64_t border, T* outside,
+                                               T* (&pixels)[kSize * kSize]) {
+  const int64_t left = 2 * (tile % s.columns()) - border;
+  const int64_t row = tile / s.columns(), top = 2 * (row % s.rows()) - border;
+  T* const base = image + (row / s.rows()) * s.h * s.w * channels;
+  for (int64_t i = 0; i < kSize; ++i) {
+    for (int64_t j = 0; j < kSize; ++j) {
+      const int64_t y = top + i, x = left + j;
+      const bool inside = y >= 0 && y < s.h && x >= 0 && x < s.w;
+      pixels[i * kSize + j] = inside ? base + (y * s.w + x) * channels : outside;
+    }
+  }
+}
+
+// One dimension of B^T d B.
+[[gnu::always_inline]] inline void patch_points(simd::Floats& a, simd::Floats& b, simd::Floats& c,
+                                                simd::Floats& d) {
+  const simd::Floats second = b + c, third = c - b, last = b - d;
+  a = a - c;
+  b = second;
+  c = third;
+  d = last;
+}
+
+// points = B^T d B of the 4x4 patches d of x (n, h, w, channels). zeros: `channels` zeros.
+template <class T>
+void transform_patches(const Tiles& s, const T* x, const Part& part, const T* zeros, int64_t stride,
+                       T* points) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < part.count; ++i) {
+      const T* pixels[16];
+      find_pixels<4>(s, x, part.channels, part.first + i, /*border=*/1, zeros, pixels);
+      for (int64_t c = 0; c < part.width; c += simd::kLanes) {
+        simd::Floats d[16];
+#pragma GCC unroll 16
+        for (int p = 0; p < 16; ++p) simd::load(pixels[p] + part.channel + c, d[p]);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) patch_points(d[j], d[4 + j], d[8 + j], d[12 + j]);
+#pragma GCC unroll 4
+        for (int j = 0; j < 16; j += 4) patch_points(d[j], d[j + 1], d[j + 2], d[j + 3]);
+        T* const to = points + i * part.width + c;
+#pragma GCC unroll 16
+        for (int p = 0; p < 16; ++p) simd::store(d[p], to + p * stride);
+      }
+    }
+  });
+}
+
+// points = A g A^T of the 2x2 tiles g of the gradient (n, h, w, channels). zeros: `channels` zeros.
+template <class T>
+void transform_gradients(const Tiles& s, const T* grad, const Part& part, const T* zeros,
+                         int64_t stride, T* points) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < part.count; ++i) {
+      const T* pixels[4];
+      find_pixels<2>(s, grad, part.channels, part.first + i, /*border=*/0, zeros, pixels);
+      for (int64_t c = 0; c < part.width; c += simd::kLanes) {
+        simd::Floats g[4], rows[8];
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) simd::load(pixels[p] + part.channel + c, g[p]);
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+          rows[j] = g[j];
+          rows[2 + j] = g[j] + g[2 + j];
+          rows[4 + j] = g[j] - g[2 + j];
+          rows[6 + j] = -g[2 + j];
+        }
+        T* const to = points + i * part.width + c;
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+          const simd::Floats &a = rows[2 * r], &b = rows[2 * r + 1];
+          simd::store(a, to + (4 * r) * stride);
+          simd::store(a + b, to + (4 * r + 1) * stride);
+          simd::store(a - b, to + (4 * r + 2) * stride);
+          simd::store(-b, to + (4 * r + 3) * stride);
+        }
+      }
+    }
+  });
+}
+
+// y (n, h, w, channels) = A^T m A of the points m, plus a bias (channels) if there is one.
+// sink: `channels` numbers that take what lies outside of the image.
+template <class T>
+void store_outputs(const Tiles& s, const float* points, int64_t stride, const Part& part,
+                   const float* bias, T* sink, T* y) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < part.count; ++i) {
+      T* pixels[4];
+      find_pixels<2>(s, y, part.channels, part.first + i, /*border=*/0, sink, pixels);
+      for (int64_t c = 0; c < part.width; c += simd::kLanes) {
+        const float* const from = points + i * part.width + c;
+        simd::Floats rows[8], start{};
+        if (bias != nullptr) simd::load(bias + part.channel + c, start);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          simd::Floats m[4];
+#pragma GCC unroll 4
+          for (int r = 0; r < 4; ++r) simd::load(from + (4 * r + j) * stride, m[r]);
+          rows[j] = m[0] + m[1] + m[2];
+          rows[4 + j] = m[1] - m[2] - m[3];
+        }
+#pragma GCC unroll 2
+        for (int r = 0; r < 2; ++r) {
+          const simd::Floats* const m = rows + 4 * r;
+          simd::store(m[0] + m[1] + m[2] + start, pixels[2 * r] + part.channel + c);
+          simd::store(m[1] - m[2] - m[3] + start, pixels[2 * r + 1] + part.channel + c);
+        }
+      }
+    }
+  });
+}
+
+// One dimension of G g G^T.
+[[gnu::always_inline]] inline void filter_points(const simd::Floats& a, const simd::Floats& b,
+                                                 const simd::Floats& c, simd::Floats* to,
+                                                 int64_t stride) {
+  to[0] = a;
+  to[stride] = (a + b + c) * 0.5f;
+  to[2 * stride] = (a - b + c) * 0.5f;
+  to[3 * stride] = c;
+}
+
+// points (16, width) = G g G^T of the 3x3 filters g; tap t is at taps + t * stride, or with `turned`
+// at taps + (8 - t) * stride.
+template <class T>
+void transform_filters(const T* taps, int64_t stride, bool turned, int64_t width, float* points) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t c = 0; c < width; c += simd::kLanes) {
+      simd::Floats g[9], rows[12], all[16];
+      for (int t = 0; t < 9; ++t) simd::load(taps + (turned ? 8 - t : t) * stride + c, g[t]);
+      for (int j = 0; j < 3; ++j) filter_points(g[j], g[3 + j], g[6 + j], rows + j, 3);
+      for (int r = 0; r < 4; ++r)
+        filter_points(rows[3 * r], rows[3 * r + 1], rows[3 * r + 2], all + 4 * r, 1);
+      for (int p = 0; p < kPoints; ++p) simd::store(all[p], points + p * width + c);
+    }
+  });
+}
+
+// One dimension of G^T u G.
+[[gnu::always_inline]] inline void filter_gradients(const simd::Floats* u, int64_t stride,
+                                                    simd::Floats& a, simd::Floats& b,
+                                                    simd::Floats& c) {
+  const simd::Floats sum = (u[stride] + u[2 * stride]) * 0.5f;
+  a = u[0] + sum;
+  b = (u[stride] - u[2 * stride]) * 0.5f;
+  c = sum + u[3 * stride];
+}
+
+// grads (9 taps, distance `to_stride`) = G^T u G of the points u (distance `stride`) of `width`
+// channels.
+inline void store_filter_gradients(const float* points, int64_t stride, int64_t width,
+                                   int64_t to_stride, float* grads) {
+  simd::dispatch([&]() __attribute__((always_inline)) {
+    for (int64_t c = 0; c < width; c += simd::kLanes) {
+      simd::Floats u[16], rows[12], g[9];
+      for (int p = 0; p < kPoints; ++p) simd::load(points + p * stride + c, u[p]);
+      for (int j = 0; j < 4; ++j) filter_gradients(u + j, 4, rows[j], rows[4 + j], rows[8 + j]);
+      for (int r = 0; r < 3; ++r)
+        filter_gradients(rows + 4 * r, 1, g[3 * r], g[3 * r + 1], g[3 * r + 2]);
+      for (int t = 0; t < 9; ++t) simd::store(g[t], grads + t * to_stride + c);
+    }
+  });
+}
+
+}  // namespace bv::winograd
