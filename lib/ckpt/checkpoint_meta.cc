@@ -32,6 +32,7 @@ constexpr Member kMembers[] = {
     {"/precision", JsonKind::text},
     {"/ranks", JsonKind::count},
     {"/position", JsonKind::count},
+    {"/examples_left_out", JsonKind::count},
     {"/skipped_steps", JsonKind::count},
     {"/rollbacks", JsonKind::count},
     {"/data", JsonKind::object},

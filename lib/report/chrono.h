@@ -25,6 +25,7 @@ class Chrono {
     int64_t first_step = 0, total_steps = 0, batch_size = 0;
     double steps_per_epoch = 0;  // data_size / batch_size, not rounded; 0 if unknown
     // Examples that were seen besides step * batch_size, because earlier steps had another size.
+    // Those that a rollback has left out are not among them.
     int64_t examples_before = 0;
     int num_devices = 1;
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"

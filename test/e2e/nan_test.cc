@@ -145,6 +145,9 @@ TEST_CASE(
     const std::vector<TextRow> rows = metric_rows(whole.workdir);
     CHECK(rows.size() == 15);  // 0 .. 14, each once
     CHECK(rows.back().at("rollbacks") == std::to_string(back.size()));
+    // Examples that were left out were not seen.
+    CHECK(rows.back().at("examples_seen") == std::to_string(14 * 64));
+    CHECK(std::stod(rows.back().at("epoch")) == Approx(14 * 64 / 640.0));
     for (const TextRow& row : rows)
       CHECK((!row.contains("training_loss") || std::isfinite(std::stod(row.at("training_loss")))));
 
@@ -173,6 +176,13 @@ TEST_CASE("a run that may not return to a checkpoint, or has none, ends as diver
   const PoisonedRun given;
   CHECK(given.train({"--set", "rollback_examples=640"}).code == 0);
   CHECK(given.rollbacks().at(0).at("examples") == 640);
+  // The checkpoint knows what was left out, and that the batch size was always the same.
+  const Finished longer = given.train(
+      {"--set", "rollback_examples=640", "--set", "total_steps=15", "--accept-changes"});
+  INFO(longer.err);
+  CHECK(longer.code == 0);
+  CHECK_FALSE(contains(longer.err, "had another batch size"));
+  CHECK(std::stod(metric_rows(given.workdir).back().at("epoch")) == Approx(15 * 64 / 640.0));
   const PoisonedRun none;
   CHECK(contains(none.train({"--set", "ckpt_steps=null"}).err,
                  "nan: rollback needs checkpoints to return to; add ckpt_steps\n"));

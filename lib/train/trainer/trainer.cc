@@ -89,7 +89,7 @@ Exit Trainer::run() {
   setup.total_steps = total_steps_;
   setup.batch_size = recipe_.length.batch_size;
   setup.steps_per_epoch = recipe_.steps_per_epoch();
-  setup.examples_before = position_ - first_step_ * recipe_.length.batch_size;
+  setup.examples_before = position_ - left_out_ - first_step_ * recipe_.length.batch_size;
   setup.num_devices = group_.size();
   setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   setup.example_flops = [this] { return recipe_.step->example_flops(); };

@@ -204,6 +204,7 @@ class Trainer {
   // Where the stream of training examples continues: the number of examples that all ranks have
   // taken from it. first_step_ times the batch size, unless the batch size was changed.
   int64_t position_ = 0;
+  int64_t left_out_ = 0;   // how many of these examples were left out and never seen
   ConfigChanges changes_;  // since that checkpoint (rank 0 only)
   EarlierStarts earlier_;  // of the run in the workdir (rank 0 only)
   // The changes at all restarts, as run.json holds them (rank 0 only).

@@ -66,6 +66,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
       {"position", position_after(step)},
+      {"examples_left_out", left_out_},
       {"data", data_summary_},
       {"synthetic", options_.synthetic},
       {"class_names", recipe_.data->class_names()},

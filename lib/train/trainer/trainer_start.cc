@@ -135,6 +135,7 @@ void Trainer::broadcast_start() {
   const nlohmann::json mine = {{"first_step", first_step_},
                                {"resumed_here", resumed_here_},
                                {"position", position_},
+                               {"examples_left_out", left_out_},
                                {"skipped_steps", skipped_steps_},
                                {"saved_step", saved_step_},
                                {"start", start_},
@@ -151,6 +152,7 @@ void Trainer::broadcast_start() {
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
   position_ = shared.at("position");
+  left_out_ = shared.at("examples_left_out");
   skipped_steps_ = shared.at("skipped_steps");
   saved_step_ = shared.at("saved_step");
   start_ = shared.at("start");
@@ -214,6 +216,12 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   start_ = why;
   check_step(from, total_steps_);
   position_ = from.meta.value("position", first_step_ * recipe_.length.batch_size);
+  left_out_ = from.meta.value("examples_left_out", int64_t{0});
+  if (why == "workdir") {
+    const int64_t more = examples_left_out(earlier_.rollbacks, from);
+    position_ += more;
+    left_out_ += more;
+  }
   warn_of_other_length();
   const auto& chrono = from.meta.at("chrono");
   chrono_state_.accum_program_time = chrono.at("accum_program_time");
@@ -229,7 +237,6 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
     interrupted_row_.emplace_back(
         entry.at(0), value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   }
-  if (why == "workdir") position_ += examples_left_out(earlier_.rollbacks, from);
   if (why == "workdir") skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
@@ -239,16 +246,15 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
 // `total_epochs` and the schedules are counted in steps of today's batch size, also if the steps so
 // far had another one.
 void Trainer::warn_of_other_length() const {
-  const int64_t batch = recipe_.length.batch_size;
-  if (position_ == first_step_ * batch || recipe_.length.data_size == 0) return;
+  const int64_t batch = recipe_.length.batch_size, seen = position_ - left_out_;
+  if (seen == first_step_ * batch || recipe_.length.data_size == 0) return;
   const auto epochs = [&](int64_t examples) {
     return static_cast<double>(examples) / static_cast<double>(recipe_.length.data_size);
   };
   log::warn(
       "the {} steps so far had another batch size: the run ends after {:.2f} epochs and not "
-      "{:.2f}, "
-      "and its schedules go on at step {} of {}; total_steps sets another end",
-      human_count(first_step_), epochs(position_ + (total_steps_ - first_step_) * batch),
+      "{:.2f}, and its schedules go on at step {} of {}; total_steps sets another end",
+      human_count(first_step_), epochs(seen + (total_steps_ - first_step_) * batch),
       epochs(total_steps_ * batch), human_count(first_step_ + 1), human_count(total_steps_));
 }
 
