@@ -18,6 +18,7 @@
 #include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/json_text.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -25,9 +26,6 @@ namespace bv {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Returns the number as JSON: NaN and infinities are strings, as in all JSON of bvtrain.
-Json number(double value) { return Json::parse(json_number(value)); }
 
 // Returns the cells as aligned lines.
 std::string table(std::vector<std::vector<std::string>> rows) {
@@ -63,7 +61,7 @@ Json list_json(const CheckpointList& list) {
                                   {"step", each.step ? Json(*each.step) : Json()},
                                   {"bytes", each.bytes},
                                   {"saved", each.saved == 0 ? Json() : Json(utc_text(each.saved))},
-                                  {"value", each.value ? number(*each.value) : Json()},
+                                  {"value", each.value ? json_value(*each.value) : Json()},
                                   {"kept", each.why},
                                   {"fault", each.fault.empty() ? Json() : Json(each.fault)}});
   }
@@ -134,8 +132,8 @@ Json diff_json(const CheckpointDiff& diff, const Restored& a, const Restored& b,
   for (size_t i = 0; i < shown; ++i) {
     const TensorDifference& each = diff.changed[i];
     out["largest"].push_back({{"name", each.name},
-                              {"relative", number(each.relative)},
-                              {"max_abs", number(each.max_abs)}});
+                              {"relative", json_value(each.relative)},
+                              {"max_abs", json_value(each.max_abs)}});
   }
   return out;
 }

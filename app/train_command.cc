@@ -19,6 +19,7 @@
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/trainer.h"
+#include "lib/util/json_text.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
 
@@ -61,7 +62,8 @@ void check_ranks(Group& group, const Recipe& recipe) {
 ClassNames agreed_classes(Group& group, const ClassNames& mine) {
   if (group.size() == 1) return mine;
   const nlohmann::json text = {{"names", mine.names}, {"owner", mine.owner}};
-  const auto agreed = nlohmann::json::parse(group.gather_text(text.dump(), "class names").at(0));
+  const auto agreed =
+      nlohmann::json::parse(group.gather_text(json_text(text), "class names").at(0));
   return {agreed.at("names"), agreed.at("owner")};
 }
 

@@ -7,6 +7,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/json_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -68,7 +69,7 @@ void note_saved(const std::string& run_json) {
   json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
   if (!run.is_object() || run.value(kSavedKey, json()) == true) return;
   run[kSavedKey] = true;
-  write_file_atomically(run_json, run.dump(2) + "\n");
+  write_file_atomically(run_json, json_text(run, 2) + "\n");
 }
 
 std::optional<Workdir::Done> finished_at(const Workdir& workdir) {

@@ -16,6 +16,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/json_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/rng.h"
 
@@ -142,13 +143,9 @@ std::string Manifest::text() const {
                        {"chunk_bytes", FileWriter::kChunkBytes},
                        {"xxh3_64", std::move(checksums)}});
   }
-  // A class name that is not UTF-8 must not prevent a checkpoint: invalid bytes become U+FFFD.
-  const auto dump = [](const json& value, int indent) {
-    return value.dump(indent, ' ', false, json::error_handler_t::replace);
-  };
   json layouts = json::object();
   for (const auto& [name, layout] : pieced) layouts[name] = {layout.shape, layout.strides};
-  const std::string config = meta.contains("config") ? dump(meta["config"], -1) : "";
+  const std::string config = meta.contains("config") ? json_text(meta["config"]) : "";
   json root = {{"format", pieced.empty() ? kFormat : kPiecedFormat},
                {"step", step},
                {"world_size", ranks},
@@ -157,8 +154,8 @@ std::string Manifest::text() const {
                {"files", std::move(entries)},
                {"meta", meta}};
   if (!pieced.empty()) root["pieced"] = std::move(layouts);
-  std::string text = dump(root, 1);
-  text.resize(text.size() - 2);  // the final "\n}", which follows the checksum
+  std::string text = json_text(root, 1);  // also if a class name is not UTF-8
+  text.resize(text.size() - 2);           // the final "\n}", which follows the checksum
   return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/util/error.h"
+#include "lib/util/json_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
@@ -118,19 +119,16 @@ Metadata to_metadata(const ModelCard& card) {
   const auto put = [&](const char* key, std::string value) {
     metadata[std::string(kPrefix) + key] = std::move(value);
   };
-  const auto dump = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
   put("version", card.version);
   put("model_name", card.model_name);
   put("model", card.model);
   put("num_classes", fmt::format("{}", card.num_classes));
   put("loss", card.loss);
   put("ema", card.ema ? "true" : "false");
-  if (!card.class_names.empty()) put("class_names", dump(card.class_names));
+  if (!card.class_names.empty()) put("class_names", json_text(Json(card.class_names)));
   if (card.pp) put("pp", *card.pp);
-  if (!card.image.empty()) put("image", dump(card.image));
-  if (!card.image_values.empty()) put("image_values", dump(card.image_values));
+  if (!card.image.empty()) put("image", json_text(Json(card.image)));
+  if (!card.image_values.empty()) put("image_values", json_text(Json(card.image_values)));
   if (!card.precision.empty()) put("precision", card.precision);
   if (card.step) put("step", fmt::format("{}", *card.step));
   return metadata;
@@ -156,9 +154,7 @@ std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::s
   return card;
 }
 
-std::string metadata_json(const Metadata& metadata) {
-  return Json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string metadata_json(const Metadata& metadata) { return json_text(Json(metadata)); }
 
 Metadata parse_metadata_json(const std::string& text, const std::string& file) {
   bool deep = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lib/util/json_text.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -26,7 +27,7 @@ void flatten(const Json& value, const std::string& path, FlatConfig& out) {
     for (size_t i = 0; i < value.size(); ++i)
       flatten(value[i], fmt::format("{}[{}]", path, i), out);
   } else {
-    out[path] = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    out[path] = json_text(value);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lib/util/error.h"
+#include "lib/util/json_text.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -87,18 +88,18 @@ class JsonLines : public PredictionText {
       if (row.label) add_label(batch, *row.label, line);
       if (row.error.empty() && batch.numbers) {
         line["values"] = Json::array();
-        for (const Guess& guess : guesses) line["values"].push_back(guess.probability);
+        for (const Guess& guess : guesses) line["values"].push_back(json_value(guess.probability));
       } else if (row.error.empty()) {
         line["top"] = Json::array();
         for (const Guess& guess : guesses) {
           Json entry = class_entry(batch, guess.index);
-          entry["probability"] = guess.probability;
+          entry["probability"] = json_value(guess.probability);
           line["top"].push_back(entry);
         }
       } else {
         line["error"] = row.error;
       }
-      text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      text += json_text(line) + "\n";
     });
     return text;
   }
@@ -119,7 +120,7 @@ class JsonLines : public PredictionText {
       return;
     }
     Json& labels = line["labels"] = Json::array();
-    for (const float value : label.values) labels.push_back(value);
+    for (const float value : label.values) labels.push_back(json_value(value));
     for (const int64_t index : label.classes) labels.push_back(class_entry(batch, index));
   }
 

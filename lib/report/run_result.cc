@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lib/config/duration.h"
 #include "lib/report/live_line.h"
+#include "lib/util/json_text.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -30,15 +30,10 @@ const char* status(Exit code) {
   }
 }
 
-// JSON has no NaN and no infinities: they become strings, as in metrics.jsonl.
-Json number(double value) {
-  return std::isfinite(value) ? Json(value) : Json::parse(json_number(value));
-}
-
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json point(const MetricSummary::Point& point) {
-  return {{"value", number(point.value)}, {"step", point.step}};
+  return {{"value", json_value(point.value)}, {"step", point.step}};
 }
 
 void add_metrics(Json& root, const MetricSummary& metrics) {
@@ -91,14 +86,13 @@ std::string result_json(const RunResult& result) {
   root["best_checkpoints"] = Json::array();
   for (const RunResult::Best& best : result.best_checkpoints) {
     root["best_checkpoints"].push_back({{"metric", best.metric},
-                                        {"value", number(best.value)},
+                                        {"value", json_value(best.value)},
                                         {"step", best.step},
                                         {"checkpoint", best.checkpoint}});
   }
   root["failed_saves"] = result.failed_saves;
   root["left_out_saves"] = result.left_out_saves;
-  // A path or an error may hold bytes that are not UTF-8: they become U+FFFD.
-  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(root, 2) + "\n";  // a path or an error may hold bytes that are not UTF-8
 }
 
 std::vector<std::string> closing_lines(const RunResult& result) {

@@ -11,6 +11,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/input/loader/failed_example.h"
 #include "lib/util/file.h"
+#include "lib/util/json_text.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -110,9 +111,8 @@ std::string BadStep::text() const {
 }
 
 nlohmann::ordered_json BadStep::json() const {
-  nlohmann::ordered_json lengths = nlohmann::ordered_json::object();
-  for (const auto& [name, norm] : norms)
-    lengths[name] = nlohmann::ordered_json::parse(json_number(norm));
+  nlohmann::ordered_json named = nlohmann::ordered_json::object();
+  for (const auto& [name, norm] : norms) named[name] = json_value(norm);
   nlohmann::ordered_json all = {
       {"step", step}, {"reason", reason}, {"examples", examples}, {"bad_examples", bad_examples}};
   if (float32) {
@@ -220,7 +220,7 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
       StorageRetries retries;
       write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
     }
-    write_file_atomically(temporary + "/" + kBadStepReport, bad.json().dump(2) + "\n");
+    write_file_atomically(temporary + "/" + kBadStepReport, json_text(bad.json(), 2) + "\n");
     move_folder(temporary, folder, old);
   } catch (...) {
     delete_folder(temporary);

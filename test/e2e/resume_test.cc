@@ -6,11 +6,13 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
-#include "test/support/binary.h"
+#include "test/support/digits_run.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -217,6 +219,21 @@ TEST_CASE("the number of loader threads changes nothing") {
     REQUIRE(finished.code == 0);
     check_same(f.reference(), final_state(f.dir / (std::string("t") + threads)));
   }
+}
+
+TEST_CASE("a run whose folder has a name that is not UTF-8 trains and continues on two ranks") {
+  DigitsRun f(digits_config("lr: 0.01\nsharding_strategy: zero1\n"));
+  f.workdir = f.dir / "caf\xe9";
+  for (const int steps : {5, 7}) {
+    const Finished trained = f.train(
+        {"--devices", "cpu:2", "--set", fmt::format("total_steps={}", steps), "--accept-changes"});
+    INFO(trained.err);
+    REQUIRE(trained.code == 0);
+    CHECK(metric_rows(f.workdir).back().at("step") == std::to_string(steps));
+  }
+  const auto about = nlohmann::json::parse(read_text(f.workdir + "/run.json"));
+  CHECK(about.at("start") == "workdir");
+  CHECK(contains(about.at("argv").dump(), "caf\xef\xbf\xbd"));  // U+FFFD
 }
 
 }  // namespace bv::test

@@ -1,8 +1,11 @@
 // The text of predictions: exact lines, quoting, rows with errors.
 #include "lib/predict/prediction_text.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+
+#include <cmath>
 
 #include "test/support/error.h"
 
@@ -51,6 +54,17 @@ TEST_CASE("predictions as JSON lines") {
   labelled.rows[0].name = "\xe4";  // not UTF-8
   CHECK(json_lines(1)->add(labelled).starts_with(
       "{\"file\":\"\xef\xbf\xbd\",\"label\":{\"index\":1,\"class\":\"dog, wet\"},\"top\":[{"));
+  // JSON has no NaN and no infinities. A diverged model may predict them.
+  PredictedBatch diverged = example();
+  diverged.numbers = true;
+  diverged.rows = {{.name = "a"}};
+  diverged.arrays["logits"] = at::tensor({std::nanf(""), -INFINITY, 0.5F}).reshape({1, 3});
+  CHECK(json_lines(1)->add(diverged) == "{\"file\":\"a\",\"values\":[\"nan\",\"-inf\",0.5]}\n");
+  diverged.numbers = false;
+  diverged.class_names.clear();
+  diverged.arrays["logits"] = at::full({1, 1}, std::nanf(""));
+  CHECK(json_lines(1)->add(diverged) ==
+        "{\"file\":\"a\",\"top\":[{\"index\":0,\"probability\":\"nan\"}]}\n");
 }
 
 TEST_CASE("predictions as CSV") {

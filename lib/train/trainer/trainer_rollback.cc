@@ -8,6 +8,7 @@
 #include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"
+#include "lib/util/json_text.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -66,13 +67,13 @@ void Trainer::roll_back(int64_t step) {
   if (checkpointer_) checkpointer_->drain();
   nlohmann::json chosen;
   if (is_rank0()) chosen = choose_rollback(step);
-  chosen = nlohmann::json::parse(group_.gather_text(chosen.dump(), "rollback").at(0));
+  chosen = nlohmann::json::parse(group_.gather_text(json_text(chosen), "rollback").at(0));
   if (chosen.contains("fault"))
     throw Error::in("train", Exit::diverged, chosen.at("fault").get<std::string>());
   if (is_rank0()) {
     nlohmann::json run = nlohmann::json::parse(read_file(workdir_->run_json()));
     run["rollbacks"].push_back(chosen);
-    write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
+    write_file_atomically(workdir_->run_json(), json_text(run, 2) + "\n");
   }
   throw RolledBack();
 }

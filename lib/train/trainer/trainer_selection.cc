@@ -11,6 +11,7 @@
 #include "lib/report/metric_file.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"
+#include "lib/util/json_text.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -138,7 +139,7 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
     agreed = {{"better", mine.better}, {"ends", mine.ends}, {"fault", mine.fault}};
     if (!mine.fault.empty()) agreed["place"] = mine.fault_in;
   }
-  agreed = nlohmann::json::parse(group_.gather_text(agreed.dump(), "selection").at(0));
+  agreed = nlohmann::json::parse(group_.gather_text(json_text(agreed), "selection").at(0));
   const std::vector<int64_t> better = agreed.at("better");
   const std::string fault = agreed.at("fault");
   if (workdir_ && (!better.empty() || !fault.empty()) && saved_step_ != step)

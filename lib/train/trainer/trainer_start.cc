@@ -21,6 +21,7 @@
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/json_text.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -139,7 +140,6 @@ void Trainer::broadcast_start() {
                                {"skipped_steps", skipped_steps_},
                                {"saved_step", saved_step_},
                                {"start", start_},
-                               {"folder", start_folder_},
                                {"interrupted_evals", evals},
                                {"now", chrono_.now()},
                                {"threads", recipe_.compute_threads},
@@ -148,7 +148,7 @@ void Trainer::broadcast_start() {
                                {"pause_time", chrono_state_.accum_pause_time},
                                {"device_time", chrono_state_.accum_device_time},
                                {"examples_seen", chrono_state_.accum_examples_seen}};
-  const auto shared = nlohmann::json::parse(group_.gather_text(mine.dump(), "start").at(0));
+  const auto shared = nlohmann::json::parse(group_.gather_text(json_text(mine), "start").at(0));
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
   position_ = shared.at("position");
@@ -156,7 +156,7 @@ void Trainer::broadcast_start() {
   skipped_steps_ = shared.at("skipped_steps");
   saved_step_ = shared.at("saved_step");
   start_ = shared.at("start");
-  start_folder_ = shared.at("folder");
+  start_folder_ = group_.gather_text(start_folder_, "start folder").at(0);
   interrupted_evals_.reset();
   if (!shared.at("interrupted_evals").is_null())
     interrupted_evals_ = shared.at("interrupted_evals").get<std::set<std::string>>();
@@ -325,7 +325,7 @@ void Trainer::write_run_json(const std::string& start) {
       {"rollbacks", earlier_.rollbacks},
       {kSavedKey, !workdir_->ckpt().steps().empty()},
   };
-  write_file_atomically(workdir_->run_json(), run.dump(2) + "\n");
+  write_file_atomically(workdir_->run_json(), json_text(run, 2) + "\n");
 }
 
 // Returns what the report says about where the run comes from.
