@@ -30,14 +30,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Throws unless the manifest of the checkpoint of `step` names that step.
+void check_step_of(int64_t named, int64_t step) {
+  if (named != step)
+    throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, named));
+}
+
 std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       Restored restored = read_checkpoint(ckpt.step(*step), options);
-      if (restored.step == *step) return restored;
-      throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, restored.step));
+      check_step_of(restored.step, *step);
+      return restored;
     } catch (const Error& error) {
       if (newest_fault.empty()) newest_fault = error.what();
       if (*step != steps.front()) {
@@ -366,6 +372,21 @@ int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
 std::optional<Restored> Checkpointer::latest(const Workdir& workdir, const ReadOptions& options) {
   return latest_in(workdir.ckpt(), options);
+}
+
+std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool resumes) {
+  const std::vector<int64_t> steps = ckpt.steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      const Manifest manifest = verify_checkpoint(ckpt.step(*step));
+      check_step_of(manifest.step, *step);
+      if (resumes) check_resumable(manifest.meta);
+      return *step;
+    } catch (const Error&) {
+      // An older one may be whole.
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<Restored> Checkpointer::peek(const std::string& given, bool resumes) {

@@ -89,6 +89,10 @@ class Checkpointer {
   // each newer one that cannot be used. nullopt if there is none; throws Error(Exit::usage) if
   // there are checkpoints but none can be used.
   static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
+  // Returns the step of the newest checkpoint whose checksums all verify and whose manifest is of
+  // the step that its folder names; with `resumes` also one from which a run can continue. nullopt
+  // if there is none. Throws Error(Exit::usage) if the folder cannot be listed.
+  static std::optional<int64_t> latest_step(const CkptFolder& ckpt, bool resumes = false);
   // Reads the checkpoint at `path`: a checkpoint folder, the newest of a ckpt/ folder or workdir,
   // or its best one (see checkpoint_path()). Verifies all checksums. Throws Error(Exit::usage), or
   // Error(Exit::storage) if the disk cannot be read.

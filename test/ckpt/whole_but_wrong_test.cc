@@ -33,6 +33,8 @@ TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
         }).find(" has 1 checksums for ") != std::string::npos);
   line([](Manifest& m) { m.step = 21; });
   CHECK(Checkpointer::latest(workdir)->step == 10);
+  CHECK(Checkpointer::latest_step(workdir.ckpt()) == 10);
+  CHECK_FALSE(Checkpointer::latest_step(workdir.ckpt(), /*resumes=*/true));
 }
 
 TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, and a fallback") {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "lib/ckpt/checkpoint_folder.h"
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/command/checkpoint_list.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -16,14 +17,6 @@ namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<int64_t> newest_whole_step(const CkptFolder& ckpt) {
-  const std::vector<int64_t> steps = ckpt.steps();
-  const auto whole = std::find_if(steps.rbegin(), steps.rend(), [&](int64_t step) {
-    return checkpoint_fault(ckpt.step(step), FaultSearch::checksums).empty();
-  });
-  return whole == steps.rend() ? std::nullopt : std::optional(*whole);
-}
 
 // Returns the bytes of those files of the folder that have no other name.
 uint64_t unshared_bytes(const std::string& folder) {
@@ -42,7 +35,7 @@ uint64_t unshared_bytes(const std::string& folder) {
 
 std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<int64_t>& steps) {
   std::vector<int64_t> found = existing_steps(ckpt, steps);
-  const std::optional<int64_t> newest = newest_whole_step(ckpt);
+  const std::optional<int64_t> newest = Checkpointer::latest_step(ckpt);
   if (newest && std::binary_search(found.begin(), found.end(), *newest)) {
     throw Error(
         Exit::usage, ckpt.step(*newest),
@@ -53,7 +46,7 @@ std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<i
 
 std::vector<int64_t> all_but_newest(const CkptFolder& ckpt) {
   std::vector<int64_t> steps = ckpt.steps();
-  const std::optional<int64_t> newest = newest_whole_step(ckpt);
+  const std::optional<int64_t> newest = Checkpointer::latest_step(ckpt);
   if (!newest) {
     throw Error(Exit::usage, ckpt.path(),
                 steps.empty() ? "holds no checkpoint of a step"

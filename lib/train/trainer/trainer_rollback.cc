@@ -3,7 +3,6 @@
 //
 // run.json keeps a list of what was left out where. A checkpoint says how many entries of that list
 // it knows, so a killed run that continues from the checkpoint leaves out the same examples again.
-#include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
 #include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
@@ -12,23 +11,6 @@
 #include "lib/util/text.h"
 
 namespace bv {
-namespace {
-
-// Returns the newest step whose checkpoint is whole; nullopt if there is none.
-std::optional<int64_t> newest_whole(const CkptFolder& ckpt) {
-  const std::vector<int64_t> steps = ckpt.steps();
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    try {
-      verify_checkpoint(ckpt.step(*step));
-      return *step;
-    } catch (const Error&) {
-      // An older one may be whole.
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 int64_t examples_left_out(const nlohmann::json& rollbacks, const Restored& from) {
   int64_t examples = 0;
@@ -49,7 +31,7 @@ nlohmann::json Trainer::choose_rollback(int64_t step) const {
                                   "often as nan_limit allows",
                                   step, why, before)}};
   }
-  const std::optional<int64_t> to = newest_whole(workdir_->ckpt());
+  const std::optional<int64_t> to = Checkpointer::latest_step(workdir_->ckpt(), /*resumes=*/true);
   if (!to)
     return {{"fault", fmt::format("step {}: {}; there is no checkpoint to return to", step, why)}};
   const int64_t examples = recipe_.rollback_examples > 0 ? recipe_.rollback_examples
