@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -89,6 +90,27 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
   fsync_path(folder);
 }
 
+// Rank 0's part: writes its file and waits for those of the other ranks, whose parts it returns in
+// the order of the ranks. If one fails, it still waits for all others before it throws: the caller
+// then deletes the folder, and a rank that writes in it could not tell rank 0 why it fails.
+std::vector<Manifest::File> write_shards(const std::string& folder, const Snapshot& snapshot,
+                                         const Writers& writers, StorageRetries& retries) {
+  std::vector<Manifest::File> files;
+  std::exception_ptr failure;  // the first one
+  const auto attempt = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt([&] { retries([&] { files = {write_shard(folder, tensors_of(snapshot), writers)}; }); });
+  for (int r = 1; r < writers.ranks; ++r)
+    attempt([&] { files.push_back(await_part(folder, r, writers.patience)); });
+  if (failure) std::rethrow_exception(failure);
+  return files;
+}
+
 // The work of the ranks above 0.
 void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
                 const Writers& writers, StorageRetries& retries) {
@@ -134,9 +156,7 @@ void write_checkpoint(const std::string& folder, const Snapshot& snapshot, bool 
   manifest.ranks = writers.ranks;
   for (const auto& [name, tensor] : snapshot.pieced)
     manifest.pieced[name] = {tensor.shape, tensor.strides};
-  retries([&] { manifest.files = {write_shard(folder, tensors_of(snapshot), writers)}; });
-  for (int r = 1; r < writers.ranks; ++r)
-    manifest.files.push_back(await_part(folder, r, writers.patience));
+  manifest.files = write_shards(folder, snapshot, writers, retries);
   retries([&] { write_manifest(folder, manifest); });
   crash_point("ckpt.manifest_written");
 }

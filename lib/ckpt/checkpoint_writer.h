@@ -19,8 +19,8 @@ struct UntoldFailure : Error {
 // Each rank writes the file of its tensors. A rank above 0 then writes its part file. Rank 0 waits
 // for the part files of all other ranks, then writes the manifest. Everything except the part files
 // is synced. Failed writes are retried; Error(Exit::storage) is thrown if the retries fail too. A
-// rank that gives up reports this to rank 0, which then also gives up. If the report fails, it
-// throws UntoldFailure.
+// rank that gives up reports this to rank 0, which then also gives up, after all other ranks have
+// written or given up. If the report fails, the rank throws UntoldFailure.
 void write_checkpoint(const std::string& folder, const Snapshot& snapshot, bool keep,
                       const Writers& writers, StorageRetries& retries);
 

@@ -329,6 +329,24 @@ TEST_CASE("saves: a rank that cannot write its part says so to rank 0") {
   CHECK(steps(workdir).empty());
 }
 
+TEST_CASE("saves: rank 0 deletes a failed save when no other rank writes in it any more") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Checkpointer first(workdir, {0, 3, "5a", 600}), third(workdir, {2, 3, "5a", 600});
+  first.start();
+  const std::string unfinished = workdir.ckpt().unfinished(3, "5a");
+  fs::create_directories(unfinished);
+  write(unfinished + "/part-1.failed", "the disk is full");
+  first.save(state_of(3), false);
+  CHECK_FALSE(wait_until([&] { return !file_exists(unfinished); }, 0.2));
+  third.save(state_of(3), false);
+  CHECK_NOTHROW(third.wait());
+  CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
+        unfinished + ": error: rank 1: the disk is full");
+  CHECK_FALSE(file_exists(unfinished));
+}
+
 TEST_CASE("saves: a full disk is noticed before anything is written") {
   const TempFolder folder;
   if (::geteuid() != 0 || ::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
