@@ -39,6 +39,7 @@ constexpr Member kMembers[] = {
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},
     {"/data/evals", JsonKind::object},
+    {"/data/content", JsonKind::object},
     {"/synthetic", JsonKind::flag},
     {"/class_names", JsonKind::texts},
     {"/image", JsonKind::list},
@@ -107,6 +108,8 @@ void check_meta(const json& meta) {
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
+    for (const auto& [name, hash] : meta.at("data").value("content", json::object()).items())
+      check_kind(hash, "/data/content/" + name, JsonKind::text);
   }
   if (meta.contains("best")) {
     for (const char* member : {"metric", "higher_is_better", "step", "value"}) {

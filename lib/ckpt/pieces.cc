@@ -43,7 +43,7 @@ std::pair<std::string, int64_t> parse_piece_name(const std::string& name) {
   const size_t mark = name.rfind('@');
   if (mark == std::string::npos) return {"", 0};
   const auto first = parse_count(std::string_view(name).substr(mark + 1));
-  if (!first) return {"", 0};
+  if (!first || *first >= limits::kTensorElements) return {"", 0};  // first + count overflows
   return {name.substr(0, mark), *first};
 }
 

@@ -83,7 +83,8 @@ std::vector<std::string> names_in(const std::string& folder) {
 TEST_CASE("pieces: names, and strides without gaps") {
   CHECK(piece_name("params/a", 640) == "params/a@640");
   CHECK(parse_piece_name("params/a@640") == std::pair<std::string, int64_t>("params/a", 640));
-  for (const char* none : {"params/a", "params/a@", "params/a@-1", "params/a@1x", "@"})
+  for (const char* none : {"params/a", "params/a@", "params/a@-1", "params/a@1x", "@",
+                           "params/a@1152921504606846976", "params/a@9223372036854775807"})
     CHECK(parse_piece_name(none).first.empty());
   CHECK(dense_strides({3, 4, 5}, {4, 1, 12}));
   CHECK(dense_strides({}, {}));

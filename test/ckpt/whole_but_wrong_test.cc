@@ -66,6 +66,10 @@ TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, a
   CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'evals'");
   CHECK(line("/data", R"({"input": "x", "examples": "9", "evals": {}})") ==
         place + ".data.examples is a text, expected a whole number");
+  CHECK(line("/data", R"({"input": "x", "evals": {}, "content": ["x"]})") ==
+        place + ".data.content is a list, expected an object");
+  CHECK(line("/data", R"({"input": "x", "evals": {}, "content": {"input": 7}})") ==
+        place + ".data.content.input is the number 7, expected a text");
   CHECK(line("/config", "null") == place + ".config is null, expected a text");
   Manifest older = good;  // earlier versions did not write data.examples
   older.meta["data"] = {{"input", "x"}, {"evals", nlohmann::json::object()}};
