@@ -209,9 +209,13 @@ Exit rm(const Arguments& arguments) {
     throw Error(Exit::usage, given.path, "is not a workdir: it has no folder ckpt/");
   const bool dry = given.dry_run || arguments.dry_run != DryRun::no;
   // Before the workdir is claimed, because reading the checksums may take long.
+  const std::vector<int64_t> before = ckpt.steps();
   const std::vector<int64_t> steps =
       given.all_but_newest ? all_but_newest(ckpt) : removable_steps(ckpt, given.steps);
-  if (!dry) workdir.claim();
+  if (!dry) {
+    workdir.claim();
+    require_unchanged(ckpt, before);
+  }
   uint64_t freed = 0;
   const std::vector<RemovedCheckpoint> removed = remove_checkpoints(ckpt, steps, dry);
   for (const RemovedCheckpoint& each : removed) {

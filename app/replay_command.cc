@@ -42,7 +42,7 @@ Exit replay_command(const Arguments& arguments) {
   // A step mixes float images in place, so the batch then holds what the model received. Byte
   // images would be left unmixed.
   ::setenv("BVTRAIN_BYTE_IMAGES", "0", /*overwrite=*/1);
-  const Workdir workdir(arguments.workdir);
+  Workdir workdir(arguments.workdir);
   const Replay result = replay(workdir, arguments.overrides, arguments.replay.steps);
   if (!result.bad) {
     const int64_t first = result.first_step + 1, last = result.last_step;
@@ -52,10 +52,16 @@ Exit replay_command(const Arguments& arguments) {
       print(fmt::format("all values of the steps {} to {} are finite\n", first, last));
     return Exit::ok;
   }
-  const std::string folder = workdir.post_mortem(result.bad->step);
-  write_bad_step(folder, *result.bad, &result.weights);
   print_bad_step(*result.bad, arguments.json);
-  log::info("The batch, the weights before the step and their lengths are in {}", folder);
+  const std::string folder = workdir.post_mortem(result.bad->step);
+  try {
+    workdir.claim();  // the run may write the folder of the same step
+  } catch (const Error& error) {
+    log::warn("{} is not written: {}", folder, error.what());
+    return Exit::diverged;
+  }
+  write_bad_step(folder, *result.bad, &result.weights);
+  log::info("The batch, the weights before the step and their norms are in {}", folder);
   return Exit::diverged;
 }
 

@@ -147,6 +147,13 @@ TEST_CASE("removing checkpoints keeps the newest whole one, and counts only what
   CHECK(removable_steps(run.ckpt, {40, 10}) == Steps{10, 40});
   const Steps others = all_but_newest(run.ckpt);
   CHECK(others == Steps{10, 20, 40});
+  CHECK_NOTHROW(require_unchanged(run.ckpt, {10, 20, 30, 40}));
+  CHECK(error_of([&] {
+          require_unchanged(run.ckpt, {10, 20, 30});
+        }) ==
+        run.ckpt.path() +
+            ": error: a run has changed the checkpoints meanwhile; nothing was removed; run the "
+            "command again");
 
   const auto bytes = [](const std::string& file) { return fs::file_size(file); };
   const std::string ten = run.ckpt.step(10), twenty = run.ckpt.step(20);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/workdir.h"
 #include "test/support/binary.h"
 #include "test/support/image_files.h"
 #include "test/support/text.h"
@@ -216,7 +217,17 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
   CHECK(report.at("parameter_norms").size() >= 4);
   CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
 
-  CHECK(nlohmann::json::parse(run({"replay", "--workdir", f.workdir, "--json"}).out) == report);
+  {  // while the run is going, its folder is left alone
+    Workdir held(f.workdir);
+    held.claim();
+    const auto written = std::filesystem::last_write_time(folder + "/report.json");
+    const Finished beside = run({"replay", "--workdir", f.workdir, "--json"});
+    CHECK(beside.code == 4);
+    CHECK(nlohmann::json::parse(beside.out) == report);
+    CHECK(contains(beside.err, folder + " is not written: " + f.workdir +
+                                   ": error: the workdir is in use by process "));
+    CHECK(std::filesystem::last_write_time(folder + "/report.json") == written);
+  }
   // The weights that it has written give the same.
   const Finished folder_again = run({"replay", folder, "--json"});
   INFO(folder_again.err);

@@ -56,6 +56,13 @@ std::vector<int64_t> all_but_newest(const CkptFolder& ckpt) {
   return steps;
 }
 
+void require_unchanged(const CkptFolder& ckpt, const std::vector<int64_t>& before) {
+  if (ckpt.steps() == before) return;
+  throw Error(Exit::usage, ckpt.path(),
+              "a run has changed the checkpoints meanwhile; nothing was removed; run the command "
+              "again");
+}
+
 std::vector<RemovedCheckpoint> remove_checkpoints(const CkptFolder& ckpt,
                                                   const std::vector<int64_t>& steps, bool dry) {
   std::vector<RemovedCheckpoint> removed;

@@ -19,6 +19,10 @@ std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<i
 // Error(Exit::usage) if there is none that verifies.
 std::vector<int64_t> all_but_newest(const CkptFolder& ckpt);
 
+// Throws Error(Exit::usage) unless the checkpoints are those of the steps `before`. For the holder
+// of the workdir's lock, because a run may have saved and deleted some before it was taken.
+void require_unchanged(const CkptFolder& ckpt, const std::vector<int64_t>& before);
+
 struct RemovedCheckpoint {
   int64_t step = 0;
   uint64_t freed = 0;  // bytes of the files that had no other hard link, as in ckpt/best
