@@ -28,14 +28,18 @@ namespace {
 
 constexpr std::chrono::seconds kWait{1};  // between two looks for new checkpoints
 
-MetricWriter open_rows(const Workdir& output, const std::string& run) {
+constexpr int64_t kAllStay = std::numeric_limits<int64_t>::max();
+
+// TensorBoard forgets the points of earlier processes from the step `forgotten` on. There are no
+// rows of these steps.
+MetricWriter open_rows(const Workdir& output, const std::string& run, int64_t forgotten) {
   MetricWriter::Options options;
   options.metrics_file = output.metrics();
   options.tensorboard_dir = output.tensorboard();
   options.report_file = output.report();
   options.curve_file = output.learning_curve();
   options.title = run + ", evaluated by bvtrain eval";
-  options.first_step = std::numeric_limits<int64_t>::max();  // all rows stay
+  options.first_step = forgotten;
   return MetricWriter(std::move(options));
 }
 
@@ -159,7 +163,7 @@ class NewCheckpoints {
     std::set<int64_t> steps;
     for_each_row(rows_.metrics(), [&](int64_t step, const Row&) { steps.insert(step); });
     done_.emplace(rows_.evaluated(), std::move(steps));
-    metrics_.emplace(open_rows(rows_, request.workdir));
+    metrics_.emplace(open_rows(rows_, request.workdir, kAllStay));
   }
 
   // Returns the number of checkpoints that were evaluated.
@@ -212,10 +216,10 @@ class NewCheckpoints {
         "replaced",
         rows_.metrics(), step);
     EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
+    done_->remove_from(step);  // before the rows: a later start then drops what is left of them
     metrics_->close();
     restore_rows(rows_.metrics(), step - 1);
-    metrics_.emplace(open_rows(rows_, request_.workdir));
-    done_->remove_from(step);
+    metrics_.emplace(open_rows(rows_, request_.workdir, step));
     best_.reset();
   }
 

@@ -13,6 +13,11 @@
 #include "lib/util/rng.h"
 
 namespace bv {
+namespace {
+
+constexpr const char* kRemoved = "removed";  // the identity of no checkpoint
+
+}  // namespace
 
 EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> rows)
     : file_(std::move(file)), rows_(std::move(rows)) {
@@ -46,14 +51,21 @@ bool EvaluatedCheckpoints::contains(int64_t step, const std::string& identity) c
 void EvaluatedCheckpoints::add(int64_t step, const std::string& identity, bool has_row) {
   if (has_row) rows_.insert(step);
   identities_[step] = identity;
-  nlohmann::ordered_json record = nlohmann::ordered_json::object();
-  for (const auto& [each, text] : identities_) record[std::to_string(each)] = text;
-  write_file_atomically(file_, record.dump(0) + "\n");
+  write();
 }
 
 void EvaluatedCheckpoints::remove_from(int64_t step) {
-  rows_.erase(rows_.lower_bound(step), rows_.end());
-  identities_.erase(identities_.lower_bound(step), identities_.end());
+  for (auto row = rows_.lower_bound(step); row != rows_.end(); row = rows_.erase(row))
+    identities_[*row] = kRemoved;
+  for (auto entry = identities_.lower_bound(step); entry != identities_.end(); ++entry)
+    entry->second = kRemoved;
+  write();
+}
+
+void EvaluatedCheckpoints::write() const {
+  nlohmann::ordered_json record = nlohmann::ordered_json::object();
+  for (const auto& [each, text] : identities_) record[std::to_string(each)] = text;
+  write_file_atomically(file_, record.dump(0) + "\n");
 }
 
 }  // namespace bv

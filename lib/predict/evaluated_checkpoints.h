@@ -29,10 +29,13 @@ class EvaluatedCheckpoints {
   // Notes that the checkpoint has a row now, or that it has none because it cannot be used. Throws
   // Error(Exit::storage).
   void add(int64_t step, const std::string& identity, bool has_row);
-  // Forgets `step` and all later ones.
+  // Notes that `step` and all later ones are to be evaluated again: their checkpoints are not
+  // evaluated any more, whether or not a row of them is left. Throws Error(Exit::storage).
   void remove_from(int64_t step);
 
  private:
+  void write() const;
+
   const std::string file_;
   std::set<int64_t> rows_;
   std::map<int64_t, std::string> identities_;

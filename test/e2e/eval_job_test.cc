@@ -1,4 +1,5 @@
 // bvtrain eval evaluates each checkpoint of a run once, and its metrics are those of the run.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -177,6 +178,11 @@ TEST_CASE("bvtrain eval replaces the rows of weights that the run has trained ag
   CHECK(rows[1] == old[1]);
   CHECK(rows[3].at("test/loss") == metric_rows(f.workdir).back().at("test/loss"));
   CHECK(rows[3].at("test/loss") != old[3].at("test/loss"));
+  // An event of step 15 that says SessionLog.START: TensorBoard forgets the points from there on.
+  CHECK(std::any_of(fs::directory_iterator(f.workdir + "/eval/tb"), fs::directory_iterator(),
+                    [](const fs::directory_entry& file) {
+                      return contains(read_text(file.path()), "\x10\x0f\x3a\x02\x08\x01");
+                    }));
 
   // A run that starts over, in the same folder.
   for (const char* name : {"ckpt", "metrics.jsonl", "DONE"}) fs::remove_all(f.workdir + "/" + name);

@@ -26,6 +26,16 @@ TEST_CASE("a checkpoint that was saved anew has no row") {
   later.remove_from(10);
   CHECK(later.last_row() == 5);
   CHECK_FALSE(later.contains(15, "a"));
+  // Killed then: the rows may be there or not.
+  for (const std::set<int64_t>& rows : {std::set<int64_t>{5, 10, 15}, std::set<int64_t>{5}}) {
+    const EvaluatedCheckpoints after(file, rows);
+    CHECK(after.contains(5, "any"));
+    CHECK_FALSE(after.contains(10, "any"));
+    CHECK_FALSE(after.contains(15, "a"));
+    CHECK_FALSE(after.contains(20, "b"));
+  }
+  later.add(15, "c", /*has_row=*/true);
+  CHECK(EvaluatedCheckpoints(file, {5, 15}).contains(15, "c"));
   // Without its rows, the record does not count.
   CHECK_FALSE(EvaluatedCheckpoints(file, {}).contains(15, "a"));
   write(file, "{\"5\": 1");
