@@ -28,8 +28,12 @@ struct BestRun : DigitsRun {
   explicit BestRun(const std::string& yaml = best_config()) : DigitsRun(yaml) {}
 };
 
+nlohmann::json manifest_of(const std::string& folder) {
+  return nlohmann::json::parse(read_text(folder + "/manifest.json"));
+}
+
 nlohmann::json best_of(const std::string& folder) {
-  return nlohmann::json::parse(read_text(folder + "/manifest.json")).at("meta").at("best");
+  return manifest_of(folder).at("meta").at("best");
 }
 
 // Checks that ckpt/best is of the first row with the lowest test/loss, and returns its step.
@@ -269,8 +273,10 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   const BestRun f(best_config(digits_evaluator("late", {"log_steps: 100"}),
                               "early_stop: {metric: test/loss, patience_steps: 5}\n"));
   const auto last_step = [&] { return std::stoi(metric_rows(f.workdir).back().at("step")); };
-  const auto stopped_at = [&](int step) {
+  // `keep`: the checkpoint is never deleted, like that of the last step.
+  const auto stopped_at = [&](int step, bool keep) {
     CHECK(last_step() == step);
+    CHECK(manifest_of(f.step(step)).at("keep") == keep);
     CHECK(metric_rows(f.workdir).back().contains("late/loss"));
     CHECK(fs::exists(f.step(step)));
     CHECK(best_of(f.best()).at("step") == 0);
@@ -284,7 +290,7 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   const Finished stopped = f.train_with({"lr=0.0"});
   INFO(stopped.err);
   REQUIRE(stopped.code == 0);
-  stopped_at(6);
+  stopped_at(6, true);
   const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
   CHECK(result.at("status") == "finished");
   CHECK(contains(result.at("reason"), "stopped early: test/loss"));
@@ -298,7 +304,9 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
 
   CHECK(f.train_with({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
-  stopped_at(10);
+  stopped_at(10, true);  // also a step of ckpt_steps
+  CHECK(f.train_with({"lr=0.0", "early_stop.patience_steps=13", "keep_ckpt_steps=0"}).code == 0);
+  stopped_at(14, false);
 }
 
 TEST_CASE("after a change of what is measured, the best step is sought anew") {

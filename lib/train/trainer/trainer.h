@@ -230,6 +230,7 @@ class Trainer {
   // The current step.
   int64_t step_ = 0;                 // the last one begun
   int64_t saved_step_ = -1;          // the last one saved
+  int64_t kept_step_ = -1;           // the last one that this start has saved with Save::keep
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_, images_due_;

@@ -93,6 +93,7 @@ void Trainer::save(int64_t step, Save kind) {
   if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
   if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
+  if (kind == Save::keep) kept_step_ = step;
   if (!writes_checkpoints()) return;
   skipped_.sync();
   tick_silently(step);

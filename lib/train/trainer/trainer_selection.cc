@@ -162,13 +162,16 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
   return !stopped_early_.empty();
 }
 
-// Runs the evaluators that would also run after the last step, but saves the state first.
+// Runs the evaluators that would also run after the last step. Before that it saves the state as
+// the last step would, unless that is done.
 void Trainer::finish_early(int64_t step, const std::set<std::string>& ran) {
   for (const EvalJob& job : recipe_.evals) {
     if (job.due && !ran.contains(job.name)) due_evals_.insert(job.name);
   }
   const std::set<std::string> rest = due_evals_;
-  if (saved_step_ != step && workdir_) save(step, Save::keep);
+  const std::optional<Save> kind = plan_step(total_steps_).save;
+  const bool saved = kind == Save::keep ? kept_step_ == step : saved_step_ == step;
+  if (kind && !saved) save(step, *kind);
   run_due_evals(step);
   select(step, rest);
 }
