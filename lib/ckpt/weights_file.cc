@@ -41,11 +41,6 @@ constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".c
               "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
 }
 
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
 // "file.npz:img" split in two, where a file "file.npz" exists, but no file "file.npz:img".
 // "workdir:best" is the folder of a checkpoint, and "workdir:best:ema" a subtree of it.
 struct Target {
@@ -214,7 +209,7 @@ enum class Format { safetensors, npz };
 
 // Returns the format of the file of `target`. If that is a folder, replaces it by the file in it.
 Format find_format(Target& target) {
-  if (is_folder(target.file)) target.file += kFolderFile;
+  if (folder_exists(target.file)) target.file += kFolderFile;
   const std::string head = head_of(target.file);
   const bool pickle_name = std::any_of(kPickles.begin(), kPickles.end(), [&](std::string_view end) {
     return target.file.ends_with(end);
@@ -240,7 +235,7 @@ Format find_format(Target& target) {
 
 bool is_checkpoint(const std::string& given) {
   const std::string path = checkpoint_path(given);
-  return is_folder(path) && !file_exists(path + kFolderFile);
+  return folder_exists(path) && !file_exists(path + kFolderFile);
 }
 
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {

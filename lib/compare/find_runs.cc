@@ -19,18 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 3;  // levels below a folder that is given
 
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
 bool is_workdir(const std::string& path) {
   const Workdir workdir(path);
   for (const std::string& file :
        {workdir.config(), workdir.metrics(), workdir.run_json(), workdir.failed()}) {
     if (file_exists(file)) return true;
   }
-  return is_folder(workdir.ckpt().path());
+  return folder_exists(workdir.ckpt().path());
 }
 
 void collect(const std::string& folder, int levels, std::vector<std::string>& found) {
@@ -84,11 +79,11 @@ std::vector<std::string> find_runs(const std::vector<std::string>& paths,
   std::map<std::string, std::string> runs;  // by canonical path
   for (const std::string& path : named) {
     std::vector<std::string> found;
-    if (is_folder(path)) collect(without_slash(path), kDeepest, found);
+    if (folder_exists(path)) collect(without_slash(path), kDeepest, found);
     if (found.empty()) {
       warnings.push_back(
           fmt::format("{}: warning: {}; left out", path,
-                      is_folder(path) ? "not a workdir, and it holds none" : "not a folder"));
+                      folder_exists(path) ? "not a workdir, and it holds none" : "not a folder"));
     }
     for (const std::string& run : found) {
       std::error_code error;

@@ -4,6 +4,7 @@
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
+#include "lib/report/metric_direction.h"
 #include "lib/report/metric_file.h"
 #include "lib/train/start.h"
 #include "lib/util/file.h"

@@ -21,14 +21,6 @@
 namespace bv {
 namespace {
 
-// Reports the keys that are neither read here nor known to training: they are misspelt.
-void finish_config(const Config& config) {
-  ignore_training_keys(config);
-  for (const std::string_view key : kEvalKeys) config.mark_read(key);
-  config.done();
-  throw_problems(config);
-}
-
 // The trained model, with its weights loaded.
 class Predictor {
  public:
@@ -155,7 +147,7 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   if (std::any_of(request.outputs.begin(), request.outputs.end(),
                   [](const std::string& name) { return name != "image"; })) {
     predictor.emplace(model, request, data.first_image(), batch.numbers);
-    finish_config(model.config);
+    finish_reading(model.config, kEvalKeys);
   }
   const RightLabels& labels = data.labels();
   batch.class_names = model.class_names;

@@ -23,14 +23,6 @@
 namespace bv {
 namespace {
 
-// Reports the keys that are neither read here nor known to training: they are misspelt.
-void finish_config(const Config& config) {
-  ignore_training_keys(config);
-  for (const char* key : {"best", "early_stop"}) config.mark_read(key);
-  config.done();
-  throw_problems(config);
-}
-
 // Computes with as many threads as the run did, unless the config says otherwise.
 int compute_threads_of(const Config& config, const Restored& from) {
   const int threads = from.meta.value("compute_threads", at::get_num_threads());
@@ -100,7 +92,7 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   init_parameters(*model_, 0, std::nullopt);
   move_to(device_, *model_);
   read_jobs(from, config_.get<int64_t>("num_classes"));
-  finish_config(config_);
+  finish_reading(config_, {"best", "early_stop"});
   check_overrides(request.overrides);
 }
 

@@ -66,6 +66,10 @@ Direction metric_direction(std::string_view name) {
   return any_of(words, kAccuracies) || any_of(words, kOthersUp) ? Direction::up : Direction::none;
 }
 
+bool is_better(double a, double b, bool higher_is_better) {
+  return higher_is_better ? a > b : a < b;
+}
+
 bool is_accuracy(std::string_view name) {
   return metric_direction(name) == Direction::up && any_of(words_of(name), kAccuracies);
 }

@@ -18,10 +18,6 @@ Direction better_side(std::string_view name) {
   return is_result(name) ? metric_direction(name) : Direction::none;
 }
 
-bool is_better(double value, double than, Direction side) {
-  return side == Direction::up ? value > than : value < than;
-}
-
 }  // namespace
 
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric) {
@@ -39,7 +35,8 @@ void MetricSummary::add(int64_t step, const Row& row) {
     entry.last = {step, value};
     const Direction side = better_side(name);
     if (side == Direction::none || std::isnan(value)) continue;
-    if (!entry.best || is_better(value, entry.best->value, side)) entry.best = {step, value};
+    if (!entry.best || is_better(value, entry.best->value, side == Direction::up))
+      entry.best = {step, value};
   }
 }
 

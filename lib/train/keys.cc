@@ -20,6 +20,13 @@ void ignore_training_keys(const Config& config) {
   }
 }
 
+void finish_reading(const Config& config, const Keys& others) {
+  ignore_training_keys(config);
+  for (const std::string_view key : others) config.mark_read(key);
+  config.done();
+  throw_problems(config);
+}
+
 bool is_harmless(const std::string& key) {
   static const std::vector<Pattern> patterns = [] {
     std::vector<Pattern> all;

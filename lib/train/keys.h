@@ -65,6 +65,10 @@ inline const Keys kEvalKeys = {"evals", "batch_size_eval", "best", "early_stop"}
 // what is misspelt. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys,
 // the superseded ones and the durations.
 void ignore_training_keys(const Config& config);
+// Ends the reading of a config by predict or eval, for which `others` are without effect, too.
+// Throws all problems with it, as throw_problems() does. Among them are the keys that were not read
+// and that training does not know: they are misspelt.
+void finish_reading(const Config& config, const Keys& others);
 
 // Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and
 // saved, how fast the run computes, and how an evaluator does its work. A resumed run takes over a

@@ -194,10 +194,6 @@ bool BestValue::add(int64_t step, double value) {
   return true;
 }
 
-bool is_better(double a, double b, bool higher_is_better) {
-  return higher_is_better ? a > b : a < b;
-}
-
 std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watched) {
   std::optional<double> value;
   bool ran = false;

@@ -77,8 +77,6 @@ struct Selection {
 // value of the same name that only the training loop measures.
 std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watched);
 
-bool is_better(double a, double b, bool higher_is_better);
-
 // Returns the error message for a metric that none of the evaluators of `watched` measures.
 // `measured` are the metrics that they do measure. Example: "no such metric 'val/lost' (did you
 // mean 'val/loss'?); val measures val/loss, val/prec@1".

@@ -21,6 +21,7 @@
 #include "lib/distributed/watch/deadline.h"
 #include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/watch.h"
+#include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/parse_count.h"
@@ -35,10 +36,6 @@ constexpr double kStoreAnswers = 5;     // for the store to answer after a failu
 constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up on it after 20
 // Between two checks for a failure report of the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string random_token() {
   unsigned char bytes[12];
@@ -188,7 +185,7 @@ void Launcher::handle_signals() {
 
 // Tells all ranks at once that a rank of this host has failed.
 void Launcher::publish_failure(Store& store, RankProcess& process) {
-  if (failed_at_ < 0) failed_at_ = now();
+  if (failed_at_ < 0) failed_at_ = monotonic_seconds();
   // A rank that ends with an orderly code has told the others itself. One that SIGTERM killed had
   // no signal handler yet and could not.
   if (process.killed_by_us || (process.signal == 0 && orderly(process.code))) return;
@@ -230,13 +227,14 @@ void Launcher::kill_failed_rank(Store& store) {
     const Deadline deadline(kStoreSilent, "[distributed] the launcher's store does not answer");
     if (store.has({kFailureKey})) failure = FailureReport::parse(store.get(kFailureKey));
   } catch (const std::exception&) {
-    if (failed_at_ < 0) failed_at_ = now();  // no rank continues without the store
+    if (failed_at_ < 0) failed_at_ = monotonic_seconds();  // no rank continues without the store
     return;
   }
   if (!failure) return;
-  if (failure_seen_at_ < 0) failure_seen_at_ = now();
-  if (failed_at_ < 0) failed_at_ = now();  // other ranks of this host may be stopped, too
-  if (now() - failure_seen_at_ < kFailedRankGrace) return;
+  if (failure_seen_at_ < 0) failure_seen_at_ = monotonic_seconds();
+  if (failed_at_ < 0)
+    failed_at_ = monotonic_seconds();  // other ranks of this host may be stopped, too
+  if (monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
   for (RankProcess& process : ranks_) {
     if (process.rank != failure->rank || process.pid <= 0) continue;
     process.killed_by_us = true;
@@ -281,7 +279,7 @@ void Launcher::print_held_lines() {
 }
 
 Outcome Launcher::await_ranks(Store& store) {
-  double last_look = now();
+  double last_look = monotonic_seconds();
   while (running()) {
     std::vector<pollfd> waiting{{signals_, POLLIN, 0}};
     for (const RankProcess& process : ranks_)
@@ -290,10 +288,10 @@ Outcome Launcher::await_ranks(Store& store) {
     handle_signals();
     for (RankProcess& process : ranks_) pass_output(process);
     reap(store);
-    if (failed_at_ >= 0 && now() - failed_at_ > options_.grace_period) kill_rest();
+    if (failed_at_ >= 0 && monotonic_seconds() - failed_at_ > options_.grace_period) kill_rest();
     const bool soon = failed_at_ >= 0 || failure_seen_at_ >= 0;
-    if (now() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
-      last_look = now();
+    if (monotonic_seconds() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
+      last_look = monotonic_seconds();
       kill_failed_rank(store);
     }
   }

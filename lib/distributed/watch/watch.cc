@@ -13,6 +13,7 @@
 #include "lib/distributed/watch/exit_now.h"
 #include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/step_clock.h"
+#include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/util/signals.h"
 
@@ -31,10 +32,6 @@ constexpr int kMostListed = 8;         // missing ranks in a message
 constexpr const char* kEndedWith = "ended with exit code";
 // Seconds in which this rank may find the same error that another rank has ended with.
 constexpr double kSameError = 1;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 
@@ -104,7 +101,7 @@ struct Watch::Impl {
 Watch::Watch(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
              const std::function<bool()>& stop)
     : impl_(std::make_unique<Impl>(layout, address, timeouts, stop)) {
-  impl_->last_answer = now();
+  impl_->last_answer = monotonic_seconds();
   impl_->heartbeat_thread = std::thread([this] { impl_->run_heartbeats(); });
   impl_->store_thread = std::thread([this] { impl_->watch_store(); });
 }
@@ -172,7 +169,7 @@ void Watch::Impl::store_lost(const std::string& why) {
 // Reads the failure, if there is one, and the heartbeats of all watched ranks.
 void Watch::Impl::read_heartbeats() {
   const std::vector<std::string> values = store->get_all(keys());
-  const double read_at = now();
+  const double read_at = monotonic_seconds();
   if (values.at(0) != kNoFailure) {
     {
       const std::lock_guard lock(mutex);
@@ -208,7 +205,7 @@ void Watch::Impl::check_arrivals(double started) {
     return;
   }
   if (const auto failure = FailureReport::parse(store->get(kFailureKey))) end_process(*failure);
-  if (now() - started <= timeouts.startup) return;
+  if (monotonic_seconds() - started <= timeouts.startup) return;
   std::string missing;
   int listed = 0;
   for (int rank = 0; rank < layout.size && listed <= kMostListed; ++rank) {
@@ -218,7 +215,7 @@ void Watch::Impl::check_arrivals(double started) {
   }
   exit_now(Exit::peer,
            fmt::format("[distributed] only some of {} ranks joined within {:.3g} s; missing: {}",
-                       layout.size, now() - started, missing));
+                       layout.size, monotonic_seconds() - started, missing));
 }
 
 void Watch::Impl::check_ranks() {
@@ -229,7 +226,7 @@ void Watch::Impl::check_ranks() {
   {
     const std::lock_guard lock(mutex);
     if (last_sent) return;
-    failure = detector.find_failure(mine, waiting, now());
+    failure = detector.find_failure(mine, waiting, monotonic_seconds());
     if (layout.rank == 0) slow = detector.find_slow_rank(mine);
     if (slow) {
       const Heartbeat* heartbeat = slow->rank == 0 ? &mine : detector.last_heartbeat(slow->rank);
@@ -254,7 +251,7 @@ void Watch::Impl::run_heartbeats() {
 }
 
 void Watch::Impl::heartbeat_loop() {
-  const double started = now();
+  const double started = monotonic_seconds();
   double last = started;
   // Polls faster while ranks join, so that a start does not wait for a whole heartbeat.
   double pause = std::min(0.02, timeouts.heartbeat);
@@ -270,8 +267,9 @@ void Watch::Impl::heartbeat_loop() {
       ++mine.counter;
       // After such a long pause this process was itself stopped (Ctrl-Z, a debugger, suspend). The
       // other ranks were not silent; this one did not read their heartbeats.
-      if (now() - last > timeouts.heartbeat + timeouts.silence / 2) detector.reset_timers(now());
-      last = now();
+      if (monotonic_seconds() - last > timeouts.heartbeat + timeouts.silence / 2)
+        detector.reset_timers(monotonic_seconds());
+      last = monotonic_seconds();
       line = mine.text();
       own_cause = own_failure;
     }
@@ -298,18 +296,18 @@ void Watch::Impl::heartbeat_loop() {
       }
       store_lost("is lost");
     }
-    last_answer = now();
+    last_answer = monotonic_seconds();
     pause = starting ? std::min(timeouts.heartbeat, pause * 1.3) : timeouts.heartbeat;
   }
 }
 
 // The second thread: checks that the heartbeat thread gets answers.
 void Watch::Impl::watch_store() {
-  double last = now();
+  double last = monotonic_seconds();
   std::unique_lock lock(mutex);
   while (!heartbeats_ended) {
     changed.wait_for(lock, seconds(timeouts.heartbeat), [&] { return heartbeats_ended; });
-    const double time = now();
+    const double time = monotonic_seconds();
     if (time - last > timeouts.heartbeat + timeouts.silence / 2)
       last_answer = time;  // this process was stopped
     last = time;
@@ -335,13 +333,13 @@ int64_t Watch::begin(const char* what) {
 
 void Watch::await_begin() {
   const std::lock_guard lock(impl_->mutex);
-  impl_->waiting = now();
+  impl_->waiting = monotonic_seconds();
 }
 
 void Watch::await_end(int64_t joined) {
   const std::lock_guard lock(impl_->mutex);
   impl_->detector.note_joined(joined);
-  impl_->clock.note_wait(now() - impl_->waiting);
+  impl_->clock.note_wait(monotonic_seconds() - impl_->waiting);
   impl_->waiting = -1;
 }
 
@@ -354,7 +352,7 @@ void Watch::note_step(int64_t step) {
   const std::lock_guard lock(impl_->mutex);
   impl_->mine.step = step;
   impl_->detector.note_step(step, impl_->mine.begun);
-  impl_->clock.note_step(now());
+  impl_->clock.note_step(monotonic_seconds());
   impl_->mine.step_time = impl_->clock.step_time();
   impl_->mine.compute_time = impl_->clock.compute_time();
 }

@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
+#include "lib/report/metric_direction.h"
 #include "lib/report/metric_file.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"
