@@ -301,9 +301,9 @@ Checkpointer::~Checkpointer() {
 
 void Checkpointer::start() { impl_->start(); }
 
-bool Checkpointer::leaves_out(int64_t step) {
+bool Checkpointer::leave_out(int64_t step) {
   impl_->throw_failure(&Impl::fatal);
-  return impl_->writers.ranks == 1 && impl_->queue.leaves_out(step);
+  return impl_->writers.ranks == 1 && impl_->queue.leave_out(step);
 }
 
 int64_t Checkpointer::left_out_saves() const { return impl_->queue.left_out(); }
@@ -337,7 +337,7 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
 }
 
 void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
-  impl_->queue.do_in_any_case(point.step);
+  impl_->queue.require(point.step);
   SaveQueue::Job job;
   job.work = [impl = impl_.get(), name, point] {
     const std::string best = impl->ckpt.best(name);

@@ -21,7 +21,7 @@
 // of this one.
 //
 // One thread performs the saves in order (save_queue.h). If saves are due so often that they would
-// slow training, some are skipped: leaves_out() says which, and the next save may replace one that
+// slow training, some are skipped: leave_out() says which, and the next save may replace one that
 // is still queued. These are never skipped: a save to be kept, the best one so far, one of sharded
 // state, and the last one.
 //
@@ -57,9 +57,9 @@ class Checkpointer {
   // the first save does the same. Throws Error(Exit::storage).
   void start();
 
-  // Returns whether a save of this step should be left out, because saves are due too often. False
-  // if the state is sharded: all ranks must save the same steps.
-  bool leaves_out(int64_t step);
+  // Returns whether the save of this step is left out because saves are due too often, and counts
+  // it. False if the state is sharded: all ranks must save the same steps. Throws like save().
+  bool leave_out(int64_t step);
   int64_t left_out_saves() const;  // how many saves were left out
   // A snapshot is copied to one of two buffers: one save can wait while another is in progress.
   // Returns the buffer that the next snapshot may overwrite, 0 or 1. Waits until one is free.
@@ -70,8 +70,7 @@ class Checkpointer {
   // commits the checkpoint, that thread calls snapshot.before_commit; if this throws, the save has
   // failed. With several ranks, every rank calls save(): rank 0 passes the replicated tensors and
   // the metadata, the other ranks pass only their shards. The newest checkpoints are kept, and all
-  // that were saved with `keep`. Throws the failure of an earlier save if the one before that had
-  // failed, too: an Error(Exit::storage).
+  // that were saved with `keep`. Throws Error(Exit::storage) if the last two saves have failed.
   void save(Snapshot snapshot, bool keep);
   // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
   // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown

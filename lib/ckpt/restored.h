@@ -36,8 +36,8 @@ using Wanted =
     std::function<ElementRange(const std::string& name, const std::vector<int64_t>& shape,
                                const std::vector<int64_t>& strides)>;
 
-// Wants the weights of a model: parameters, buffers and averages, but not the state of the
-// optimizer, which takes as much memory or more.
+// A Wanted for the weights alone: parameters, buffers and averages, but not the optimizer's state,
+// which takes as much memory or more.
 inline ElementRange weights_only(const std::string& name, const std::vector<int64_t>&,
                                  const std::vector<int64_t>&) {
   return {0, name.starts_with("opt/") ? 0 : INT64_MAX};

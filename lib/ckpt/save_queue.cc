@@ -34,7 +34,7 @@ SaveQueue::~SaveQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool SaveQueue::leaves_out(int64_t step) {
+bool SaveQueue::leave_out(int64_t step) {
   const std::lock_guard lock(mutex_);
   if (budget() > 0) return false;
   count_left_out(step);
@@ -91,7 +91,7 @@ void SaveQueue::add(Job job) {
   changed_.notify_all();
 }
 
-void SaveQueue::do_in_any_case(int64_t step) {
+void SaveQueue::require(int64_t step) {
   const std::lock_guard lock(mutex_);
   for (Job& job : jobs_) job.may_be_left_out &= job.step != step;
 }

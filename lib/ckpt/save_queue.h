@@ -20,7 +20,7 @@ namespace bv {
 // Saves have a time budget, so that a run that saves very often still makes progress. The budget
 // grows by kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by
 // the number of cores, the time to take its snapshot, and the time that training waits for a
-// buffer. While nothing is left of the budget, leaves_out() returns true and the caller takes no
+// buffer. While nothing is left of the budget, leave_out() returns true and the caller takes no
 // snapshot; this lasts at most kBurst / kShare seconds. If the budget runs out while training waits
 // for a buffer, the new save replaces the one that is still queued.
 //
@@ -39,14 +39,15 @@ class SaveQueue {
 
   ~SaveQueue();  // all jobs must be done: see await_all()
 
-  // Returns whether a save that is due at `step` should be left out, because the budget is spent.
-  bool leaves_out(int64_t step);
+  // Returns whether the save of this step is left out because the budget is spent, and counts it.
+  bool leave_out(int64_t step);
   // Returns the buffer that the next snapshot may overwrite, 0 or 1. If no buffer is free, waits
   // for a save to end, or drops one that has not begun.
   int free_buffer();
   void add(Job job);
-  void do_in_any_case(int64_t step);  // the save of this step is not left out, if there is one
-  void await_all();                   // waits until all jobs are done
+  // From now on the save of this step may not be left out. Does nothing if it is not waiting.
+  void require(int64_t step);
+  void await_all();  // waits until all jobs are done
   int64_t left_out() const { return left_out_; }
 
  private:

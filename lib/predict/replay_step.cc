@@ -43,7 +43,7 @@ BadStep replay_step(const std::string& folder) {
   bad.reason = meta.at("bad_step").at("reason").get<std::string>();
   bad.examples = meta.at("bad_step").at("examples").get<std::vector<std::string>>();
   bad.bad_examples = meta.at("bad_step").at("bad_examples").get<std::vector<std::string>>();
-  bad.norms = parameter_lengths(*parts.model);
+  bad.norms = parameter_norms(*parts.model);
   if (batch_checksum(folder) != meta.at("bad_step").value("batch", std::string())) {
     throw Error(Exit::usage, folder + "/" + kBadStepBatch,
                 "its checksum is not the one in weights/: the file was changed");

@@ -14,7 +14,7 @@ constexpr std::string_view kTrainingLoss = "training_loss";
 
 // The direction of a metric that may have a best value. The names of the training loop's own times
 // and sizes may hold any word ("z/secs/eval/accuracy").
-Direction better_side(std::string_view name) {
+Direction direction_of(std::string_view name) {
   return is_result(name) ? metric_direction(name) : Direction::none;
 }
 
@@ -33,7 +33,7 @@ void MetricSummary::add(int64_t step, const Row& row) {
   for (const auto& [name, value] : row) {
     Entry& entry = entries_[name];
     entry.last = {step, value};
-    const Direction side = better_side(name);
+    const Direction side = direction_of(name);
     if (side == Direction::none || std::isnan(value)) continue;
     if (!entry.best || is_better(value, entry.best->value, side == Direction::up))
       entry.best = {step, value};
@@ -45,7 +45,7 @@ void MetricSummary::add(const History& history) {
     if (points.empty()) continue;
     Entry& entry = entries_[name];
     entry.last = {points.back().first, points.back().second};
-    const Direction side = better_side(name);
+    const Direction side = direction_of(name);
     const History::Summary& summary = history.summaries.at(name);
     if (side == Direction::none || !summary.has_extremes) continue;
     const auto& [step, value] = side == Direction::up ? summary.max : summary.min;

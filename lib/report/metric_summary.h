@@ -28,8 +28,8 @@ class MetricSummary {
   };
   struct Entry {
     Point last;
-    // The first point with the best value. Absent if all values were NaN, or if the metric has no
-    // better side: see better_side().
+    // The first point with the best value. Absent if all values were NaN, or if neither higher nor
+    // lower values of the metric are better.
     std::optional<Point> best;
   };
 

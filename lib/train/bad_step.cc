@@ -121,7 +121,7 @@ nlohmann::ordered_json BadStep::json() const {
     all["loss"] = float32->loss;
     all["gradient"] = float32->gradient;
   }
-  all["parameter_norms"] = lengths;
+  all["parameter_norms"] = named;
   return all;
 }
 
@@ -144,13 +144,13 @@ BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example
   return bad;
 }
 
-std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model) {
-  std::vector<std::pair<std::string, double>> lengths;
+std::vector<std::pair<std::string, double>> parameter_norms(const Model& model) {
+  std::vector<std::pair<std::string, double>> norms;
   for (const auto& [name, values] : named_parameters(model)) {
-    const double length = values.detach().norm().item<double>();
-    lengths.emplace_back(name, std::isfinite(length) ? length : NAN);
+    const double norm = values.detach().norm().item<double>();
+    norms.emplace_back(name, std::isfinite(norm) ? norm : NAN);
   }
-  return lengths;
+  return norms;
 }
 
 Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const MixupConfig& mixup,

@@ -49,7 +49,7 @@ BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example
                  int64_t shift);
 
 // Returns the L2 norm of each parameter; NaN if it is not finite.
-std::vector<std::pair<std::string, double>> parameter_lengths(const Model& model);
+std::vector<std::pair<std::string, double>> parameter_norms(const Model& model);
 
 // Computes forward and backward of a training step in float32, with the mixup and the dropout of
 // step `step`. `batch` holds the examples of all `ranks` ranks on the model's device. The

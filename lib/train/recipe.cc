@@ -199,8 +199,8 @@ void Recipe::read_task() {
   env.num_classes = num_classes;
   env.named_classes = !classes_.names.empty();
   for (const InputPart& part : inputs_) {
-    if (part.is.pp && !part.is.pp->uses_data_labels())
-      env.label_feature = part.is.pp->made_from("labels");
+    if (part.training.pp && !part.training.pp->uses_data_labels())
+      env.label_feature = part.training.pp->made_from("labels");
   }
   if (data) env.label_counts = [this] { return count_labels(*data); };
   task = Task::Registry::make(name, config.section("task_kw"), config.place("task"), env);

@@ -103,13 +103,13 @@ struct Recipe {
   // A data set to train on.
   struct InputPart {
     Config keys;  // the mapping that has its `data` and `pp`
-    TrainingData::Part is;
+    TrainingData::Part training;
     OpenDataset open;  // empty if its keys are wrong
     SampleRule sample;
     std::shared_ptr<const Quarantine> quarantine = {};
 
     // Returns what lists of broken examples call it: "input" or "input.<name>".
-    std::string name() const { return is.name.empty() ? "input" : "input." + is.name; }
+    std::string name() const { return training.name.empty() ? "input" : "input." + training.name; }
   };
   void read_run();
   void read_input(bool synthetic);

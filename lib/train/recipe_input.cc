@@ -167,7 +167,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
     const Config keys = name.empty() ? input : input.section(name);
     InputPart& part =
         inputs_.emplace_back(InputPart{keys, {name, nullptr, nullptr, weight}, {}, {}});
-    part.is.pp = make_pipeline(keys, image_cache_);
+    part.training.pp = make_pipeline(keys, image_cache_);
     misnamed |= !keys.has("pp") && given_wrongly(config, "input.pp");
     if (name.empty()) continue;
     refuse_functions(keys);
@@ -214,7 +214,7 @@ void Recipe::read_input(bool synthetic) {
   const bool counted = attempt(config, [&] { count_classes(input); });
   // The pp strings may say onehot(num_classes, ...), which is known now.
   if (counted && config_counts_classes_) {
-    for (InputPart& part : inputs_) part.is.pp = make_pipeline(part.keys, image_cache_);
+    for (InputPart& part : inputs_) part.training.pp = make_pipeline(part.keys, image_cache_);
     make_data(keep_only);
   }
   has_classes = has_classes && counted;
@@ -224,14 +224,14 @@ void Recipe::read_input(bool synthetic) {
                                             length.batch_size, length.data_size));
   }
   for (const InputPart& part : inputs_) {
-    if (const std::string warning = part.is.data->missing_classes(); !warning.empty())
+    if (const std::string warning = part.training.data->missing_classes(); !warning.empty())
       part.keys.warn("data", warning);
-    for (const std::string& line : data_notes(*part.is.data, *part.is.pp))
+    for (const std::string& line : data_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
   }
   if (!has_pp || !counted) return;  // its labels would be out of range
   std::vector<const Pipeline*> pps;
-  for (const InputPart& part : inputs_) pps.push_back(part.is.pp.get());
+  for (const InputPart& part : inputs_) pps.push_back(part.training.pp.get());
   if (image_cache_) attempt(config, [&] { check_image_cache(input, pps); });
   for (const InputPart& part : inputs_) check_examples(part, has_classes);
 }
@@ -240,11 +240,12 @@ void Recipe::read_input(bool synthetic) {
 // classes, are those of the run.
 void Recipe::open_data(const std::vector<std::string>& keep_only) {
   for (InputPart& part : inputs_) {
-    part.is.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
+    part.training.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
     if (part.quarantine && !data_env_.synthetic)
-      part.is.data = part.quarantine->leave_out(part.is.data, part.name(), loader.threads);
-    if (!classes_.names.empty() || part.is.data->class_names().empty()) continue;
-    classes_.names = part.is.data->class_names();
+      part.training.data =
+          part.quarantine->leave_out(part.training.data, part.name(), loader.threads);
+    if (!classes_.names.empty() || part.training.data->class_names().empty()) continue;
+    classes_.names = part.training.data->class_names();
     if (&part != &inputs_.front()) {
       part.keys.warn("data",
                      "has class names, but the data sets before it have none: labels are compared "
@@ -262,14 +263,14 @@ void Recipe::make_sampler_of(InputPart& part) {
     part.keys.warn("sample", "has no effect on generated data");
     return;
   }
-  if (part.sample.kind != SampleRule::Kind::weights && !part.is.pp->uses_data_labels()) {
+  if (part.sample.kind != SampleRule::Kind::weights && !part.training.pp->uses_data_labels()) {
     part.keys.fail(
         "sample", fmt::format("goes by the classes of the feature 'label', but pp makes the labels "
                               "from '{}'; {{weights: FEATURE}} takes shares from any feature",
-                              part.is.pp->made_from("labels")));
+                              part.training.pp->made_from("labels")));
   }
-  part.is.sampler = make_sampler(part.sample, *part.is.data, part.keys,
-                                 {loader.threads, loader.error_budget, loader.section});
+  part.training.sampler = make_sampler(part.sample, *part.training.data, part.keys,
+                                       {loader.threads, loader.error_budget, loader.section});
   const bool weighed = config.is_map("task_kw") && config.section("task_kw").has("class_weights");
   if (weighed && part.sample.kind != SampleRule::Kind::weights)
     part.keys.warn("sample", "evens out the classes, and so does task_kw.class_weights");
@@ -277,7 +278,7 @@ void Recipe::make_sampler_of(InputPart& part) {
 
 void Recipe::make_data(const std::vector<std::string>& keep_only) {
   std::vector<TrainingData::Part> parts;
-  for (const InputPart& part : inputs_) parts.push_back(part.is);
+  for (const InputPart& part : inputs_) parts.push_back(part.training);
   auto made = std::make_shared<TrainingData>(std::move(parts), keep_only);
   if (image_cache_) made->use_cache(*image_cache_);
   if (byte_images_) image_normalization = made->leave_normalization();
@@ -287,11 +288,12 @@ void Recipe::make_data(const std::vector<std::string>& keep_only) {
 // Computes a few examples of a data set, which must look like those of the first one.
 void Recipe::check_examples(const InputPart& part, bool has_classes) {
   read_example(part.keys, "pp", [&] {
-    Example first = compute_first_example(*part.is.data, *part.is.pp, seed, loader.error_budget);
+    Example first =
+        compute_first_example(*part.training.data, *part.training.pp, seed, loader.error_budget);
     keep_features(first, data->keep_only());
     check_image(part.keys, first);
     const bool is_first = &part == &inputs_[0];
-    check_more_examples(*part.is.data, *part.is.pp, seed, is_first ? first : first_,
+    check_more_examples(*part.training.data, *part.training.pp, seed, is_first ? first : first_,
                         loader.error_budget, "input", data->keep_only());
     if (!is_first) return;
     first_ = std::move(first);
@@ -361,12 +363,12 @@ void Recipe::count_classes(const Config& input) {
   const auto named = std::ssize(classes_.names);
   const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
   if (config.is_text("num_classes", kAuto)) {
-    if (!inputs_[0].is.pp->uses_data_labels()) {
+    if (!inputs_[0].training.pp->uses_data_labels()) {
       config.fail(
           "num_classes",
           fmt::format("'auto' counts the classes of the feature 'label', but input.pp makes "
                       "the labels from '{}'; give a number",
-                      inputs_[0].is.pp->made_from("labels")));
+                      inputs_[0].training.pp->made_from("labels")));
     }
     if (count < 1 || count > kMostUnnamed) {
       config.fail("num_classes",
@@ -378,7 +380,7 @@ void Recipe::count_classes(const Config& input) {
     config_counts_classes_ = true;
   }
   // With `auto`, onehot(num_classes) fits by itself. Other labels are not these classes.
-  if (!config_counts_classes_ && inputs_[0].is.pp->class_count() != num_classes) return;
+  if (!config_counts_classes_ && inputs_[0].training.pp->class_count() != num_classes) return;
   const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
   if (num_classes < named) {  // without names, the check of the examples finds the label
     config.fail("num_classes", fmt::format("{} is less than the {} classes of {}{}; set it to {} "

@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// A metric with its better side.
+// A metric, and whether higher or lower values are better.
 struct WatchedMetric {
   std::string metric;  // "val/prec@1"
   bool higher_is_better = true;

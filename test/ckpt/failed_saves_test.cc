@@ -121,7 +121,7 @@ TEST_CASE("saves: training that saves all the time leaves most of them out") {
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
          std::chrono::steady_clock::now() < end;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (checkpointer.leaves_out(++step)) continue;
+      if (checkpointer.leave_out(++step)) continue;
       Snapshot next = state;
       next.step = step;
       next.before_commit = [&] { ++saved; };

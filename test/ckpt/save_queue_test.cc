@@ -32,7 +32,7 @@ TEST_CASE("a save that begins while training waits for it is not left out") {
 TEST_CASE("saves are left out until the budget has time for one again") {
   using std::chrono::steady_clock;
   SaveQueue queue;
-  CHECK_FALSE(queue.leaves_out(1));
+  CHECK_FALSE(queue.leave_out(1));
   const int buffer = queue.free_buffer();
   // The time of the snapshot counts. This one takes the whole budget, what is added in that time,
   // and a bit more.
@@ -42,12 +42,12 @@ TEST_CASE("saves are left out until the budget has time for one again") {
   const auto begin = steady_clock::now();
   std::atomic<bool> done = false;
   queue.add({.work = [&] { done = true; }, .buffer = buffer, .step = 1, .may_be_left_out = true});
-  CHECK(queue.leaves_out(2));
+  CHECK(queue.leave_out(2));
   CHECK(queue.left_out() == 1);
   queue.await_all();
   CHECK(done);  // it was begun although the budget is spent
   int64_t step = 2;
-  while (queue.leaves_out(++step)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (queue.leave_out(++step)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(steady_clock::now() - begin >= 0.5 * debt / SaveQueue::kShare);
   CHECK(queue.left_out() == step - 2);
   // A step that was left out may turn out to be the best one, and is saved after all.

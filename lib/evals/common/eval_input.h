@@ -83,7 +83,7 @@ class EvalInput {
   // the data cannot be opened, if examples differ in shape or have a label out of range, or if more
   // fail than skip_errors allows before one can be read.
   Batch probe(int64_t n);
-  // Returns whether the data can be opened: its keys are right.
+  // Returns whether the keys of the data are valid, so that data() can open it.
   bool prepared() const { return open_ != nullptr; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;

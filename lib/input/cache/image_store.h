@@ -60,8 +60,8 @@ class ImageStore {
 
   enum class Found { no, yes, damaged };
   // Looks for an image. Calls `allocate` with its shape, which returns the memory for its pixels,
-  // and fills this. `damaged`: the image cannot be read, or its checksum is wrong; the memory then
-  // holds anything.
+  // and fills this. `damaged`: the image cannot be read, or its checksum is wrong; the content of
+  // the memory is then undefined.
   using Allocate = std::function<std::span<uint8_t>(const StoredShape&)>;
   Found find(const ImageKey& key, const Allocate& allocate) const;
 

@@ -172,7 +172,7 @@ class BackwardHead {
   }
 
  private:
-  // HeadRows j ... of `to` = left (rows, l) right (l, d).
+  // Rows j, j + 1, ... of `to` become the product of left (rows, l) and right (l, d).
   void product_rows(int64_t rows, const T* left, const Packed<T>& right, const HeadRows<T>& to,
                     int64_t j) {
     multiply<T>(rows, s_.d, s_.l, left, ldl_, right.data, right.stride, sums_, s_.d);

@@ -66,7 +66,7 @@ class Rerun {
     if (recipe_.step->skipped().empty()) return std::nullopt;
     // Repeated in float32 after the weights were copied: batch norm changes its buffers.
     BadStep bad = bad_step(recipe_, step_, recipe_.step->skipped(), std::move(batch), shift_);
-    bad.norms = parameter_lengths(*recipe_.model);
+    bad.norms = parameter_norms(*recipe_.model);
     weights_ = weights_before(*recipe_.model, step_, meta_);
     bad.float32 =
         diagnose(*recipe_.model, *recipe_.task, bad.batch, mixup_, recipe_.seed, step_, ranks_);

@@ -76,8 +76,8 @@ class Trainer {
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
-  // Writes the rows that are still in memory to their files, waiting two seconds at most. For a
-  // process that is about to end because of an error.
+  // Writes the rows that are still in memory to their files, waiting two seconds at most. Call it
+  // only before _exit(): the thread that writes may outlive this object.
   void flush_rows();
   // Writes result.json for a run that an error ends after its start; otherwise does nothing. Logs a
   // warning if the file cannot be written.
@@ -87,7 +87,7 @@ class Trainer {
   enum class Save {
     may_be_left_out,  // if saves are due too often
     always,
-    keep  // and never delete it
+    keep  // always, and the checkpoint is never deleted
   };
 
   // What is due at a step besides the update.
@@ -202,7 +202,8 @@ class Trainer {
   bool resumed_here_ = false;   // the checkpoint is the workdir's own
   Chrono::State chrono_state_;  // the clock of that checkpoint
   // Where the stream of training examples continues: the number of examples that all ranks have
-  // taken from it. first_step_ times the batch size, unless the batch size was changed.
+  // taken from it. first_step_ times the batch size, unless the batch size was changed or
+  // `nan: rollback` has left examples out.
   int64_t position_ = 0;
   int64_t left_out_ = 0;   // how many of these examples were left out and never seen
   ConfigChanges changes_;  // since that checkpoint (rank 0 only)

@@ -80,7 +80,7 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
   int64_t bytes = bytes_of(bad.batch);
   std::optional<Snapshot> weights;
   if (before && !recipe_.step->sharded()) {
-    bad.norms = parameter_lengths(*recipe_.model);
+    bad.norms = parameter_norms(*recipe_.model);
     weights = weights_before(*recipe_.model, step, checkpoint_meta(step - 1));
     bytes += bytes_of(weights->tensors);
   }

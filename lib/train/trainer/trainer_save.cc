@@ -90,7 +90,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
 void Trainer::save(int64_t step, Save kind) {
   // All ranks must look for bad values at the same steps, also those that save nothing.
   if (group_.size() > 1) check_finite(step);
-  if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leaves_out(step)) return;
+  if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leave_out(step)) return;
   if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
   if (kind == Save::keep) kept_step_ = step;

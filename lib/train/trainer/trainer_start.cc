@@ -1,7 +1,5 @@
 // The start of a run: from the workdir's own checkpoint, from another run (`resume`), from a
-// weights file (`model_init`) or from scratch. Rank 0 reads the state and broadcasts it to the
-// other ranks. If the state is sharded and comes from a checkpoint, every rank reads the checkpoint
-// itself: the tensors that it holds as a whole, and its own slices of the others.
+// weights file (`model_init`) or from scratch. trainer.h says which rank reads what.
 #include <c10/core/GradMode.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
