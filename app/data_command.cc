@@ -18,6 +18,7 @@
 #include "lib/report/log.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/host.h"
 #include "lib/util/text.h"
 
@@ -138,11 +139,12 @@ using StoredIndices = std::map<std::string, std::filesystem::file_time_type>;
 
 StoredIndices stored_indices(const std::string& folder) {
   StoredIndices found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    const std::string file = folder + "/" + entry.name;
     std::error_code gone;  // another process may replace it meanwhile
-    const auto written = entry.last_write_time(gone);
-    if (!gone) found[entry.path().string()] = written;
-  }
+    const auto written = std::filesystem::last_write_time(file, gone);
+    if (!gone) found[file] = written;
+  });
   return found;
 }
 

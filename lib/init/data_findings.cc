@@ -16,6 +16,7 @@
 #include "lib/input/dataset.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -36,15 +37,14 @@ struct FolderContent {
 
 FolderContent list_content(const std::string& folder) {
   FolderContent content;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(".")) continue;
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    if (entry.name.starts_with(".")) return;
     ++content.entries;
-    if (entry.is_directory())
-      content.folders.push_back(name);
+    if (entry.folder)
+      content.folders.push_back(entry.name);
     else
-      content.images += has_image_suffix(name);
-  }
+      content.images += has_image_suffix(entry.name);
+  });
   std::sort(content.folders.begin(), content.folders.end());
   return content;
 }

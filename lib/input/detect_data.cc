@@ -1,8 +1,8 @@
 #include "lib/input/detect_data.h"
 
 #include <algorithm>
-#include <exception>
 #include <map>
+#include <string_view>
 
 #include "lib/util/error.h"
 #include "lib/util/text.h"
@@ -21,6 +21,17 @@ std::map<std::string, NamedDetector>& detectors() {
   return instance;
 }
 
+// Returns the only one of `failures`, or all of them in one. One without a place gets the folder.
+Error all_of(const std::vector<Error>& failures, const std::string& folder) {
+  if (failures.size() == 1) return failures[0];
+  std::vector<Error> problems;
+  for (const Error& failure : failures) {
+    for (const Error& each : failure.problems())
+      problems.push_back(each.needs_place() ? Error(each.code(), folder, each.message()) : each);
+  }
+  return Error::all(failures[0].code(), std::move(problems));
+}
+
 }  // namespace
 
 RegisterDetector::RegisterDetector(const std::string& source, const std::string& expected,
@@ -30,8 +41,7 @@ RegisterDetector::RegisterDetector(const std::string& source, const std::string&
 
 std::vector<DetectedData> detect_data(const std::string& folder) {
   std::vector<DetectedData> found;
-  std::exception_ptr failure;  // the first one
-  std::vector<std::string> unused;
+  std::vector<Error> failures;  // without repeats: an unreadable folder fails in every detector
   for (const auto& [source, detector] : detectors()) {
     try {
       if (auto data = detector.detect(folder)) {
@@ -39,16 +49,19 @@ std::vector<DetectedData> detect_data(const std::string& folder) {
         found.push_back(std::move(*data));
       }
     } catch (const Error& error) {
-      if (!failure) failure = std::current_exception();
-      unused.push_back(fmt::format("not used: {}", error.what()));
+      const bool known = std::any_of(failures.begin(), failures.end(), [&](const Error& each) {
+        return std::string_view(each.what()) == error.what();
+      });
+      if (!known) failures.push_back(error);
     }
   }
   const auto weak = [](const DetectedData& data) { return data.weak; };
   const bool all_weak = std::all_of(found.begin(), found.end(), weak);
-  if (all_weak && failure) std::rethrow_exception(failure);
+  if (all_weak && !failures.empty()) throw all_of(failures, folder);
   if (all_weak) return found;
   std::erase_if(found, weak);
-  found[0].notes.insert(found[0].notes.end(), unused.begin(), unused.end());
+  for (const Error& each : failures)
+    found[0].notes.push_back(fmt::format("not used: {}", each.what()));
   return found;
 }
 

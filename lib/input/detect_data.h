@@ -41,7 +41,8 @@ struct RegisterDetector {
 };
 
 // Returns the answers of all detectors that know the folder, sorted by source. Leaves out weak
-// answers beside others. A detector's error is thrown only if no other detector knows the folder.
+// answers beside others. The errors of detectors are thrown, all in one, only if no other detector
+// knows the folder.
 std::vector<DetectedData> detect_data(const std::string& folder);
 // Returns what the detectors look for, one text for each.
 std::vector<std::string> detectable_data();

@@ -13,6 +13,7 @@
 #include "lib/input/image/orientation.h"
 #include "lib/predict/file_list.h"
 #include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -86,18 +87,24 @@ class FileInputs : public Source {
 
   void add_folder(const std::string& path) {
     const size_t before = files_.size();
-    for (const auto& entry : fs::recursive_directory_iterator(path)) {
-      const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file()) continue;
-      if (has_image_suffix(name))
-        files_.push_back(entry.path().string());
-      else if (!name.starts_with('.'))
-        ++notes_.other_types[suffix_of(name)];
-    }
+    add_images_below(path);
     if (files_.size() == before)
       throw Error(Exit::usage, path, "no *.jpg, *.jpeg, *.png or *.webp below this folder");
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
   }
+  // Does not follow links to folders: they may lead in circles.
+  void add_images_below(const std::string& folder) {
+    for_each_entry(folder, [&](const FolderEntry& entry) {
+      const std::string path = fs::path(folder) / entry.name;
+      if (entry.folder && !entry.link) add_images_below(path);
+      if (!entry.file) return;
+      if (has_image_suffix(entry.name))
+        files_.push_back(path);
+      else if (!entry.name.starts_with('.'))
+        ++notes_.other_types[suffix_of(entry.name)];
+    });
+  }
+
   std::vector<std::string> files_;
   FileNotes notes_;  // without what is counted in states_
   mutable std::mutex mutex_;

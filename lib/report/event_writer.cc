@@ -62,8 +62,9 @@ uint32_t masked_crc(std::string_view data) {
 int64_t newest_in(const std::string& dir) {
   int64_t newest = -1;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string name = entry.path().filename().string();
+  using Entries = std::filesystem::directory_iterator;
+  for (Entries entry(dir, error), none; !error && entry != none; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     int64_t seconds = 0;
     if (name.rfind(kPrefix, 0) != 0) continue;
     const auto [end, failure] =

@@ -239,6 +239,12 @@ TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
   // "train" is not a word of this name.
   std::filesystem::rename(dir / "train.npz", dir / "constrain.npz");
   CHECK(contains(problem(dir), "their names do not say which are for training"));
+  // What stands in the way of other kinds of data is said, too.
+  dir.write("1.jpg", plain_jpeg(8, 8, 9));
+  dir.write("t.csv", "image,label\n1.jpg,0.5\n");
+  const std::string both_problems = problem(dir);
+  CHECK(contains(both_problems, dir / "t.csv" + ": error: has labels such as 0.5, "));
+  CHECK(contains(both_problems, "\n" + dir.path() + ": error: holds several npz files"));
 
   const TempFolder both;
   NamedTensors arrays = sorted_arrays(3, 5, 8, "train/");
@@ -299,6 +305,18 @@ TEST_CASE("a slice of arrays that are sorted by class has all classes") {
   // The whole split is in the order of the file.
   CHECK(open("train")->read(0).at("label").item<int64_t>() == 0);
   CHECK(open("train")->read(99).at("label").item<int64_t>() == 3);
+}
+
+TEST_CASE("links that lead nowhere do not hide the data beside them") {
+  const TempFolder dir;
+  write_class(dir.path(), "cat", 5, 20);
+  write_class(dir.path(), "dog", 5, 200);
+  for (const char* name : {"x.csv", "x.jsonl", "x.npz", "x.tar", "x"})
+    std::filesystem::create_symlink(name, dir / name);
+  CHECK(counts(inspect_data(dir.path())) == Counts{5, 5});
+  std::filesystem::remove_all(dir / "cat");
+  std::filesystem::remove_all(dir / "dog");
+  CHECK(problem(dir).starts_with("has no data that can be trained on; expected "));
 }
 
 TEST_CASE("folders without usable data are refused in one line") {

@@ -96,4 +96,7 @@ TEST_CASE("broken CIFAR", "[cifar]") {
   const std::string names = temp.write("batches.meta.txt", "airplane\n");
   CHECK(error_of([&] { open_data(temp)->source().class_names(); }) ==
         names + ": error: 1 class names, expected 10");
+  temp.write("batches.meta.txt", "caf\xE9\n");
+  CHECK(error_of([&] { open_data(temp)->source().class_names(); }) ==
+        names + ": error: is not UTF-8 text: save it as UTF-8");
 }

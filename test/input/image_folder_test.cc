@@ -284,6 +284,12 @@ TEST_CASE("broken folders", "[image_folder]") {
   const std::string many = folder.problem();
   CHECK(std::count(many.begin(), many.end(), '\n') == 20);
   CHECK_THAT(many, Catch::EndsWith("\n... and 14 more"));
+  // A run with such classes could not be continued.
+  folder.write("train/caf\xE9/1.jpg", good);
+  folder.write("val/\xFF/1.jpg", good);
+  const std::string rename = ": error: the name of this class folder is not UTF-8: rename it";
+  CHECK(folder.problem() ==
+        (folder / "train/caf\\xe9") + rename + "\n" + (folder / "val/\\xff") + rename);
 }
 
 TEST_CASE("a file that is deleted during a run is a data error of its example", "[image_folder]") {

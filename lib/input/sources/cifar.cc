@@ -7,7 +7,7 @@
 // image, channel by channel.
 #include <ATen/ops/empty.h>
 
-#include <cstring>
+#include <deque>
 #include <optional>
 
 #include "lib/config/key_table.h"
@@ -59,6 +59,8 @@ const Variant kVariants[2] = {
      1},
     {100, "cifar-100-binary", {"train.bin"}, {"test.bin"}, "fine_label_names.txt", 2}};
 
+int64_t record_bytes(const Variant& variant) { return variant.label_bytes + 3 * kPlane; }
+
 // Returns the folder, `dir` or one in it, that holds the files of `variant`; "" if there is none.
 std::string folder_of(const Variant& variant, const std::string& dir) {
   for (const std::string& folder : {dir, dir + "/" + variant.folder}) {
@@ -83,8 +85,10 @@ class Cifar : public ArraySource {
     const auto [variant, folder] = find();
     const std::string file = folder + "/" + variant->names;
     if (!file_exists(file)) return {};
+    const std::string text = read_file(file, limits::kCifarNamesBytes);
+    if (!valid_utf8(text)) throw Error(Exit::usage, file, "is not UTF-8 text: save it as UTF-8");
     std::vector<std::string> names;
-    for (const std::string& line : bv::split(read_file(file, limits::kCifarNamesBytes), '\n')) {
+    for (const std::string& line : bv::split(text, '\n')) {
       if (!trim(line).empty()) names.push_back(trim(line));
     }
     if (static_cast<int64_t>(names.size()) != variant->classes) {
@@ -106,18 +110,15 @@ class Cifar : public ArraySource {
  protected:
   Example load(size_t split) const override {
     const auto [variant, folder] = find();
-    const int64_t record = variant->label_bytes + 3 * kPlane;
-    std::vector<std::string> files;
+    std::deque<DataFile> files;  // each is opened once: it may be replaced at any time
     int64_t rows = 0;
-    for (const std::string& name : split == 1 ? variant->train : variant->test) {
-      files.push_back(folder + "/" + name);
-      rows += count(files.back(), record);
-    }
+    for (const std::string& name : split == 1 ? variant->train : variant->test)
+      rows += count(files.emplace_back(folder + "/" + name), *variant);
     Example arrays = {{"image", at::empty({rows, kSide, kSide, 3}, at::kByte)},
                       {"label", at::empty({rows}, at::kLong)}};
     if (variant->label_bytes == 2) arrays["coarse_label"] = at::empty({rows}, at::kLong);
     int64_t row = 0;
-    for (const std::string& file : files) row += fill(file, *variant, arrays, row);
+    for (const DataFile& file : files) row += fill(file, *variant, arrays, row);
     return arrays;
   }
 
@@ -148,37 +149,41 @@ class Cifar : public ArraySource {
     return found[0];
   }
 
+  struct DataFile {
+    explicit DataFile(std::string file) : name(std::move(file)), mapped(name) {}
+    std::string name;
+    MappedFile mapped;
+  };
+
   // Returns the number of records in a file.
-  static int64_t count(const std::string& file, int64_t record) {
-    const MappedFile mapped(file);
-    const auto size = static_cast<int64_t>(mapped.bytes().size());
+  static int64_t count(const DataFile& file, const Variant& variant) {
+    const int64_t record = record_bytes(variant);
+    const auto size = static_cast<int64_t>(file.mapped.bytes().size());
     if (size == 0 || size % record != 0) {
-      refuse_wrong_file(mapped.bytes(), file);
+      refuse_wrong_file(file.mapped.bytes(), file.name);
       throw Error(
-          Exit::usage, file,
+          Exit::usage, file.name,
           fmt::format("{} bytes is not a whole number of {}-byte CIFAR records", size, record));
     }
     return size / record;
   }
 
   // Reads a file into the rows from `first_row` on. Returns the number of records.
-  static int64_t fill(const std::string& file, const Variant& variant, Example& arrays,
+  static int64_t fill(const DataFile& file, const Variant& variant, Example& arrays,
                       int64_t first_row) {
-    const MappedFile mapped(file);
-    const int64_t record = variant.label_bytes + 3 * kPlane;
-    const int64_t rows = std::min(static_cast<int64_t>(mapped.bytes().size()) / record,
-                                  arrays["label"].size(0) - first_row);
+    const int64_t rows = count(file, variant), record = record_bytes(variant);
     int64_t* labels = arrays["label"].mutable_data_ptr<int64_t>() + first_row;
     uint8_t* pixels = arrays["image"].mutable_data_ptr<uint8_t>() + first_row * 3 * kPlane;
     const auto coarse = arrays.find("coarse_label");
     for (int64_t row = 0; row < rows; ++row) {
-      const uint8_t* from = mapped.bytes().data() + row * record;
+      const uint8_t* from = file.mapped.bytes().data() + row * record;
       labels[row] = from[variant.label_bytes - 1];
       if (labels[row] >= variant.classes) {
-        throw Error(Exit::usage,
-                    fmt::format("{} @ offset {}", file, row * record + variant.label_bytes - 1),
-                    fmt::format("label {} in CIFAR-{} (is this the other CIFAR?)", labels[row],
-                                variant.classes));
+        throw Error(
+            Exit::usage,
+            fmt::format("{} @ offset {}", file.name, row * record + variant.label_bytes - 1),
+            fmt::format("label {} in CIFAR-{} (is this the other CIFAR?)", labels[row],
+                        variant.classes));
       }
       if (coarse != arrays.end()) {
         coarse->second.mutable_data_ptr<int64_t>()[first_row + row] = from[0];

@@ -290,7 +290,8 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     read_csv_row(row, delimiter, /*last=*/true, cells);
     check_cell_count(cells, layout, row);
     const RowFile image = row_file(cells[path].text, settings.folder, cells[path].at);
-    if (!std::filesystem::is_regular_file(image.path)) return std::nullopt;
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(image.path, error)) return std::nullopt;
     // A list of what class folders hold: image_folder reads these.
     const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
     if (parent.filename() == cells[*label].text) return std::nullopt;

@@ -20,7 +20,7 @@
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/folder_labels.h"
-#include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -164,19 +164,32 @@ class ImageFolder : public Source {
                     dir.path, layout.unused[0], layout.splits[0].name));
   }
 
+  // Throws Error(Exit::usage) with one line for each class folder whose name is not UTF-8. A
+  // checkpoint cannot keep such a name, so the run could not be continued.
+  void refuse_other_encodings(const Layout& layout) const {
+    std::vector<Error> problems;
+    for (const Split& split : layout.splits) {
+      for (const std::string& name : split.classes) {
+        if (valid_utf8(name)) continue;
+        problems.emplace_back(Exit::usage, folder_of(split) + "/" + name,
+                              "the name of this class folder is not UTF-8: rename it");
+      }
+    }
+    if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems));
+  }
+
   // Throws Error(Exit::usage) for a hidden folder whose name is a number, such as ".5". Hidden
   // folders are ignored, so its images would be missing.
   void refuse_hidden_number(const std::string& folder) const {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      const bool hidden_number = name.size() > 1 && name[0] == '.' && name[1] >= '0' &&
-                                 name[1] <= '9' && entry.is_directory(ignored);
-      if (!hidden_number) continue;
+    for_each_entry(folder, [&](const FolderEntry& entry) {
+      const std::string& name = entry.name;
+      const bool hidden_number =
+          entry.folder && name.size() > 1 && name[0] == '.' && name[1] >= '0' && name[1] <= '9';
+      if (!hidden_number) return;
       throw Error(Exit::usage, label_keys_.label_place,
                   fmt::format("label: number, but the folder '{0}' is hidden; call it '0{0}'",
                               printable(name)));
-    }
+    });
   }
 
   // Adds a remark if `folder` holds metadata.csv or metadata.jsonl. Hugging Face's image folders
@@ -195,20 +208,19 @@ class ImageFolder : public Source {
   // A hidden folder that holds images, unlike .git, may be a class that the user expects to be
   // read.
   static void note_hidden_folders(const std::string& folder, FileNotes& notes) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (!name.starts_with('.') || !folder_exists(entry.path().string())) continue;
+    for_each_entry(folder, [&](const FolderEntry& entry) {
+      const std::string path = folder + "/" + entry.name;
+      if (!entry.name.starts_with('.') || !entry.folder) return;
       try {
-        if (count_images(entry.path().string()) == 0) continue;
+        if (count_images(path) == 0) return;
       } catch (const Error&) {
-        continue;  // it cannot be read
+        return;  // it cannot be read
       }
       notes.remarks.push_back(
           fmt::format("the images in {} were ignored, because the name of the folder begins "
                       "with a dot",
-                      printable(entry.path().string())));
-    }
+                      printable(path)));
+    });
   }
 
   Layout scan() const {
@@ -236,6 +248,7 @@ class ImageFolder : public Source {
                               "<split>/<class>/*.jpg",
                               dir.path));
     }
+    refuse_other_encodings(layout);
     layout.folders.assign(all.begin(), all.end());
     layout.labels = FolderLabels(layout.folders, label_keys_);
     if (label_keys_.numbers) {

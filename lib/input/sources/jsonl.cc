@@ -364,7 +364,8 @@ std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& h
       const std::string& name = field.texts[0];
       if (name.empty() || name.find("://") != std::string::npos) continue;
       const RowFile named = row_file(name, folder, field.at);
-      if (std::filesystem::is_regular_file(named.path)) image = field.key;
+      std::error_code error;
+      if (std::filesystem::is_regular_file(named.path, error)) image = field.key;
     }
     if (image.empty()) return std::nullopt;
     if (!label || image != "image") {

@@ -17,6 +17,7 @@
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
 #include "lib/input/sources/common/folder_index.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -184,10 +185,10 @@ DetectedData divided(const std::string& folder, const std::vector<NpzExamples>& 
 
 std::optional<DetectedData> detect(const std::string& folder) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".npz" && entry.is_regular_file())
-      files.push_back(folder + "/" + entry.path().filename().string());
-  }
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    if (entry.file && std::filesystem::path(entry.name).extension() == ".npz")
+      files.push_back(folder + "/" + entry.name);
+  });
   std::sort(files.begin(), files.end());
   std::vector<NpzExamples> found;
   for (const std::string& file : files) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +24,7 @@
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -302,11 +302,10 @@ DetectedData detected(const std::string& folder, const Names& names) {
 
 std::optional<DetectedData> detect(const std::string& folder) {
   Names names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".tar") && !name.starts_with(".") && entry.is_regular_file())
-      names.push_back(name);
-  }
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    if (entry.file && entry.name.ends_with(".tar") && !entry.name.starts_with("."))
+      names.push_back(entry.name);
+  });
   if (names.empty()) return std::nullopt;
   std::sort(names.begin(), names.end());
   try {

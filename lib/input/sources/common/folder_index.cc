@@ -1,14 +1,10 @@
 #include "lib/input/sources/common/folder_index.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <memory>
 #include <optional>
 
 #include "lib/input/broken_files.h"
@@ -16,7 +12,7 @@
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 
 namespace bv {
 namespace {
@@ -24,25 +20,14 @@ namespace {
 constexpr std::string_view kFormat = "bvtrain image folder 4";
 constexpr size_t kMaxProblems = 20;
 
-struct Entry {
-  std::string name;
-  bool folder = false;
-};
-
 // Returns the entries of `folder` except hidden ones, sorted by bytes.
-std::vector<Entry> list(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), &closedir);
-  if (!dir) throw Error(Exit::usage, folder, std::strerror(errno));
-  std::vector<Entry> entries;
-  while (const dirent* entry = readdir(dir.get())) {
-    if (entry->d_name[0] == '.') continue;
-    const bool unsure = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
-    const bool is_dir =
-        unsure ? folder_exists(folder + "/" + entry->d_name) : entry->d_type == DT_DIR;
-    entries.push_back({entry->d_name, is_dir});
-  }
+std::vector<FolderEntry> list(const std::string& folder) {
+  std::vector<FolderEntry> entries;
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    if (!entry.name.starts_with('.')) entries.push_back(entry);
+  });
   std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.name < b.name; });
+            [](const FolderEntry& a, const FolderEntry& b) { return a.name < b.name; });
   return entries;
 }
 
@@ -67,7 +52,7 @@ struct ClassFiles {
 
 ClassFiles read_class(const std::string& path, const std::string& name) {
   ClassFiles found;
-  for (Entry& entry : list(path)) {
+  for (FolderEntry& entry : list(path)) {
     const ListedKind kind = kind_of(entry.name);
     if (entry.folder) {
       ++found.notes.inner_folders;
@@ -149,15 +134,15 @@ bool is_split_name(std::string_view name) {
 
 std::vector<std::string> list_folders(const std::string& folder) {
   std::vector<std::string> names;
-  for (Entry& entry : list(folder)) {
+  for (FolderEntry& entry : list(folder)) {
     if (entry.folder && entry.name != "__MACOSX") names.push_back(std::move(entry.name));
   }
   return names;
 }
 
 int64_t count_images(const std::string& folder) {
-  const std::vector<Entry> entries = list(folder);
-  return std::count_if(entries.begin(), entries.end(), [](const Entry& entry) {
+  const std::vector<FolderEntry> entries = list(folder);
+  return std::count_if(entries.begin(), entries.end(), [](const FolderEntry& entry) {
     return !entry.folder && kind_of(entry.name) != ListedKind::no_image;
   });
 }

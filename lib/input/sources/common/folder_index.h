@@ -28,10 +28,10 @@ bool is_named(std::string_view name, SplitNames names);
 bool is_split_name(std::string_view name);
 
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
-// Error(Exit::usage) if the folder can't be read.
+// like for_each_entry() (lib/util/folder_entries.h).
 std::vector<std::string> list_folders(const std::string& folder);
 // Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
-// Throws Error(Exit::usage) if the folder can't be read.
+// Throws like list_folders().
 int64_t count_images(const std::string& folder);
 
 class FolderIndex {

@@ -8,6 +8,7 @@
 
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/error.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
@@ -47,11 +48,10 @@ std::string name_of_file(const std::string& file) {
 std::optional<DetectedData> detect_manifest(const std::string& folder, const std::string& suffix,
                                             const std::string& kind, const ManifestKeys& keys) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(suffix) && !name.starts_with(".") && entry.is_regular_file())
-      files.push_back(folder + "/" + name);
-  }
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    if (entry.file && entry.name.ends_with(suffix) && !entry.name.starts_with("."))
+      files.push_back(folder + "/" + entry.name);
+  });
   std::sort(files.begin(), files.end());
   std::vector<std::pair<std::string, DataKeys>> found;
   for (const std::string& file : files) {

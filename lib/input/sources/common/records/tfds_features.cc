@@ -170,9 +170,10 @@ class FeaturesReader {
   // Reads the names that TFDS keeps beside the data: "objects-label.labels.txt".
   std::vector<std::string> class_names(std::string name) const {
     std::replace(name.begin(), name.end(), '/', '-');
-    const std::optional<std::string> text =
-        read_file_if_any(folder_ + "/" + name + ".labels.txt", limits::kTfdsNamesBytes);
+    const std::string file = folder_ + "/" + name + ".labels.txt";
+    const std::optional<std::string> text = read_file_if_any(file, limits::kTfdsNamesBytes);
     if (!text) return {};
+    if (!valid_utf8(*text)) throw Error(Exit::usage, file, "is not UTF-8 text: save it as UTF-8");
     std::vector<std::string> names = split(*text, '\n');
     while (!names.empty() && trim(names.back()).empty()) names.pop_back();
     for (std::string& each : names) each = trim(each);

@@ -1,0 +1,36 @@
+// The images that folders on the command line hold.
+#include "lib/predict/predict_inputs.h"
+
+#include "test/support/error.h"
+#include "test/support/folder.h"
+
+namespace bv::test {
+namespace {
+
+std::vector<std::string> files(const std::string& folder) {
+  const auto source = open_inputs({folder});
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < source->size(0); ++i) names.push_back(source->describe(0, i));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the images below a folder are found, and links in it that lead nowhere do no harm") {
+  const TempFolder folder;
+  const std::string a = folder.write("a.jpg", ""), b = folder.write("in/ner/b.PNG", "");
+  folder.write("notes.txt", "");
+  std::filesystem::create_symlink("a.jpg", folder / "c.webp");
+  for (const char* name : {"loop.jpg", "loop"})
+    std::filesystem::create_symlink(name, folder / name);
+  std::filesystem::create_symlink("..", folder / "in/circle");
+  std::filesystem::create_symlink("nothing.jpg", folder / "gone.jpg");
+  CHECK(files(folder.path()) == std::vector<std::string>{a, folder / "c.webp", b});
+  CHECK(files(folder.path() + "/").at(0) == a);
+  CHECK(open_inputs({folder.path()})->file_notes(0).other_types.at(".txt") == 1);
+  folder.make("empty");
+  CHECK(error_of([&] { files(folder / "empty"); }) ==
+        folder / "empty" + ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder");
+}
+
+}  // namespace bv::test
