@@ -156,6 +156,19 @@ TEST_CASE("batch_norm_relu in bfloat16 rounds its result, nothing else") {
   }
 }
 
+TEST_CASE("one large value in the first corner does not cost the statistics their digits") {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = noise({4, 48, 31, 29}, type, 1);
+    x.select(0, 0).select(1, 0).select(1, 0).fill_(4096);
+    REQUIRE(batch_norm_fits(x, false));
+    const BatchStatistics statistics = batch_statistics(x);
+    const at::Tensor exact = x.to(at::kDouble);
+    const at::Tensor var = exact.var({0, 2, 3}, /*unbiased=*/false);
+    CHECK(difference(statistics.mean, exact.mean({0, 2, 3})) < 1e-5);
+    CHECK(difference(statistics.var / var, at::ones({48})) < 2e-5);
+  }
+}
+
 TEST_CASE("statistics are exact to float32 and do not depend on threads") {
   const at::Tensor x = noise({40, 16, 31, 29}, at::kFloat, 1) * 3 - 30;
   const BatchStatistics statistics = batch_statistics(x);

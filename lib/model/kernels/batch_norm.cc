@@ -16,6 +16,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/moments.h"
 
 namespace bv {
 namespace {
@@ -43,51 +44,19 @@ struct Affine {
 };
 
 // Computes two sums per channel over rows of `size` values: sum(first_row, last_row, sums) writes
-// the 2 * c float sums of a chunk of rows; the chunks are added in double precision. Returns (2, c)
-// float64.
-template <class Sum>
+// the 2 * c sums of a chunk of rows, of type Number; the chunks are added in double precision.
+// Returns (2, c) float64.
+template <class Number, class Sum>
 at::Tensor sum_rows(int64_t rows, int64_t size, int64_t c, const Sum& sum) {
   const int64_t step = std::max<int64_t>(1, kChunk / size), chunks = (rows + step - 1) / step;
-  const at::Tensor parts = at::empty({chunks, 2 * c}, at::kFloat);
-  float* all = parts.data_ptr<float>();
+  const at::Tensor parts = at::empty({chunks, 2 * c}, c10::CppTypeToScalarType<Number>::value);
+  auto* all = parts.data_ptr<Number>();
   at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       sum(i * step, std::min(rows, (i + 1) * step), all + i * 2 * c);
     }
   });
   return parts.to(at::kDouble).sum(0).view({2, c});
-}
-
-// Sums x - pivot (c) and its square. Subtracting a pivot near the mean keeps the squares small, so
-// that a large mean does not cost them their digits.
-template <class T>
-[[gnu::always_inline]] inline void moments(const T* x, const T* pivot, int64_t rows, int64_t c,
-                                           float* sums) {
-  for (int64_t k = 0; k < c; k += kLanes) {
-    // Four independent sums hide the latency of the additions.
-    Floats sum[4] = {}, square[4] = {}, centre;
-    simd::load(pivot + k, centre);
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4) {
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        Floats value;
-        simd::load(x + (row + i) * c + k, value);
-        value -= centre;
-        sum[i] += value;
-        square[i] += value * value;
-      }
-    }
-    for (; row < rows; ++row) {
-      Floats value;
-      simd::load(x + row * c + k, value);
-      value -= centre;
-      sum[0] += value;
-      square[0] += value * value;
-    }
-    simd::store((sum[0] + sum[1]) + (sum[2] + sum[3]), sums + k);
-    simd::store((square[0] + square[1]) + (square[2] + square[3]), sums + c + k);
-  }
 }
 
 // Finds the first maximum of the normalised values in a window of Pool x Pool pixels: `best` is
@@ -213,9 +182,9 @@ template <class T>
 at::Tensor moments_of(const at::Tensor& x) {
   const int64_t c = x.size(1);
   const T* in = x.const_data_ptr<T>();
-  return sum_rows(x.numel() / c, c, c, [=](int64_t first, int64_t last, float* sums) {
+  return sum_rows<double>(x.numel() / c, c, c, [=](int64_t first, int64_t last, double* sums) {
     simd::dispatch([=]() __attribute__((always_inline)) {
-      moments(in + first * c, in, last - first, c, sums);
+      simd::moments(in + first * c, last - first, c, sums);
     });
   });
 }
@@ -246,7 +215,7 @@ at::Tensor gradient_sums_of(const at::Tensor& x, const at::Tensor& grad, const a
       gradient_sums<Pool>(in, g, first, last, a, r, sums);
     });
   };
-  return sum_rows(x.size(0) * r.oh(), Pool * r.stride(), r.c, sum);
+  return sum_rows<float>(x.size(0) * r.oh(), Pool * r.stride(), r.c, sum);
 }
 
 template <int Pool, class T>
@@ -342,9 +311,8 @@ BatchStatistics batch_statistics(const at::Tensor& x, Group& group) {
   if (batch_norm_fits(x, /*max_pool=*/false)) {
     const at::Tensor sums =
         x.scalar_type() == at::kFloat ? moments_of<float>(x) : moments_of<BFloat16>(x);
-    const at::Tensor offset = sums[0] / rows;
-    mean = offset + x.select(0, 0).select(1, 0).select(1, 0);
-    var = (sums[1] / rows - offset.square()).clamp_min(0);
+    mean = sums[0] / rows;
+    var = (sums[1] / rows - mean.square()).clamp_min(0);
   } else {
     // On a GPU float64 is slow and large. Its var_mean() adds float32 in pairs, after Welford.
     const at::Tensor values = x.to(x.is_cpu() ? at::kDouble : at::kFloat);

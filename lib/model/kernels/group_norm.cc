@@ -135,7 +135,9 @@ void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
   Y* out = y.data_ptr<Y>();
   const auto sum = [&](const ImagePart& part, double* sums) {
     const T* from = in + part.first * c;
-    simd::dispatch([=]() __attribute__((always_inline)) { moments(from, part.pixels, c, sums); });
+    simd::dispatch([=]() __attribute__((always_inline)) {
+      simd::moments(from, part.pixels, c, sums);
+    });
   };
   const auto finish = [&](int64_t image, const double* sums) {
     fill_tables(s, sums, scale.const_data_ptr<float>(), bias.const_data_ptr<float>(), eps,

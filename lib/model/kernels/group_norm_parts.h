@@ -6,6 +6,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/model/kernels/group_norm.h"
+#include "lib/model/kernels/moments.h"
 
 namespace bv::group_norm_parts {
 
@@ -24,58 +25,6 @@ struct Tables {
         shift(gain + kShift * tables.size(2)),
         mean(gain + kMean * tables.size(2)) {}
 };
-
-[[gnu::always_inline]] inline void store_double(const Floats& from, double* to) {
-  typedef double DoublesAt __attribute__((vector_size(128), aligned(8), may_alias));
-  *reinterpret_cast<DoublesAt*>(to) = __builtin_convertvector(from, DoublesAt);
-}
-
-// Sums x and its square over `pixels`, for V vectors of channels, into `sums` (2, c). In float32 it
-// sums x minus its mean over these pixels, so neither a large mean nor one large value costs it
-// digits.
-template <int V, class T>
-[[gnu::always_inline]] inline void moments_of(const T* x, int64_t pixels, int64_t c, double* sums) {
-  Floats mean[V] = {}, rest[V] = {}, square[V] = {};
-  for (int64_t p = 0; p < pixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      Floats value;
-      simd::load(x + p * c + v * kLanes, value);
-      mean[v] += value;
-    }
-  }
-#pragma GCC unroll 2
-  for (int v = 0; v < V; ++v) mean[v] /= static_cast<float>(pixels);
-  for (int64_t p = 0; p < pixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) {
-      Floats value;
-      simd::load(x + p * c + v * kLanes, value);
-      value -= mean[v];
-      rest[v] += value;
-      square[v] += value * value;
-    }
-  }
-  const auto count = static_cast<double>(pixels);
-  for (int v = 0; v < V; ++v) {
-    double *sum = sums + v * kLanes, *squares = sum + c, means[kLanes];
-    store_double(mean[v], means);
-    store_double(rest[v], sum);
-    store_double(square[v], squares);
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      squares[lane] += means[lane] * (2 * sum[lane] + count * means[lane]);
-      sum[lane] += count * means[lane];
-    }
-  }
-}
-
-// The same for all channels.
-template <class T>
-[[gnu::always_inline]] inline void moments(const T* x, int64_t pixels, int64_t c, double* sums) {
-  int64_t k = 0;
-  for (; k + 2 * kLanes <= c; k += 2 * kLanes) moments_of<2>(x + k, pixels, c, sums + k);
-  if (k < c) moments_of<1>(x + k, pixels, c, sums + k);
-}
 
 // Sets g to 0 where the ReLU is inactive (y <= 0). y may be the ReLU's input or its output: both
 // are positive at the same places. A NaN counts as active.
@@ -141,8 +90,8 @@ template <int V, NormTail Tail, class T, class Y>
   }
 #pragma GCC unroll 2
   for (int v = 0; v < V; ++v) {
-    store_double(sum[v], sums + k + v * kLanes);
-    store_double(product[v], sums + c + k + v * kLanes);
+    simd::store_double(sum[v], sums + k + v * kLanes);
+    simd::store_double(product[v], sums + c + k + v * kLanes);
   }
 }
 
