@@ -106,34 +106,39 @@ class WrongExamples {
   }
 
   // Returns the examples with their names, and with their images as they are in the data set,
-  // before preprocessing.
+  // before preprocessing. An image that cannot be read or decoded is left out.
   std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
     std::sort(entries_.begin(), entries_.end(), surer);
     for (auto& entry : entries_) {
       entry.name = data.describe(entry.index);
-      Example example = data.read(entry.index);
-      const auto found = example.find("image");
-      if (found == example.end()) continue;
-      at::Tensor image = found->second;
-      if (image.dim() == 1 && image.scalar_type() == at::kByte) {
-        image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())},
-                             3, true);
+      try {
+        add_picture(data.read(entry.index), entry);
+      } catch (const Error&) {  // the metrics are right without it, and pp may not decode it either
       }
-      if (image.dim() != 3 || image.scalar_type() != at::kByte || image.numel() == 0) continue;
-      const int64_t stride =
-          (std::max(image.size(0), image.size(1)) + kWrongImageSide - 1) / kWrongImageSide;
-      image =
-          image.slice(0, 0, image.size(0), stride).slice(1, 0, image.size(1), stride).contiguous();
-      entry.height = image.size(0);
-      entry.width = image.size(1);
-      entry.channels = image.size(2);
-      entry.pixels.assign(image.const_data_ptr<uint8_t>(),
-                          image.const_data_ptr<uint8_t>() + image.numel());
     }
     return std::move(entries_);
   }
 
  private:
+  static void add_picture(const Example& example, EvalDetails::Wrong& entry) {
+    const auto found = example.find("image");
+    if (found == example.end()) return;
+    at::Tensor image = found->second;
+    if (image.dim() == 1 && image.scalar_type() == at::kByte) {
+      image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 3,
+                           true);
+    }
+    if (image.dim() != 3 || image.scalar_type() != at::kByte || image.numel() == 0) return;
+    const int64_t stride =
+        (std::max(image.size(0), image.size(1)) + kWrongImageSide - 1) / kWrongImageSide;
+    image =
+        image.slice(0, 0, image.size(0), stride).slice(1, 0, image.size(1), stride).contiguous();
+    entry.height = image.size(0);
+    entry.width = image.size(1);
+    entry.channels = image.size(2);
+    entry.pixels.assign(image.const_data_ptr<uint8_t>(),
+                        image.const_data_ptr<uint8_t>() + image.numel());
+  }
   void keep_surest() {
     if (entries_.size() <= kWrongImages) return;
     std::nth_element(entries_.begin(), entries_.begin() + kWrongImages, entries_.end(), surer);

@@ -149,7 +149,9 @@ void PredictData::find_first_image() {
     }
     if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
     labelled_ = wants_labels_ && label(index, options_.prototype);
-    encoded_ = data_->read(index).at("image").dim() == 1;
+    const Example raw = data_->read(index);  // pp may make 'image' from another feature
+    const auto image = raw.find("image");
+    encoded_ = image != raw.end() && image->second.dim() == 1;
     return;
   }
   for (const std::string& text : failures) log::warn("skipped {}", text);

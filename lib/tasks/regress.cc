@@ -118,10 +118,10 @@ bool labels_are_raw(const LabelledExamples& examples, const char* key) {
   const int64_t step = std::max<int64_t>(examples.size / kCompared, 1);
   for (int64_t i = 0; i < examples.size; i += step) {
     try {
-      const Example raw = examples.raw(i);
-      if (!raw.contains(key)) return false;
-      if (!raw.at(key).to(at::kFloat).equal(examples.computed(i).at(key).to(at::kFloat)))
-        return false;
+      const Example raw = examples.raw(i), computed = examples.computed(i);
+      const auto before = raw.find(key), after = computed.find(key);
+      if (before == raw.end() || after == computed.end()) return false;
+      if (!before->second.to(at::kFloat).equal(after->second.to(at::kFloat))) return false;
     } catch (const Error& error) {
       if (error.code() != Exit::data || examples.error_budget == 0) throw;
     }

@@ -121,6 +121,14 @@ TEST_CASE("predict --eval shows the labels that pp makes, from whatever feature"
   check(animals.predicted({"--pp", "decode|value_range(-1, 1)|keep(\"image\")"}));
   CHECK(contains(animals.predict().out,
                  fmt::format("\n{} of 12 are right\n", animals.right("val/prec@1"))));
+  // The image is made from another feature, too.
+  std::string rows;
+  for (int i = 0; i < kImages; ++i)
+    rows += fmt::format("{{\"photo\": \"{}.jpg\", \"kind\": {}}}\n", i, kind(i));
+  const std::string file = animals.dir.write("m.jsonl", rows);
+  check(animals.predicted(
+      {"--set", "evals.val.data={name: jsonl, fname: " + file + ", fopen_keys: [photo]}", "--pp",
+       R"(copy("photo", "image")|decode|value_range(-1, 1)|keep("image"))"}));
 }
 
 TEST_CASE("predict --eval shows several classes next to the predicted ones") {

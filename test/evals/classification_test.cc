@@ -73,6 +73,30 @@ TEST_CASE("of several labels each counts as right; an example without labels is 
   CHECK(std::isnan(measure("classification", input(none, "loss_name: softmax_xent")).at("prec@1")));
 }
 
+TEST_CASE("the report shows wrong examples, without a picture if theirs cannot be decoded") {
+  const TempFolder folder;
+  NamedTensors data = {{"image", at::arange(180, at::kByte).view({3, 4, 5, 3})},
+                       {"logits", at::eye(3).flip(0)},
+                       {"labels", at::eye(3)}};
+  write_npz(folder / "d.npz", data);
+  const auto mistakes = [&] {
+    const Measured measured =
+        measure("classification", input(folder / "d.npz", "loss_name: softmax_xent"));
+    CHECK(measured.at("prec@1") == Approx(1. / 3));
+    return measured.details.at(0).wrong;
+  };
+  auto wrong = mistakes();
+  REQUIRE(wrong.size() == 2);
+  CHECK(wrong[1].name == "train row 2");
+  CHECK(wrong[1].pixels.size() == 60);
+  data["image"] = data["image"].flatten(1);  // like an encoded image, which these bytes are not
+  write_npz(folder / "d.npz", data);
+  wrong = mistakes();
+  REQUIRE(wrong.size() == 2);
+  CHECK(wrong[1].name == "train row 2");
+  CHECK(wrong[1].pixels.empty());
+}
+
 TEST_CASE("wrong labels are refused") {
   const TempFolder folder;
   const std::string file = store(folder, noise({3, 4}, 1), noise({3, 5}, 1));

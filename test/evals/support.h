@@ -79,6 +79,7 @@ inline Measured measure(Evaluator& evaluator, const std::string& workdir = "", i
   EvalContext context;
   context.step = step;
   context.workdir = workdir;
+  context.report = true;
   context.details = [&](EvalDetails details) { measured.details.push_back(std::move(details)); };
   context.predict = [&](const Batch& batch, const std::vector<std::string>& activations) {
     measured.rows += batch.at("_mask").sum().item<int64_t>();

@@ -136,6 +136,9 @@ TEST_CASE("targets without a spread, or that are no numbers, are named") {
   CHECK(refusal_to_fit(examples_of(bad)) == "row 1: error: target 1 of 'labels' is nan");
   CHECK(refusal_to_fit(examples_of(bad), 3) ==
         "row 0: error: 'labels' has 2 numbers, but num_classes is 3");
+  LabelledExamples lacking = examples_of(batch().at("labels"));
+  lacking.computed = [raw = lacking.raw](int64_t i) { return i == 1 ? Example() : raw(i); };
+  CHECK(refusal_to_fit(lacking) == "row 1: error: has no 'labels', unlike other examples");
 }
 
 TEST_CASE("targets that float32 cannot tell apart are refused") {
