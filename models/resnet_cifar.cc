@@ -147,7 +147,7 @@ class ResnetCifar : public Model, public ScaledLogits {
     check_width(config, "width", width);
     if (convs < 1 || convs > 2)
       config.fail("stage_convs", fmt::format("must be 1 or 2, got {}", convs));
-    if (std::min(env.height, env.width) >> blocks.size() < 1) {
+    if (blocks.size() >= 63 || std::min(env.height, env.width) >> blocks.size() < 1) {
       config.fail("blocks", fmt::format("{} stages halve images of {}x{} to nothing", blocks.size(),
                                         env.height, env.width));
     }

@@ -30,8 +30,8 @@ TEST_CASE("texts of an array come back") {
   CHECK(round_trip({}).empty());
   CHECK(round_trip({"", ""}) == Texts{"", ""});
   // Bytes that are not UTF-8: latin-1, a cut character, an overlong one, a surrogate, too large.
-  const Texts bytes = {"\xe4.jpg",         "a\xe2\x82", "\xc0\x80", "\xed\xa0\x80",
-                       "\xf5\x80\x80\x80", "\xff\xfe",  "\x80"};
+  const Texts bytes = {"\xe4.jpg",         "a\xe2\x82",        "\xc0\x80", "\xed\xa0\x80",
+                       "\xf5\x80\x80\x80", "\xf9\x80\x80\x80", "\xff\xfe", "\x80"};
   CHECK(round_trip(bytes) == bytes);
 }
 

@@ -98,6 +98,15 @@ TEST_CASE("shifts by whole pixels move pixels exactly") {
   }
 }
 
+TEST_CASE("random_affine refuses images whose positions do not fit into 32 bits") {
+  CHECK(affine_fits(16384, 16384, 7));
+  CHECK_FALSE(affine_fits(16384, 16384, 8));
+  CHECK_FALSE(affine_fits(int64_t{1} << 30, 1, int64_t{1} << 40));
+  const at::Tensor image = at::empty({1, int64_t{1} << 29, 1}, at::kByte);  // never touched
+  CHECK(run_error(Exit::data, "random_affine", {{"image", image}}) ==
+        "random_affine: an image of 1x536870912 with 1 channels is too large");
+}
+
 TEST_CASE("random_affine without arguments is the identity") {
   for (const auto dtype : {at::kByte, at::kFloat}) {
     for (const int64_t channels : {1, 3}) {

@@ -90,6 +90,10 @@ TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics
   CHECK(p.at("head/kernel").sizes() == at::IntArrayRef({64, 10}));
   CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") ==
         "m.yaml:1:9: error: blocks: 6 stages halve images of 32x32 to nothing");
+  std::string zeros = "0";
+  for (int i = 1; i < 64; ++i) zeros += ", 0";
+  CHECK(error("resnet_cifar", "blocks: [" + zeros + "]") ==
+        "m.yaml:1:9: error: blocks: 64 stages halve images of 32x32 to nothing");
   CHECK(error("resnet_cifar", "blocks: [1, -1]") ==
         "m.yaml:1:9: error: blocks: must not be negative");
   CHECK(error("resnet_cifar", "{norm: group, width: 24}") ==

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "lib/util/text.h"
+
 namespace bv {
 namespace {
 
@@ -13,59 +15,31 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint32_t kEscapedByte = 0xdc00;  // Python's surrogateescape: 0xdc00 + the byte
 constexpr uint32_t kLastCharacter = 0x10ffff;
 
-// Returns the number of bytes of the UTF-8 character at the start of `text`, and sets `character`.
-// A byte that begins none gives the length 1 and an escaped byte.
-size_t decode(std::string_view text, uint32_t& character) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const size_t length = byte(0) < 0x80    ? 1
-                        : byte(0) >= 0xf0 ? 4
-                        : byte(0) >= 0xe0 ? 3
-                        : byte(0) >= 0xc0 ? 2
-                                          : 0;
-  if (length == 1) character = byte(0);
-  if (length == 1) return 1;
-  bool valid = length > 0 && length <= text.size();
-  if (valid) {
-    character = byte(0) & (0xffU >> (length + 1));
-    for (size_t i = 1; i < length; ++i) {
-      valid = valid && (byte(i) & 0xc0) == 0x80;
-      character = character << 6 | (byte(i) & 0x3fU);
-    }
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    const bool surrogate = character >= 0xd800 && character < 0xe000;
-    valid = valid && character >= kSmallest[length] && character <= kLastCharacter && !surrogate;
-  }
-  if (valid) return length;
-  character = kEscapedByte + byte(0);
-  return 1;
+// Removes the first character of `text`, which is not empty, and returns it. A byte that begins no
+// character in UTF-8 gives an escaped byte.
+uint32_t take_character(std::string_view& text) {
+  const size_t length = utf8_length(text);
+  const uint32_t first = static_cast<unsigned char>(text[0]);
+  uint32_t character = length == 0   ? kEscapedByte + first
+                       : length == 1 ? first
+                                     : first & (0xffU >> (length + 1));
+  for (size_t i = 1; i < length; ++i)
+    character = character << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
+  text.remove_prefix(std::max<size_t>(1, length));
+  return character;
 }
 
 std::vector<uint32_t> characters_of(std::string_view text) {
   std::vector<uint32_t> characters;
-  while (!text.empty()) {
-    characters.emplace_back();
-    text.remove_prefix(decode(text, characters.back()));
-  }
+  while (!text.empty()) characters.push_back(take_character(text));
   return characters;
 }
 
-void append_utf8(std::string& out, uint32_t character) {
-  const auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
-  if (character < 0x80) return put(character);
+void append_character(std::string& out, uint32_t character) {
   if (character >= kEscapedByte + 0x80 && character <= kEscapedByte + 0xff)
-    return put(character - kEscapedByte);
-  if (character < 0x800) {
-    put(0xc0 | character >> 6);
-  } else {
-    if (character < 0x10000) {
-      put(0xe0 | character >> 12);
-    } else {
-      put(0xf0 | character >> 18);
-      put(0x80 | (character >> 12 & 0x3f));
-    }
-    put(0x80 | (character >> 6 & 0x3f));
-  }
-  put(0x80 | (character & 0x3f));
+    out += static_cast<char>(character - kEscapedByte);
+  else
+    append_utf8(out, character);
 }
 
 }  // namespace
@@ -102,7 +76,7 @@ std::vector<std::string> npy_texts(std::span<const uint8_t> npy, const NpyHeader
       if (header.big_endian) character = __builtin_bswap32(character);
       if (character > kLastCharacter)
         throw error_at(i, fmt::format("{} is no character of Unicode", character));
-      append_utf8(text, character);
+      append_character(text, character);
       if (character != 0) kept = text.size();
     }
     text.resize(kept);

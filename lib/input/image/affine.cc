@@ -1,6 +1,7 @@
 #include "lib/input/image/affine.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -52,6 +53,12 @@ template <class T>
 }
 
 }  // namespace
+
+bool affine_fits(int64_t height, int64_t width, int64_t channels) {
+  int64_t numbers = 0;
+  return !__builtin_mul_overflow((height + 3) * (width + 3), channels, &numbers) &&
+         numbers <= std::numeric_limits<int32_t>::max();
+}
 
 template <class T>
 void apply_affine(const T* in, int64_t height, int64_t width, int64_t channels,

@@ -12,8 +12,13 @@ struct AffineMap {
   double yx = 0, yy = 1, y0 = 0;
 };
 
+// Returns whether apply_affine() can transform an image of this size: its frame of fill values
+// included, it must have fewer than 2^31 numbers.
+bool affine_fits(int64_t height, int64_t width, int64_t channels);
+
 // Transforms `in` to `out`, both (height, width, channels) and contiguous. T is uint8_t (rounded to
 // nearest) or float. Positions outside the input have the value `fill`.
+// Requires affine_fits().
 template <class T>
 void apply_affine(const T* in, int64_t height, int64_t width, int64_t channels,
                   const AffineMap& map, float fill, T* out);

@@ -56,6 +56,10 @@ class RandomAffine : public ImageOp {
     if (bytes && !(fill_ >= 0 && fill_ <= 255)) {
       throw misuse(fmt::format("is uint8, which can't hold the fill value {}", fill_));
     }
+    if (!affine_fits(images.height, images.width, images.channels)) {
+      throw bad_example(fmt::format("an image of {}x{} with {} channels is too large",
+                                    images.height, images.width, images.channels));
+    }
     at::Tensor out = images.like({images.height, images.width});
     for (int64_t i = 0; i < images.count; ++i) {
       const AffineMap map = draw(images.height, images.width, rngs[i]);
