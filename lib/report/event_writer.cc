@@ -53,10 +53,7 @@ std::string new_event(int64_t step) {
   return event;
 }
 
-uint32_t masked_crc(std::string_view data) {
-  const uint32_t crc = crc32c(data);
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
-}
+uint32_t masked_crc(std::string_view data) { return masked_crc32c(crc32c(data)); }
 
 // Returns the greatest <seconds> in the names of the event files in `dir`, or -1.
 int64_t newest_in(const std::string& dir) {

@@ -11,6 +11,7 @@
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 #include "lib/input/sources/common/manifest/json_row.h"
 #include "lib/input/sources/common/manifest/manifest.h"
+#include "lib/input/sources/common/packed_text.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 

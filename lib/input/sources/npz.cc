@@ -6,7 +6,6 @@
 #include "lib/ckpt/formats/npz.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -113,22 +112,12 @@ class Npz : public ArraySource {
 struct NpzExamples {
   std::string file, prefix;
 
-  // Returns "train", "val" or "test": the first one that is a word of the prefix or, failing that,
-  // of the file's name. Returns "" if there is none. Words consist of letters, so "train_" and
-  // "x.train.npz" contain the word train, but "constrain" does not.
+  // Returns what the words of the prefix or, failing that, of the file's name say: "train", "val",
+  // "test", or "" for none.
   std::string split() const {
-    const std::string stem = std::filesystem::path(file).stem().string();
-    for (std::string text : {prefix, stem}) {
-      for (char& c : text) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
-      const std::vector<std::string> words = bv::split(text, ' ');
-      for (const SplitNames names :
-           {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
-        if (std::any_of(words.begin(), words.end(),
-                        [&](const std::string& word) { return is_named(word, names); }))
-          return std::string(names[0]);
-      }
-    }
-    return "";
+    const std::string of_prefix = split_of_words(prefix);
+    if (!of_prefix.empty()) return of_prefix;
+    return split_of_words(std::filesystem::path(file).stem().string());
   }
   DataKeys keys() const {
     DataKeys all = {{"fname", file}};

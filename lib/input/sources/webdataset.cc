@@ -249,26 +249,13 @@ struct TarGroup {
   }
 };
 
-// Returns the split that `name` has among its words: "train", "val", "test", or "" for none.
-std::string split_of(std::string name) {
-  for (char& c : name) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
-  const Names words = split(name, ' ');
-  for (const SplitNames names :
-       {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
-    if (std::any_of(words.begin(), words.end(),
-                    [&](const std::string& word) { return is_named(word, names); }))
-      return std::string(names[0]);
-  }
-  return "";
-}
-
 std::map<std::string, TarGroup> grouped(const Names& names) {
   std::map<std::string, TarGroup> groups;
   for (const std::string& name : names) {
     std::string stem = name.substr(0, name.size() - 4);
     while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.back())) != 0)
       stem.pop_back();
-    TarGroup& group = groups[split_of(stem)];
+    TarGroup& group = groups[split_of_words(stem)];
     group.files.push_back(name);
     if (group.stems.empty() || group.stems.back() != stem) group.stems.push_back(stem);
   }

@@ -13,6 +13,7 @@
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/util/error.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -130,6 +131,18 @@ bool is_named(std::string_view name, SplitNames names) {
 bool is_split_name(std::string_view name) {
   return is_named(name, kTrainingNames) || is_named(name, kValidationNames) ||
          is_named(name, kTestNames);
+}
+
+std::string split_of_words(std::string text) {
+  for (char& c : text) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
+  const std::vector<std::string> words = split(text, ' ');
+  for (const SplitNames names :
+       {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
+    if (std::any_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return is_named(word, names); }))
+      return std::string(names[0]);
+  }
+  return "";
 }
 
 std::vector<std::string> list_folders(const std::string& folder) {

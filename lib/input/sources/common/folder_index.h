@@ -27,6 +27,11 @@ bool is_named(std::string_view name, SplitNames names);
 // Returns whether `name` is one of all these names. Ignores case.
 bool is_split_name(std::string_view name);
 
+// Returns "train", "val" or "test": the first one of which `text` has a name among its words, "" if
+// there is none. Words consist of letters, so "x.train.npz" contains the word train, but
+// "constrain" does not.
+std::string split_of_words(std::string text);
+
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
 // like for_each_entry() (lib/util/folder_entries.h).
 std::vector<std::string> list_folders(const std::string& folder);

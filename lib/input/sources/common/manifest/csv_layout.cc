@@ -10,6 +10,7 @@
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/manifest_index.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
+#include "lib/input/sources/common/packed_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"

@@ -1,7 +1,6 @@
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "lib/util/error.h"
 #include "lib/util/folder_entries.h"
 #include "lib/util/regular_file.h"
-#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -23,20 +21,6 @@ std::string head_of_file(const std::string& file) {
   if (head.size() == kHead) head.resize(head.rfind('\n') + 1);
   if (head.starts_with("\xEF\xBB\xBF")) head.erase(0, 3);
   return head;
-}
-
-// Returns "train", "val" or "test": the first one that is a word of the file's name, "" if there is
-// none.
-std::string split_of_name(const std::string& file) {
-  std::string stem = std::filesystem::path(file).stem().string();
-  for (char& c : stem) c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? c : ' ';
-  for (const SplitNames names :
-       {SplitNames(kTrainingNames), SplitNames(kValidationNames), SplitNames(kTestNames)}) {
-    for (const std::string& word : split(stem, ' ')) {
-      if (is_named(word, names)) return std::string(names[0]);
-    }
-  }
-  return "";
 }
 
 std::string name_of_file(const std::string& file) {
@@ -64,7 +48,8 @@ std::optional<DetectedData> detect_manifest(const std::string& folder, const std
     return data;
   }
   std::map<std::string, const std::pair<std::string, DataKeys>*> splits;
-  for (const auto& one : found) splits[split_of_name(one.first)] = &one;
+  for (const auto& one : found)
+    splits[split_of_words(std::filesystem::path(one.first).stem().string())] = &one;
   if (splits.size() < found.size() || splits.contains("") || !splits.contains("train")) {
     throw Error(Exit::usage, folder,
                 fmt::format("holds several {0} files that name images, and their names do not say "

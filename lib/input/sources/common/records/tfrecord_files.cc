@@ -36,10 +36,9 @@ uint32_t crc_of(std::span<const uint8_t> bytes, uint32_t before = 0) {
   return crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, before);
 }
 
-// Returns a checksum as TFRecord files store it (tensorflow/core/lib/hash/crc32c.h, Mask).
-uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U; }
-
-uint32_t masked_crc(const uint8_t* bytes, size_t size) { return masked(crc_of({bytes, size})); }
+uint32_t masked_crc(const uint8_t* bytes, size_t size) {
+  return masked_crc32c(crc_of({bytes, size}));
+}
 
 // Returns whether the checksum behind the data at [begin, end) of a file is theirs.
 bool is_intact(FileWindow& file, uint64_t begin, uint64_t end) {
@@ -51,7 +50,7 @@ bool is_intact(FileWindow& file, uint64_t begin, uint64_t end) {
     begin += part.size();
   }
   const auto stored = file.at(end, kTail);
-  return stored.size() == kTail && load<uint32_t>(stored.data()) == masked(crc);
+  return stored.size() == kTail && load<uint32_t>(stored.data()) == masked_crc32c(crc);
 }
 
 // Finds a feature of an Example in a file and reads as little of it as possible, because the

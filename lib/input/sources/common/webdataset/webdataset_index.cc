@@ -1,16 +1,17 @@
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/sources/common/index_cache.h"
+#include "lib/input/sources/common/packed_text.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/limits.h"
 #include "lib/util/printable.h"
@@ -20,7 +21,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain webdataset 2";
+constexpr std::string_view kFormat = "bvtrain webdataset 3";
 constexpr size_t kMaxShown = 20;  // broken samples
 
 [[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
@@ -275,102 +276,46 @@ size_t SampleIndex::file_of(int64_t sample) const {
 
 // ---- The stored form
 
-namespace {
-
-class Packer {
- public:
-  void number(uint64_t value) { bytes(&value, sizeof(value)); }
-  template <class T>
-  void array(const T* values, size_t count) {
-    number(count);
-    bytes(values, count * sizeof(T));
-  }
-  std::string take() { return std::move(packed_); }
-
- private:
-  void bytes(const void* from, size_t count) {
-    packed_.append(static_cast<const char*>(from), count);
-  }
-  std::string packed_;
-};
-
-// Every read returns zeros after the end, and ok() then false.
-class Unpacker {
- public:
-  explicit Unpacker(std::string_view packed) : rest_(packed) {}
-
-  uint64_t number() {
-    uint64_t value = 0;
-    bytes(&value, sizeof(value));
-    return value;
-  }
-  // Returns the length of the array that comes next, which bytes() reads; 0 if it does not fit.
-  size_t length(size_t item_bytes) {
-    const uint64_t count = number();
-    ok_ &= count <= rest_.size() / item_bytes;
-    return ok_ ? count : 0;
-  }
-  template <class Array>
-  void array(Array& values) {
-    values.resize(length(sizeof(values[0])));
-    bytes(values.data(), values.size() * sizeof(values[0]));
-  }
-  void bytes(void* to, size_t count) {
-    ok_ &= count <= rest_.size();
-    if (!ok_ || count == 0) return;
-    std::memcpy(to, rest_.data(), count);
-    rest_.remove_prefix(count);
-  }
-  bool ok() const { return ok_; }
-  bool done() const { return ok_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
-
-}  // namespace
-
 std::string SampleIndex::pack() const {
-  Packer packer;
-  packer.number(broken_);
-  packer.number(notes_.turned);
-  packer.number(notes_.other_types.size());
+  PackedText packed;
+  packed.number(broken_);
+  packed.number(notes_.turned);
+  packed.number(notes_.other_types.size());
   for (const auto& [suffix, count] : notes_.other_types) {
-    packer.array(suffix.data(), suffix.size());
-    packer.number(count);
+    packed.text(suffix);
+    packed.number(count);
   }
-  packer.array(fractional_.data(), fractional_.size());
-  packer.array(file_ends_.data(), file_ends_.size());
-  packer.array(begins_.data(), begins_.size());
-  packer.array(places_.data(), places_.size());
-  if (labels_.defined()) packer.array(labels_.const_data_ptr<int64_t>(), labels_.numel());
-  return packer.take();
+  packed.numbers(fractional_);
+  packed.numbers(file_ends_);
+  packed.numbers(begins_);
+  packed.numbers(places_);
+  if (labels_.defined())
+    packed.numbers<int64_t>(
+        {labels_.const_data_ptr<int64_t>(), static_cast<size_t>(labels_.numel())});
+  return packed.take();
 }
 
 // Changes nothing and returns false if the packed index does not fit.
-bool SampleIndex::unpack(std::string_view packed, size_t files, const SamplePlan& plan,
+bool SampleIndex::unpack(std::string_view text, size_t files, const SamplePlan& plan,
                          bool keep_broken) {
   SampleIndex read(*this);
-  Unpacker unpacker(packed);
-  read.broken_ = unpacker.number();
-  read.notes_.turned = static_cast<int64_t>(unpacker.number());
-  for (uint64_t types = unpacker.number(); types > 0 && unpacker.ok(); --types) {
-    std::string suffix;
-    unpacker.array(suffix);
-    read.notes_.other_types[suffix] = static_cast<int64_t>(unpacker.number());
+  UnpackedText packed(text);
+  read.broken_ = packed.number();
+  read.notes_.turned = static_cast<int64_t>(packed.number());
+  for (uint64_t types = packed.number(); types > 0 && !packed.failed(); --types) {
+    const std::string suffix(packed.text());
+    read.notes_.other_types[suffix] = static_cast<int64_t>(packed.number());
   }
-  unpacker.array(read.fractional_);
-  unpacker.array(read.file_ends_);
-  unpacker.array(read.begins_);
-  unpacker.array(read.places_);
+  read.fractional_ = packed.numbers<uint8_t>();
+  read.file_ends_ = packed.numbers<uint64_t>();
+  read.begins_ = packed.numbers<uint32_t>();
+  read.places_ = packed.numbers<Place>();
   if (plan.label) {
-    const size_t count = unpacker.length(sizeof(int64_t));
-    read.labels_ = at::empty({static_cast<int64_t>(count)}, at::kLong);
-    unpacker.bytes(read.labels_.mutable_data_ptr<int64_t>(), count * sizeof(int64_t));
+    const std::vector<int64_t> labels = packed.numbers<int64_t>();
+    read.labels_ = at::tensor(labels, at::kLong);
   }
   const size_t samples = read.begins_.size();
-  const bool fits = unpacker.done() && read.fractional_.size() == plan.features.size() &&
+  const bool fits = packed.whole() && read.fractional_.size() == plan.features.size() &&
                     read.file_ends_.size() == files && read.places_.size() == samples * stored_ &&
                     std::is_sorted(read.file_ends_.begin(), read.file_ends_.end()) &&
                     read.file_ends_.back() == samples &&

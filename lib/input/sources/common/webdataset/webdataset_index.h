@@ -108,7 +108,7 @@ class SampleIndex {
   void merge(std::vector<Scanned> files, bool labelled);
   // The stored form: the fields of the class one after another, arrays with their lengths.
   std::string pack() const;
-  bool unpack(std::string_view packed, size_t files, const SamplePlan& plan, bool keep_broken);
+  bool unpack(std::string_view text, size_t files, const SamplePlan& plan, bool keep_broken);
 
   size_t stored_ = 0;
   std::vector<uint64_t> file_ends_;  // (files,) the first sample of the next file
