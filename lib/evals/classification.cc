@@ -37,8 +37,7 @@ const KeyTable keys(
      {"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
       "If an image has several classes, predicting any of them is correct. The weight of an "
-      "example "
-      "is its largest label: 1 for one-hot labels, 0 without any class."}},
+      "example is its largest label: 1 for one-hot labels, 0 without any class."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;

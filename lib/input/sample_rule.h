@@ -18,10 +18,9 @@ inline constexpr KeyText kSampleKey = {
     "every class has the same share of the positions, with `sqrt` a share in proportion to the "
     "square root of its number of examples, and with `{weights: w}` each example one in proportion "
     "to its feature `w`. An epoch has as many positions as before. An example of a rare class "
-    "comes "
-    "again only after all others of its class. `balanced` and `sqrt` need labels that are known "
-    "without reading the images. An example that takes the place of a broken one (`skip_errors`) "
-    "is drawn from all.",
+    "comes again only after all others of its class. `balanced` and `sqrt` need labels that are "
+    "known without reading the images. An example that takes the place of a broken one "
+    "(`skip_errors`) is drawn from all.",
     "balanced",
     "-"};
 

@@ -29,12 +29,10 @@ namespace {
 const KeyTable keys(
     "task_kw: regress",
     {"Teaches the model to predict numbers, such as an age, a dose or coordinates. `num_classes` "
-     "is "
-     "how many numbers there are. Each example must have a float `image` and `labels`, one number "
-     "per target, or `label`, a single one. The key `loss` is `mse` "
-     "(the "
-     "default), `l1` or `huber`, and its value the mean over the targets and examples. Metrics "
-     "and predictions are in the units of the labels.",
+     "is how many numbers there are. Each example must have a float `image` and `labels`, one "
+     "number per target, or `label`, a single one. The key `loss` is `mse` (the default), `l1` or "
+     "`huber`, and its value the mean over the targets and examples. Metrics and predictions are "
+     "in the units of the labels.",
      "normalize_targets: true"},
     {{"normalize_targets", "bool", "true",
       "Whether the model learns (target - mean) / standard deviation, with those of the training "

@@ -85,13 +85,11 @@ std::string origin(const Diagnosis& found) {
   if (!found.gradient.empty()) {
     return fmt::format(
         "in float32 all activations and the loss are finite, but the gradient of {}, or its "
-        "square, "
-        "is not\n",
+        "square, is not\n",
         found.gradient);
   }
   return "in float32 all activations, the loss and the gradients are finite: the step computed in "
-         "a "
-         "lower precision, or on another device\n";
+         "a lower precision, or on another device\n";
 }
 
 }  // namespace

@@ -76,8 +76,7 @@ void finish_reading(const Config& config, const Keys& others);
 inline const Keys kHarmlessKeys = {
     "(log_training|log_images|ckpt|keep_ckpt)_(steps|examples|epochs|percent|seconds)",
     "(resume|model_init|pp_modules|model_load|profile|mesh|bucket_mb|compute_threads|deterministic|"
-    "graph)"
-    "(\\..*)?",
+    "graph)(\\..*)?",
     "periodic_action_growth_ratios(\\[.*)?",
     "(sharding_strategy|sharding_rules|prefetch_to_device|ckpt_timeout)",
     "(input\\.)?(threads|prefetch|skip_errors|max_pixels|shuffle_buffer_size|cache_raw|num_"

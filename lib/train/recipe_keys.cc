@@ -85,8 +85,7 @@ const KeyTable run_keys(
       "10000"},
      {"log_images_{steps,examples,epochs,percent,seconds}", "float", "none",
       "Interval at which images of the training batch are shown in TensorBoard, and the last ones "
-      "in "
-      "the report: up to 16, as the ops of `input.pp` have changed them. Give it in one unit.",
+      "in the report: up to 16, as the ops of `input.pp` have changed them. Give it in one unit.",
       "1000", "-"},
      {"periodic_action_growth_ratios", "list of float", "none",
       "Rows are also written at the steps r, 10 r, 100 r and so on for each factor r of the list, "
@@ -97,8 +96,7 @@ const KeyTable run_keys(
       "[1, 2, 5]", "-"},
      {"max_checkpoints_to_keep", "int 1..4096", "2",
       "How many of the newest checkpoints are kept, besides those of `keep_ckpt_*` and `best`. "
-      "With "
-      "1 there is none to fall back on if the newest one gets damaged.",
+      "With 1 there is none to fall back on if the newest one gets damaged.",
       "", "-"},
      {"best", "map | list of map of best", "none",
       "Keeps the checkpoint at which a metric was best, as `ckpt/best`. A list keeps the best of "
@@ -121,8 +119,7 @@ const KeyTable run_keys(
       "`W:ema` the averaged weights (see docs/weights.md). Every parameter of the model must be in "
       "it with the same shape, unless `model_load.dont_load` names it; only position embeddings, "
       "and the patches of a flexi_vit, are resized. The training begins with step 1. A workdir "
-      "that has a "
-      "checkpoint, and `resume`, take precedence.",
+      "that has a checkpoint, and `resume`, take precedence.",
       "weights/vit_s16.safetensors"},
      {"resume", "string", "\"\"",
       "Checkpoint of another run to continue from, with its optimizer state and its step: a "
@@ -141,8 +138,7 @@ const KeyTable run_keys(
       "", "-"},
      {"deterministic", "'auto' | 'true' | 'false'", "auto",
       "Whether a run on GPUs repeats bit for bit, as it must for a continued run to be equal to "
-      "one "
-      "that was not interrupted. `auto` means `true`. `false` lets CUDA's libraries choose the "
+      "one that was not interrupted. `auto` means `true`. `false` lets CUDA's libraries choose the "
       "fastest algorithms, some of which add in any order. On CPUs results always repeat.",
       "", "-"},
      {"graph", "'auto' | 'off'", "auto",

@@ -34,14 +34,13 @@ const KeyTable step_keys(
       "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights, their "
       "averages and the optimizer's moments as they were, says so, and goes on with the next step. "
       "The step counts as done, for the schedule and for Adam's bias correction. `rollback` "
-      "returns "
-      "to the last checkpoint and goes on from there with other training examples; it needs "
-      "checkpoints at intervals (`ckpt_steps`). On a GPU `skip` and `rollback` wait for each step.",
+      "returns to the last checkpoint and goes on from there with other training examples; it "
+      "needs checkpoints at intervals (`ckpt_steps`). On a GPU `skip` and `rollback` wait for each "
+      "step.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
       "With `nan: skip`, how many steps the run may skip in all, and with `nan: rollback`, how "
-      "often "
-      "it may return to a checkpoint, restarts included. One more ends it with exit code 4.",
+      "often it may return to a checkpoint, restarts included. One more ends it with exit code 4.",
       "", "-"},
      {"rollback_examples", "int >= 1", "= those from the checkpoint to the bad step",
       "With `nan: rollback`, how many training examples are left out after the return to a "

@@ -17,8 +17,7 @@ const KeyTable keys(
     {"Test-time augmentation: the model sees each image in several forms, and the mean of its "
      "outputs counts. That is often more accurate, and an evaluation takes as many times as long "
      "as there are forms: two with `mirror`, three with `shift`, six with both. The command "
-     "`predict` "
-     "and exported models see each image once, so their results differ.",
+     "`predict` and exported models see each image once, so their results differ.",
      "mirror: true\nshift: 1"},
     {{"mirror", "bool", "false",
       "Whether the model also sees each image mirrored left to right. Leave it out where left and "

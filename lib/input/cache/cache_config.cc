@@ -21,16 +21,14 @@ const KeyTable keys(
     "input.cache",
     {"Keeps decoded images for the next passes. It needs a `pp` that begins with `decode` or "
      "`decode_jpeg_and_inception_crop`. The results are the same as without it, bit for bit, "
-     "unless "
-     "you give a `short_side`. An image that does not fit is decoded in every pass.",
+     "unless you give a `short_side`. An image that does not fit is decoded in every pass.",
      "in: memory\ngib: 8"},
     {{"in", "'memory' | string", "required",
       "Where the images are kept. `memory` is shared by all processes of a host (a file in "
       "/dev/shm) and free again when they end. A folder, which should be on a fast disk, keeps "
-      "them "
-      "for later runs with the same data and the same way of decoding; it is made if the folder "
-      "above it exists, and its name must have a `/`. Delete the folder when you no longer need "
-      "it.",
+      "them for later runs with the same data and the same way of decoding; it is made if the "
+      "folder above it exists, and its name must have a `/`. Delete the folder when you no longer "
+      "need it.",
       "/fast/bvtrain-cache"},
      {"gib", "float 0<..1048576", "required",
       "The most GiB that the images may take, for all processes of a host together. They must be "

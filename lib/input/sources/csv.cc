@@ -25,11 +25,10 @@ const KeyTable keys(
     {"A CSV file with a row for each image: one column names the file, and another has the label. "
      "The first line names the columns. Examples have `image`, the bytes of the file, which an op "
      "such as `decode` must decode, and `label`: the number of the class, from the number itself "
-     "or "
-     "from the place of the name among the sorted names, or a floating-point number as the target "
-     "of a regression. Every other column is a feature of its name: a whole number, a float32 or a "
-     "text. Cells may be quoted as in RFC 4180. An image that does not exist is noticed when it is "
-     "read; of the first and the last row, at the start.",
+     "or from the place of the name among the sorted names, or a floating-point number as the "
+     "target of a regression. Every other column is a feature of its name: a whole number, a "
+     "float32 or a text. Cells may be quoted as in RFC 4180. An image that does not exist is "
+     "noticed when it is read; of the first and the last row, at the start.",
      "name: csv\nfname: data/train.csv"},
     {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
       "data/train.csv"},
@@ -47,8 +46,7 @@ const KeyTable keys(
      {"classes", "list of string", "[]",
       "Names of the classes in the order of their numbers, which are otherwise those of the sorted "
       "names. Any other name in the column is then an error. With `multilabel` give it for all "
-      "data "
-      "sets of a run, because their files may not have the same classes.",
+      "data sets of a run, because their files may not have the same classes.",
       "[cat, dog]"},
      {"folder", "string", "= the folder of the CSV file",
       "Folder in which paths begin, unless they begin with /. They cannot leave it by `..`.",

@@ -92,8 +92,7 @@ std::string best_mark(const Line& line, const ChartAxis& x, const ChartAxis& y) 
   if (!line.best || !can_be_drawn(line.best->y)) return "";
   return fmt::format(
       "<circle class=\"best s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\"><title>best: {} at "
-      "{}</title>"
-      "</circle>\n",
+      "{}</title></circle>\n",
       line.color % kChartColors, x.place(line.best->x), y.place(line.best->y),
       short_number(line.best->y), short_number(line.best->x));
 }

@@ -97,8 +97,7 @@ std::string render_mistakes(const EvalDetails& details, size_t most_bytes) {
   const double room = static_cast<double>(most_bytes - used) / static_cast<double>(captions.size());
   std::string out =
       "<h3>Wrongly classified</h3>\n<p class=\"hint\">The most confident mistakes: truth &#8594; "
-      "prediction"
-      "</p>\n<div class=\"gallery\">\n";
+      "prediction</p>\n<div class=\"gallery\">\n";
   for (size_t i = 0; i < captions.size(); ++i) {
     out += "<figure>" + picture(details.wrong[i], room) + captions[i] + "</figure>\n";
   }
