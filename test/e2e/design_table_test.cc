@@ -7,27 +7,33 @@
 
 #include "lib/util/text.h"
 #include "test/support/binary.h"
+#include "test/support/image_files.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
 
-// Uses every key of the table.
+// Uses every key of the table. DATA is an image folder with the classes of the data set digits.
 constexpr const char* kConfig = R"(
 num_classes: 10
 total_steps: 4
 input:
-  data: {name: digits, split: train}
+  data: {name: image_folder, data_dir: DATA}
+  cache: {in: memory, gib: 0.01}
   batch_size: 8
-  pp: random_crop(8)|value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+  pp: decode(1)|random_crop(8)|value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
 model_name: vit
 model: {variant: mu/4, posemb: sincos2d, pool_type: gap}
 mixup: {p: 0.2}
 optax_name: scale_by_adam
 optax: {mu_dtype: bfloat16}
 lr: 0.001
-schedule: {decay_type: cosine, warmup_steps: 1}
+loss: softmax_xent
+task_kw: {class_weights: balanced}
+schedule: {decay_type: cosine, warmup_steps: 1, cooldown_steps: 1}
 ema: {decay: 0.9}
 log_training_steps: 1
+log_images_steps: 2
 ckpt_steps: 2
 keep_ckpt_steps: 4
 profile: {first_step: 1, steps: 1}
@@ -38,6 +44,7 @@ evals:
     pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
     log_steps: 2
     loss_name: softmax_xent
+    tta: {mirror: true}
 best: {metric: val/loss}
 early_stop: {metric: val/loss, patience_steps: 4}
 )";
@@ -65,7 +72,11 @@ std::vector<std::string> in_backticks(const std::string& text) {
 
 TEST_CASE("the table of keys in docs/design.md names the files that read them") {
   const TempFolder folder;
-  const Finished explained = run({"--config", folder.write("c.yaml", kConfig), "--explain"});
+  for (int digit = 0; digit < 10; ++digit)
+    folder.write(fmt::format("data/{}/1.jpg", digit), flat_jpeg(20 * digit));
+  const std::string config = replace_all(kConfig, "DATA", folder / "data");
+  const Finished explained = run({"--config", folder.write("c.yaml", config), "--explain"});
+  INFO(explained.err);
   REQUIRE(explained.code == 0);
   const std::map<std::string, std::string> files = read_by(explained.out);
   REQUIRE(files.size() > 50);
