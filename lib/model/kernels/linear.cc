@@ -71,7 +71,8 @@ class Linear : public torch::autograd::Function<Linear> {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const bool fits = x.is_cpu() && x.scalar_type() == at::kFloat && !plain_kernels() &&
                     x.numel() * weight.size(0) >= kLeastMacs && prefers_onednn();
-  if (!fits) return at::linear(x, weight, bias);
+  // at::linear() adds the bias within the product only if x is contiguous. If not, it copies x too.
+  if (!fits) return at::linear(x.contiguous(), weight, bias);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
   return Linear::apply(x.reshape({-1, x.size(-1)}), weight, bias).reshape(shape);

@@ -30,6 +30,16 @@ int64_t block_width(int64_t channels, int64_t limit) {
   return width;
 }
 
+// Whether blocks of these channels are wide enough for fast products.
+bool has_wide_blocks(int64_t channels) {
+  return channels <= 128 || block_width(channels, 128) >= 64;
+}
+
+// With fewer tiles the transforms of the filters cost more than the products save.
+constexpr int64_t kLeastTiles = 128;
+// In bfloat16 products are twice as fast, so that they save less than the transforms of a few
+// channels cost.
+constexpr int64_t kLeastBf16Channels = 64;
 constexpr int64_t kOutputs = 128;  // channels of a block of outputs, at most
 
 // The distance of points that have `count` numbers each. Without the addend, the same number of all
@@ -41,7 +51,7 @@ int64_t block_tiles(int64_t channels) { return std::clamp<int64_t>(8192 / channe
 
 int64_t divided_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-Tiles tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
+TileGrid tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
 
 template <class T>
 T* zeros(ThreadMemory& memory, int64_t count) {
@@ -78,7 +88,7 @@ at::Tensor filter_points_of(const at::Tensor& taps, bool turned) {
 template <class T>
 void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
               const at::Tensor& y) {
-  const Tiles s = tiles_of(x);
+  const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = y.size(1), width = filters.size(3);
   const int64_t block = block_tiles(in);
   const T* const from = x.const_data_ptr<T>();
@@ -99,8 +109,7 @@ void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
           multiply<T>(count, width, in, points + p * stride, in,
                       weights + (k * kPoints + p) * in * width, width, sums + p * sums_stride,
                       width);
-        store_outputs(s, sums, sums_stride, {first, count, k * width, width, out}, bias, sink,
-                      to);
+        store_outputs(s, sums, sums_stride, {first, count, k * width, width, out}, bias, sink, to);
       }
     }
   });
@@ -112,10 +121,10 @@ void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
 constexpr int64_t kTiles = 64;  // tiles of a product
 
 struct Pieces {
-  int64_t out, in;                       // channels of a block
+  int64_t out, in;  // channels of a block
   int64_t out_blocks, in_blocks, ranges, tiles;
 
-  Pieces(const Tiles& s, int64_t all_out, int64_t all_in)
+  Pieces(const TileGrid& s, int64_t all_out, int64_t all_in)
       : out(block_width(all_out, 128)),
         in(block_width(all_in, 128)),
         out_blocks(all_out / out),
@@ -132,7 +141,7 @@ struct Pieces {
 template <class T>
 class KernelGradient {
  public:
-  KernelGradient(const Tiles& s, const Pieces& pieces, int64_t all_out, int64_t all_in)
+  KernelGradient(const TileGrid& s, const Pieces& pieces, int64_t all_out, int64_t all_in)
       : s_(s),
         pieces_(pieces),
         all_out_(all_out),
@@ -143,7 +152,6 @@ class KernelGradient {
     patches_ = memory_.take<T>(kPoints * patch_stride_);
     if (kPairs<T>) pairs_ = memory_.take<T>(kTiles * pieces.in);
     grads_ = memory_.take<T>(kPoints * grad_stride_);
-    turned_ = memory_.take<T>(kTiles * pieces.out);
     sums_ = memory_.take<float>(kPoints * sums_stride_);
     nothing_ = zeros<T>(memory_, std::max(all_out, all_in));
   }
@@ -157,9 +165,9 @@ class KernelGradient {
     const int64_t last = std::min(first + pieces_.tiles, s_.count());
     for (int64_t i = first; i < last; i += kTiles) {
       const int64_t count = std::min(kTiles, last - i);
-      transform_patches(s_, x, {i, count, in, pieces_.in, all_in_}, nothing_,
-                        patch_stride_, patches_);
-      transform_gradients(s_, grad, {i, count, out, pieces_.out, all_out_}, nothing_,
+      transform_patches(s_, x, {i, count, in, pieces_.in, all_in_}, nothing_, patch_stride_,
+                        patches_);
+      transform_gradients(s_, grad, {i, count, out, pieces_.out, all_out_}, nothing_, kTiles,
                           grad_stride_, grads_);
       for (int64_t p = 0; p < kPoints; ++p) add_product(p, count, i > first);
     }
@@ -176,25 +184,23 @@ class KernelGradient {
       pack_pairs(right, pieces_.in, count, pieces_.in, pieces_.in, pairs_);
       right = pairs_;
     }
-    transpose<T>(grads_ + p * grad_stride_, pieces_.out, count, pieces_.out,
-                 even(count), turned_);
-    multiply<T>(pieces_.out, pieces_.in, count, turned_, even(count), right, pieces_.in,
-                sums_ + p * sums_stride_, pieces_.in, add);
+    multiply<T>(pieces_.out, pieces_.in, count, grads_ + p * grad_stride_, kTiles, right,
+                pieces_.in, sums_ + p * sums_stride_, pieces_.in, add);
   }
 
-  const Tiles s_;
+  const TileGrid s_;
   const Pieces pieces_;
   const int64_t all_out_, all_in_;
   const int64_t patch_stride_, grad_stride_, sums_stride_;
   ThreadMemory memory_;
-  T *patches_, *pairs_ = nullptr, *grads_, *turned_, *nothing_;
+  T *patches_, *pairs_ = nullptr, *grads_, *nothing_;
   float* sums_;
 };
 
 // Returns the gradient of the kernel (3, 3, in, out), float32, stored as (out, 3, 3, in).
 template <class T>
 at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
-  const Tiles s = tiles_of(x);
+  const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = grad.size(1);
   const Pieces pieces(s, out, in);
   const at::Tensor parts = at::empty({pieces.ranges, out, 9, in}, at::kFloat);
@@ -243,11 +249,14 @@ class WinogradConv : public torch::autograd::Function<WinogradConv<T>> {
 }  // namespace
 
 bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type) {
-  if (plain_kernels() || !x.is_cpu() || x.numel() == 0) return false;
+  if (plain_kernels() || !x.is_cpu() || tiles_of(x).count() < kLeastTiles) return false;
   if (kernel.size(0) != 3 || kernel.size(1) != 3) return false;
-  if (kernel.size(2) % kLanes != 0 || kernel.size(3) % kLanes != 0) return false;
+  const int64_t in = kernel.size(2), out = kernel.size(3);
+  if (in % kLanes != 0 || out % kLanes != 0) return false;
+  if (!has_wide_blocks(in) || !has_wide_blocks(out)) return false;
   if (type == at::kFloat) return can_multiply<float>();
-  return type == at::kBFloat16 && can_multiply<BFloat16>();
+  return type == at::kBFloat16 && std::min(in, out) >= kLeastBf16Channels &&
+         can_multiply<BFloat16>();
 }
 
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,

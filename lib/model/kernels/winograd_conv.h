@@ -11,9 +11,10 @@ namespace bv {
 bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type);
 
 // Returns the convolution of x (n, in, h, w) with kernel (3, 3, in, out) plus bias (out, or
-// undefined), with stride 1 and SAME padding: (n, out, h, w), channels_last. The result and x have
-// `type`, float32 or bfloat16. kernel and bias may also be float32; the kernel is rounded to `type`.
-// Sums are float32. In bfloat16 the transforms of x and kernel are rounded too.
+// undefined), with stride 1 and SAME padding: (n, out, h, w) of `type`, float32 or bfloat16,
+// channels_last. x and kernel may have another type and are rounded to `type`. Sums are float32. In
+// bfloat16 the transforms of x and kernel are rounded too: the result's error is then about twice
+// that of a convolution whose result alone is rounded.
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                          at::ScalarType type);
 

@@ -8,13 +8,14 @@
 #include <cstdint>
 
 #include "lib/device/float_lanes.h"
+#include "lib/model/kernels/transpose.h"
 
 namespace bv::winograd {
 
 constexpr int64_t kPoints = 16;
 
 // n images of h x w pixels. Where h or w is odd, the last tiles reach over the border.
-struct Tiles {
+struct TileGrid {
   int64_t n, h, w;
   int64_t rows() const { return (h + 1) / 2; }
   int64_t columns() const { return (w + 1) / 2; }
@@ -22,14 +23,14 @@ struct Tiles {
 };
 
 // Tiles [first, first + count) and channels [channel, channel + width) of an array with `channels`.
-struct Part {
+struct TilePart {
   int64_t first, count;
   int64_t channel, width, channels;
 };
 
 // Where a tile's pixels are. A pixel outside of the image gets the pointer `outside`.
 template <int kSize, class T>
-[[gnu::always_inline]] inline void find_pixels(const Tiles& s, T* image, int64_t channels,
+[[gnu::always_inline]] inline void find_pixels(const TileGrid& s, T* image, int64_t channels,
                                                int64_t tile, int64_t border, T* outside,
                                                T* (&pixels)[kSize * kSize]) {
   const int64_t left = 2 * (tile % s.columns()) - border;
@@ -56,8 +57,8 @@ template <int kSize, class T>
 
 // points = B^T d B of the 4x4 patches d of x (n, h, w, channels). zeros: `channels` zeros.
 template <class T>
-void transform_patches(const Tiles& s, const T* x, const Part& part, const T* zeros, int64_t stride,
-                       T* points) {
+void transform_patches(const TileGrid& s, const T* x, const TilePart& part, const T* zeros,
+                       int64_t stride, T* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < part.count; ++i) {
       const T* pixels[16];
@@ -78,33 +79,51 @@ void transform_patches(const Tiles& s, const T* x, const Part& part, const T* ze
   });
 }
 
-// points = A g A^T of the 2x2 tiles g of the gradient (n, h, w, channels). zeros: `channels` zeros.
+// Transposes 16 channels, from `channel` on, of 16 tiles: to[c] holds channel c of pixel `at` of
+// each tile. from[i][at] is that pixel of tile i.
 template <class T>
-void transform_gradients(const Tiles& s, const T* grad, const Part& part, const T* zeros,
-                         int64_t stride, T* points) {
+[[gnu::always_inline]] inline void turn(const T* const (&from)[simd::kLanes][4], int64_t at,
+                                        int64_t channel, simd::Floats (&to)[simd::kLanes]) {
+  simd::Floats rows[simd::kLanes];
+  for (int64_t i = 0; i < simd::kLanes; ++i) simd::load(from[i][at] + channel, rows[i]);
+  simd::transpose_blocks(
+      rows, sizeof(simd::Floats), simd::kLanes, simd::kLanes,
+      [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
+          __attribute__((always_inline)) {
+            simd::store_some(values, count, reinterpret_cast<char*>(&to[column]) + 4 * row);
+          });
+}
+
+// points (16, width, ld) = A g A^T of the 2x2 tiles g of the gradient (n, h, w, channels). Tiles
+// are columns here; those from part.count to the next multiple of 16 are 0. zeros: `channels`
+// zeros.
+template <class T>
+void transform_gradients(const TileGrid& s, const T* grad, const TilePart& part, const T* zeros,
+                         int64_t ld, int64_t stride, T* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
-    for (int64_t i = 0; i < part.count; ++i) {
-      const T* pixels[4];
-      find_pixels<2>(s, grad, part.channels, part.first + i, /*border=*/0, zeros, pixels);
+    for (int64_t i = 0; i < part.count; i += simd::kLanes) {
+      const T* pixels[simd::kLanes][4];
+      for (int64_t j = 0; j < simd::kLanes; ++j) {
+        std::fill(pixels[j], pixels[j] + 4, zeros);
+        if (i + j < part.count)
+          find_pixels<2>(s, grad, part.channels, part.first + i + j, /*border=*/0, zeros,
+                         pixels[j]);
+      }
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
-        simd::Floats g[4], rows[8];
+        simd::Floats turned[4][simd::kLanes];
+        for (int64_t p = 0; p < 4; ++p) turn(pixels, p, part.channel + c, turned[p]);
+        for (int64_t k = 0; k < simd::kLanes; ++k) {
+          T* const to = points + (c + k) * ld + i;
+          const simd::Floats &a = turned[0][k], &b = turned[1][k], &d = turned[2][k],
+                             &e = turned[3][k];
+          const simd::Floats left[4] = {a, a + d, a - d, -d}, right[4] = {b, b + e, b - e, -e};
 #pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) simd::load(pixels[p] + part.channel + c, g[p]);
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-          rows[j] = g[j];
-          rows[2 + j] = g[j] + g[2 + j];
-          rows[4 + j] = g[j] - g[2 + j];
-          rows[6 + j] = -g[2 + j];
-        }
-        T* const to = points + i * part.width + c;
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) {
-          const simd::Floats &a = rows[2 * r], &b = rows[2 * r + 1];
-          simd::store(a, to + (4 * r) * stride);
-          simd::store(a + b, to + (4 * r + 1) * stride);
-          simd::store(a - b, to + (4 * r + 2) * stride);
-          simd::store(-b, to + (4 * r + 3) * stride);
+          for (int r = 0; r < 4; ++r) {
+            simd::store(left[r], to + (4 * r) * stride);
+            simd::store(left[r] + right[r], to + (4 * r + 1) * stride);
+            simd::store(left[r] - right[r], to + (4 * r + 2) * stride);
+            simd::store(-right[r], to + (4 * r + 3) * stride);
+          }
         }
       }
     }
@@ -114,7 +133,7 @@ void transform_gradients(const Tiles& s, const T* grad, const Part& part, const 
 // y (n, h, w, channels) = A^T m A of the points m, plus a bias (channels) if there is one.
 // sink: `channels` numbers that take what lies outside of the image.
 template <class T>
-void store_outputs(const Tiles& s, const float* points, int64_t stride, const Part& part,
+void store_outputs(const TileGrid& s, const float* points, int64_t stride, const TilePart& part,
                    const float* bias, T* sink, T* y) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < part.count; ++i) {
@@ -153,8 +172,8 @@ void store_outputs(const Tiles& s, const float* points, int64_t stride, const Pa
   to[3 * stride] = c;
 }
 
-// points (16, width) = G g G^T of the 3x3 filters g; tap t is at taps + t * stride, or with `turned`
-// at taps + (8 - t) * stride.
+// points (16, width) = G g G^T of the 3x3 filters g. Tap t is at taps + t * stride. With `turned`
+// the filters are turned by 180 degrees: tap t is at taps + (8 - t) * stride.
 template <class T>
 void transform_filters(const T* taps, int64_t stride, bool turned, int64_t width, float* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
