@@ -54,7 +54,8 @@ Exit bench_command(const Arguments& arguments) {
   if (arguments.part == "collectives") return bench_collectives(arguments);
   if (arguments.part == "memory") return bench_memory(arguments);
   if (arguments.part == "operators") return bench_operators(arguments);
-  if (arguments.config.empty()) throw Error(Exit::usage, "bvtrain bench", "no --config given");
+  if (arguments.config.empty())
+    throw Error(Exit::usage, "bvtrain bench", "no --config given; give --config FILE");
   if (arguments.part == "scaling") return bench_scaling(arguments);
   const c10::Device device = use_one_device(arguments.devices, "bench");
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,

@@ -46,7 +46,7 @@ nlohmann::ordered_json as_json(const MemoryNeeds& needs) {
 
 Exit bench_memory(const Arguments& arguments) {
   if (arguments.config.empty())
-    throw Error(Exit::usage, "bvtrain bench memory", "no --config given");
+    throw Error(Exit::usage, "bvtrain bench memory", "no --config given; give --config FILE");
   const c10::Device device = use_one_device(arguments.devices, "bench memory");
   const Config given = load_config(arguments.config, arguments.overrides);
   const Recipe shapes(given, arguments.synthetic, /*meta=*/true, Group::single(), device);

@@ -95,7 +95,7 @@ nlohmann::ordered_json as_json(const std::vector<std::vector<OperatorSum>>& sums
 
 Exit bench_operators(const Arguments& arguments) {
   if (arguments.config.empty())
-    throw Error(Exit::usage, "bvtrain bench operators", "no --config given");
+    throw Error(Exit::usage, "bvtrain bench operators", "no --config given; give --config FILE");
   const c10::Device device = use_one_device(arguments.devices, "bench operators");
   use_plain_kernels();
   std::vector<Override> overrides = arguments.overrides;

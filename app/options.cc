@@ -109,7 +109,8 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
           "classes shown per image; default: 5 in files and 1 in the table, or with multilabel in "
           "the table those predicted")
       ->check(integer_from(1));
-  predict->add_option("--batch-size", out.batch_size, "number of images computed at once; default: 64")
+  predict
+      ->add_option("--batch-size", out.batch_size, "number of images computed at once; default: 64")
       ->check(CLI::Range(1, 65536));
   add_device(*predict, out, "computes the model");
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
@@ -151,11 +152,13 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
       "without --examples of a whole batch");
   add("--tflops", given.tflops,
       "instead of --compute-ms: sustained speed of a device, 10^12 operations per second");
-  add("--update-ms", given.update_ms, "milliseconds of the optimizer's update of all parameters; default: 0");
+  add("--update-ms", given.update_ms,
+      "milliseconds of the optimizer's update of all parameters; default: 0");
   add("--bandwidth-gb", given.bandwidth_gb,
       "bandwidth of a process within a host, 10^9 bytes per second")
       ->required();
-  add("--latency-us", given.latency_us, "microseconds of latency of a message within a host")->required();
+  add("--latency-us", given.latency_us, "microseconds of latency of a message within a host")
+      ->required();
   add("--network-gb", given.network_gb,
       "bandwidth of a process between hosts, 10^9 bytes per second; needed with more processes "
       "than --per-host");
@@ -169,8 +172,8 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
 }
 
 CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
-  CLI::App* eval = app.add_subcommand(
-      "eval", "run a run's evaluators on its checkpoints, also while it trains");
+  CLI::App* eval =
+      app.add_subcommand("eval", "run a run's evaluators on its checkpoints, also while it trains");
   eval->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
   eval->add_flag("--follow", out.evaluate.follow,
                  "evaluate new checkpoints as they are saved, until the run has finished");
@@ -179,7 +182,8 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   eval->add_option("--ckpt", out.evaluate.step,
                    "evaluate the checkpoint of this step alone, and write no row")
       ->check(integer_from(0));
-  eval->add_flag("--best", out.best, "evaluate the best checkpoint (key `best`) alone, and write no row");
+  eval->add_flag("--best", out.best,
+                 "evaluate the best checkpoint (key `best`) alone, and write no row");
   eval->add_option("--config", out.config,
                    "YAML file whose evaluators run, with the model of the run; default: its own");
   add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
@@ -218,7 +222,8 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   add_config(*memory, out, sets);
   add_device(*memory, out, "is measured")->envname("BVTRAIN_DEVICES");
   CLI::App* operators = bench->add_subcommand(
-      "operators", "list the operators of a step: FLOPs, bytes, and the least time they need on a GPU");
+      "operators",
+      "list the operators of a step: FLOPs, bytes, and the least time they need on a GPU");
   add_config(*operators, out, sets);
   add_device(*operators, out, "runs the step")->envname("BVTRAIN_DEVICES");
   operators->add_option("--gpu", out.gpus, "GPUs whose least time is given; default: H100,H200")
@@ -287,7 +292,8 @@ void add_average(CLI::App& ckpt, Arguments& out) {
 
 void add_rm(CLI::App& ckpt, Arguments& out) {
   CLI::App* rm = ckpt.add_subcommand(
-      "rm", "remove checkpoints of a run that is not active; the newest undamaged one always stays");
+      "rm",
+      "remove checkpoints of a run that is not active; the newest undamaged one always stays");
   rm->add_option("workdir", out.ckpt.path, "folder of the run")->required();
   CLI::Option* steps = add_steps(*rm, out);
   rm->add_flag("--all-but-newest", out.ckpt.all_but_newest,
@@ -309,11 +315,12 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
                    "workdirs, ckpt/ folders, checkpoints, or WORKDIR:best for the best one")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  CLI::App* diff =
-      ckpt->add_subcommand("diff", "list the config keys and tensors in which two checkpoints differ");
+  CLI::App* diff = ckpt->add_subcommand(
+      "diff", "list the config keys and tensors in which two checkpoints differ");
   diff->add_option("a", out.ckpt.path, "checkpoint, or workdir for its newest one")->required();
   diff->add_option("b", out.ckpt.other, "checkpoint, or workdir for its newest one")->required();
-  diff->add_option("--top", out.ckpt.top, "number of tensors to show, those that differ most first; default: 10")
+  diff->add_option("--top", out.ckpt.top,
+                   "number of tensors to show, those that differ most first; default: 10")
       ->check(integer_from(0));
   add_json(*diff, out);
   add_average(*ckpt, out);
@@ -396,7 +403,8 @@ void add_launch(CLI::App& app, Arguments& out) {
 
 CLI::App* add_help(CLI::App& app, Arguments& out) {
   CLI::App* help = app.add_subcommand(
-      "help", "explain a config key, a command, a flag, an exit code, or a model, op, ... by its name");
+      "help",
+      "explain a config key, a command, a flag, an exit code, or a model, op, ... by its name");
   help->add_option("words", out.help.words,
                    "such as lr, evals.*.pp_fn, vit, ops, 75; default: list what can be asked")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -452,7 +460,8 @@ Options::Options(Arguments& out) {
                "print every key that is read: its value, its origin and the line that reads it");
   app.add_flag("--json", out.json,
                "with --list and --dry-run: print one JSON object instead of text");
-  app.add_flag("--version", out.version, "print the version, commit, LibTorch, compiler and CUDA plug-in");
+  app.add_flag("--version", out.version,
+               "print the version, commit, LibTorch, compiler and CUDA plug-in");
 
   using Verb = Arguments::Verb;
   verbs = {{Verb::bench, add_bench(app, out, sets)},

@@ -25,7 +25,9 @@ Exit replay_folder(const Arguments& arguments) {
   for (const auto& [given, flag] :
        {std::pair(workdir, "--workdir"), std::pair(!arguments.overrides.empty(), "--set"),
         std::pair(arguments.replay.steps > 0, "--steps")}) {
-    if (given) throw Error(Exit::usage, flag, "applies to `replay --workdir` only; leave it out with the folder of a step");
+    if (given)
+      throw Error(Exit::usage, flag,
+                  "applies to `replay --workdir` only; leave it out with the folder of a step");
   }
   print_bad_step(replay_step(arguments.replay.folder), arguments.json);
   return Exit::diverged;

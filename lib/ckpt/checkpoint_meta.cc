@@ -108,7 +108,8 @@ void check_meta(const json& meta) {
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
-    for (const auto& [name, hash] : meta.at("data").value("content", json::object()).items())
+    const json content = meta.at("data").value("content", json::object());
+    for (const auto& [name, hash] : content.items())
       check_kind(hash, "/data/content/" + name, JsonKind::text);
   }
   if (meta.contains("best")) {

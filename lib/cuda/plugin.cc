@@ -11,9 +11,14 @@
 #include "lib/cuda/export.h"
 #include "lib/cuda/scratch.h"
 
+namespace {
+constexpr int kLeastMajor = 8;  // of CMAKE_CUDA_ARCHITECTURES in cmake/Cuda.cmake
+}
+
 BV_EXPORT const char* bvtrain_cuda_version() { return BV_CUDA_VERSION; }
 
-// Returns the number of usable devices. If it is 0, `why` holds the driver's reason.
+// Returns the number of devices. If one of them cannot be used, returns 0, and `why` holds the
+// reason.
 BV_EXPORT int bvtrain_cuda_count(char* why, int length) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -23,6 +28,16 @@ BV_EXPORT int bvtrain_cuda_count(char* why, int length) {
     return 0;
   }
   if (count == 0) std::snprintf(why, static_cast<size_t>(length), "none is visible");
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess || properties.major >= kLeastMajor)
+      continue;
+    std::snprintf(why, static_cast<size_t>(length),
+                  "device %d (%s) has compute capability %d.%d, and at least %d.0 is needed; leave "
+                  "it out of CUDA_VISIBLE_DEVICES",
+                  i, properties.name, properties.major, properties.minor, kLeastMajor);
+    return 0;
+  }
   return count;
 }
 

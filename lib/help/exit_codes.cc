@@ -30,7 +30,8 @@ const std::vector<ExitText>& exit_codes() {
        "says why. Fix the cause and run the command again. Of eval --follow: the run that it "
        "follows has failed."},
       {Exit::stopped, "stopped early",
-       "The run stopped before a time limit (--max-time, or the end of the slurm job) or by SIGUSR1, "
+       "The run stopped before a time limit (--max-time, or the end of the slurm job) or by "
+       "SIGUSR1, "
        "and saved a checkpoint if it had done a step. Run the same command again to continue."},
       {Exit::sigint, "stopped by SIGINT",
        "Ctrl-C. A run saved a checkpoint first: run the same command again to continue. Any other "
@@ -39,7 +40,8 @@ const std::vector<ExitText>& exit_codes() {
        "The program that read standard output, such as head, has closed the pipe. Nothing is wrong "
        "unless it should have read more."},
       {Exit::sigterm, "stopped by SIGTERM",
-       "SIGTERM or SIGHUP: kill, a scheduler, or a closed terminal. A run saved a checkpoint first: "
+       "SIGTERM or SIGHUP: kill, a scheduler, or a closed terminal. A run saved a checkpoint "
+       "first: "
        "run the same command again to continue. Any other command ended at once."},
   };
   return codes;

@@ -100,9 +100,9 @@ std::optional<Restored> read_weights_of(const std::string& folder) {
     return Checkpointer::load(folder, {.wanted = weights_only});
   } catch (const Error& error) {
     if (file_exists(folder))
-      log::warn("passed over: {}", error.what());
+      log::warn("skipped: {}", error.what());
     else
-      log::warn("passed over: the run has deleted {}", folder);
+      log::warn("skipped: the run has deleted {}", folder);
     return std::nullopt;
   }
 }

@@ -6,7 +6,7 @@
 #   JPEGS=photos.tar scripts/bench/gpu.sh pack out/gpu   # makes out/gpu/gpu.sh and out/gpu/pack.txz
 # JPEGS is a folder or a tar file with CLASS_*.JPEG files, for the measurements on photographs.
 #
-# On the machine with the GPU, one call after the other, each within ten minutes:
+# On the machine with the GPU, one call after the other, less than half an hour in all:
 #   bash out/gpu/gpu.sh env test   # the machine; CUDA tests, curves of CPU and GPU, same bits, exact resume
 #   bash out/gpu/gpu.sh ours       # steps of each model, loader, start-up, snapshot of a checkpoint
 #   bash out/gpu/gpu.sh peers      # the same in PyTorch: eager, torch.compile, timm where it is installed
@@ -17,12 +17,12 @@
 #                                       # and gpu.json beside the first log
 #
 # Each result is a line that begins with PASS, FAIL or the kind of measurement. They are printed, and they
-# are in $OUT/gpu-<stages>.log (/tmp without OUT) with all other output. After LIMIT seconds (560) nothing
+# are in $OUT/gpu-<stages>.log (/tmp without OUT) with all other output. After LIMIT seconds (390) nothing
 # more begins: what is left out has a line that begins with SKIP. The most important things come first.
 # DEVICE=cpu tries the script without a GPU.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${OUT:-/tmp} device=${DEVICE:-cuda} limit=${LIMIT:-560}
+out=${OUT:-/tmp} device=${DEVICE:-cuda} limit=${LIMIT:-390}
 
 pack() {
   set -e

@@ -26,6 +26,7 @@ TEST_CASE("LibTorch's words for too little memory are known") {
   CHECK(is_out_of_memory(std::bad_alloc()));
   CHECK(is_out_of_memory(c10::Error({__func__, __FILE__, 1}, "CUDA error: out of memory")));
   CHECK_FALSE(is_out_of_memory(c10::Error({__func__, __FILE__, 1}, "a shape is wrong")));
+  CHECK(is_out_of_memory(std::runtime_error("CUDA: a sum of squares: out of memory")));
   CHECK_FALSE(is_out_of_memory(std::runtime_error("out of memory")));
 }
 

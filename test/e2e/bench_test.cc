@@ -137,7 +137,7 @@ TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
     CHECK(run({"bench", "collectives", "--devices", "cuda:0,1"}).err ==
           "--devices cuda:0,1: error: this host has no NVIDIA driver\n");
   }
-  CHECK(run({"bench"}).err == "bvtrain bench: error: no --config given\n");
+  CHECK(run({"bench"}).err == "bvtrain bench: error: no --config given; give --config FILE\n");
   CHECK(run({"bench", "collectives", "--devices", "cpu"}).err ==
         "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N or "
         "cuda:0,1\n");
@@ -181,7 +181,8 @@ TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
   const Finished text = run(args);
   CHECK(text.out.find("largest batch: 1437, extrapolated from smaller ones\n") !=
         std::string::npos);
-  CHECK(run({"bench", "memory"}).err == "bvtrain bench memory: error: no --config given\n");
+  CHECK(run({"bench", "memory"}).err ==
+        "bvtrain bench memory: error: no --config given; give --config FILE\n");
 }
 
 TEST_CASE("bench operators: the products of a step are those of the model's formula") {

@@ -102,8 +102,7 @@ TEST_CASE("bvtrain eval passes over a checkpoint that the run deletes meanwhile"
   const Finished finished = eval.wait();
   INFO(finished.err);
   CHECK(finished.code == 0);
-  CHECK(
-      contains(finished.err, "passed over: the run has deleted " + f.workdir + "/ckpt/step-10\n"));
+  CHECK(contains(finished.err, "skipped: the run has deleted " + f.workdir + "/ckpt/step-10\n"));
   for (const TextRow& row : metric_rows(f.workdir + "/eval")) CHECK(row.at("step") != "10");
   CHECK(metric_rows(f.workdir + "/eval").back().at("step") == "20");
 }
@@ -115,7 +114,7 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   const Finished evaluated = f.evaluate();
   INFO(evaluated.err);
   CHECK(evaluated.code == 0);
-  CHECK(contains(evaluated.err, "passed over: " + f.workdir + "/ckpt/step-10: error: "));
+  CHECK(contains(evaluated.err, "skipped: " + f.workdir + "/ckpt/step-10: error: "));
   CHECK(metric_rows(f.workdir + "/eval").size() == 3);
 
   CHECK(f.evaluate({"--ckpt", "7"}).code == 2);

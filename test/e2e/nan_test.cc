@@ -359,7 +359,8 @@ lr: 0.01
   std::filesystem::remove_all(workdir + "/post-mortem/step-1/weights");
   CHECK(contains(run({"replay", workdir + "/post-mortem/step-1"}).err, "holds no weights: "));
   CHECK(contains(run({"replay", workdir, "--set", "lr=1"}).err,
-                 "--set: error: applies to `replay --workdir` only; leave it out with the folder of a step\n"));
+                 "--set: error: applies to `replay --workdir` only; leave it out with the folder "
+                 "of a step\n"));
   CHECK(contains(run({"replay"}).err, "give --workdir, or the folder of a bad step"));
 }
 

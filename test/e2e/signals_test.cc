@@ -182,8 +182,7 @@ TEST_CASE("too little memory, and threads that cannot start, end a run with one 
   const Finished memory = limited("model.dense=40000000");
   INFO(memory.err);
   CHECK(memory.code == 6);
-  CHECK(memory.err.find("error: out of memory; raise grad_accum_steps") !=
-        std::string::npos);
+  CHECK(memory.err.find("error: out of memory; raise grad_accum_steps") != std::string::npos);
   const std::string why =
       ": Resource temporarily unavailable; lower the number, or raise the limits on processes and "
       "memory (ulimit -u, ulimit -v)\n";

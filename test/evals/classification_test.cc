@@ -86,14 +86,15 @@ TEST_CASE("the report shows wrong examples, without a picture if theirs cannot b
     return measured.details.at(0).wrong;
   };
   auto wrong = mistakes();
-  REQUIRE(wrong.size() == 2);
-  CHECK(wrong[1].name == "train row 2");
+  REQUIRE(wrong.size() == 2);  // in any order: both are equally sure but for rounding
+  CHECK(std::min(wrong[0].name, wrong[1].name) == "train row 0");
+  CHECK(std::max(wrong[0].name, wrong[1].name) == "train row 2");
   CHECK(wrong[1].pixels.size() == 60);
   data["image"] = data["image"].flatten(1);  // like an encoded image, which these bytes are not
   write_npz(folder / "d.npz", data);
   wrong = mistakes();
   REQUIRE(wrong.size() == 2);
-  CHECK(wrong[1].name == "train row 2");
+  CHECK(wrong[0].pixels.empty());
   CHECK(wrong[1].pixels.empty());
 }
 

@@ -71,6 +71,7 @@ def attention():
                     torch.autograd.grad(F.scaled_dot_product_attention(*qkv), qkv, g)
                 told.append(f"{name} fwd {fwd:.3f} fwd+bwd {ms(both):.3f} ms")
         torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # as in bvtrain
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             told.append(f"flash deterministic fwd+bwd {ms(both):.3f} ms")
         torch.use_deterministic_algorithms(False)

@@ -148,10 +148,11 @@ int compare_two_runs(const Batch& batch, c10::Device device) {
 }
 
 void measure_rate(Run& run, const Batch& batch, c10::Device device) {
-  const double macs = macs_of(run, batch, device), begun = now();
+  const double begun = now();
   run.once(batch);
   wait_for(device);
   const double first_step = now() - begun;
+  const double macs = macs_of(run, batch, device);
   for (int i = 0; i < 3 || run.step->graph_is_due(); ++i) run.once(batch);
   wait_for(device);
   const auto images = static_cast<double>(number("batch"));
