@@ -35,11 +35,13 @@ bool has_wide_blocks(int64_t channels) {
   return channels <= 128 || block_width(channels, 128) >= 64;
 }
 
-// With fewer tiles the transforms of the filters cost more than the products save.
-constexpr int64_t kLeastTiles = 128;
-// In bfloat16 products are twice as fast, so that they save less than the transforms of a few
-// channels cost.
-constexpr int64_t kLeastBf16Channels = 64;
+// Of an image. With fewer tiles the transforms of the filters cost more than the products save. The
+// number of images must not decide: one process and several would then round differently.
+constexpr int64_t kLeastTiles = 4;
+// With few channels the transforms cost more than the products save. And in small networks some
+// weights have gradients that are exactly 0, because the activations that they see are all 0. Here
+// such a gradient is a sum of rounding errors, which Adam turns into a step.
+constexpr int64_t kLeastChannels = 64;
 constexpr int64_t kOutputs = 128;  // channels of a block of outputs, at most
 
 // The distance of points that have `count` numbers each. Without the addend, the same number of all
@@ -249,14 +251,14 @@ class WinogradConv : public torch::autograd::Function<WinogradConv<T>> {
 }  // namespace
 
 bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type) {
-  if (plain_kernels() || !x.is_cpu() || tiles_of(x).count() < kLeastTiles) return false;
+  if (plain_kernels() || !x.is_cpu() || x.numel() == 0) return false;
+  if (TileGrid{1, x.size(2), x.size(3)}.count() < kLeastTiles) return false;
   if (kernel.size(0) != 3 || kernel.size(1) != 3) return false;
   const int64_t in = kernel.size(2), out = kernel.size(3);
-  if (in % kLanes != 0 || out % kLanes != 0) return false;
+  if (in % kLanes != 0 || out % kLanes != 0 || std::min(in, out) < kLeastChannels) return false;
   if (!has_wide_blocks(in) || !has_wide_blocks(out)) return false;
   if (type == at::kFloat) return can_multiply<float>();
-  return type == at::kBFloat16 && std::min(in, out) >= kLeastBf16Channels &&
-         can_multiply<BFloat16>();
+  return type == at::kBFloat16 && can_multiply<BFloat16>();
 }
 
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
