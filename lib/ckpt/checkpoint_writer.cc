@@ -90,9 +90,10 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
   fsync_path(folder);
 }
 
-// Rank 0's part: writes its file and waits for those of the other ranks, whose parts it returns in
-// the order of the ranks. If one fails, it still waits for all others before it throws: the caller
-// then deletes the folder, and a rank that writes in it could not tell rank 0 why it fails.
+// The work of rank 0: writes its file, waits for the part files of the other ranks, and returns all
+// parts in the order of the ranks. If a rank fails, it waits for the others before it throws,
+// because the caller then deletes the folder. A rank that was still writing would lose the folder,
+// and with it the place for its own error report.
 std::vector<Manifest::File> write_shards(const std::string& folder, const Snapshot& snapshot,
                                          const Writers& writers, StorageRetries& retries) {
   std::vector<Manifest::File> files;

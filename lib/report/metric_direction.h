@@ -16,7 +16,7 @@ Direction metric_direction(std::string_view name);
 // Whether the metric is a share of right answers, so that 1 is perfect and 1 - value is an error.
 bool is_accuracy(std::string_view name);
 
-// Whether the value `a` is better than `b`. NaN is never better, and nothing is better than NaN.
+// Returns whether the value `a` is better than `b`. If one of them is NaN, returns false.
 bool is_better(double a, double b, bool higher_is_better);
 
 }  // namespace bv

@@ -15,8 +15,8 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint32_t kEscapedByte = 0xdc00;  // Python's surrogateescape: 0xdc00 + the byte
 constexpr uint32_t kLastCharacter = 0x10ffff;
 
-// Removes the first character of `text`, which is not empty, and returns it. A byte that begins no
-// character in UTF-8 gives an escaped byte.
+// Removes the first character of `text` and returns it. `text` must not be empty. If it does not
+// begin with valid UTF-8, the first byte is removed and returned as an escaped byte.
 uint32_t take_character(std::string_view& text) {
   const size_t length = utf8_length(text);
   const uint32_t first = static_cast<unsigned char>(text[0]);

@@ -43,9 +43,9 @@ struct Affine {
         mean(shift + rows.size(1)) {}
 };
 
-// Computes two sums per channel over rows of `size` values: sum(first_row, last_row, sums) writes
-// the 2 * c sums of a chunk of rows, of type Number; the chunks are added in double precision.
-// Returns (2, c) float64.
+// Computes two sums per channel, over rows of `size` values. It divides the rows into chunks. For
+// each, sum(first_row, last_row, sums) writes 2 * c sums of type Number (float or double). The sums
+// of all chunks are added in double precision. Returns (2, c) float64.
 template <class Number, class Sum>
 at::Tensor sum_rows(int64_t rows, int64_t size, int64_t c, const Sum& sum) {
   const int64_t step = std::max<int64_t>(1, kChunk / size), chunks = (rows + step - 1) / step;

@@ -19,9 +19,9 @@ constexpr bool kPairs = std::is_same_v<T, c10::BFloat16>;
 constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
 
 // Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n).
-// The "ld"s are the distances of rows in elements; ldb is that of B before its rows are paired. An
-// odd k needs another column of A, and a row of zeros in B. Uses LibTorch's function that calls
-// oneDNN for small matrices.
+// lda, ldb and ldc are the distances, in elements, between the beginnings of two rows; ldb is that
+// before the rows of B are paired. If T is bfloat16 and k is odd, A must have one more column of
+// finite numbers, and B one more row, of zeros. Calls oneDNN through LibTorch.
 template <class T>
 void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
               float* c, int64_t ldc, bool add = false) {

@@ -22,7 +22,8 @@ struct TileGrid {
   int64_t count() const { return n * rows() * columns(); }
 };
 
-// Tiles [first, first + count) and channels [channel, channel + width) of an array with `channels`.
+// Which part of an array is meant: tiles first ... first + count - 1, and channels channel ...
+// channel + width - 1. The array has `channels` channels in all.
 struct TilePart {
   int64_t first, count;
   int64_t channel, width, channels;

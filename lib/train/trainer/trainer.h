@@ -76,8 +76,9 @@ class Trainer {
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
-  // Writes the rows that are still in memory to their files, waiting two seconds at most. Call it
-  // only before _exit(): the thread that writes may outlive this object.
+  // Writes the rows that are still in memory to their files, in a thread of its own, and waits at
+  // most two seconds for it. Call it only right before _exit(), because the thread uses this object
+  // and may still run afterwards.
   void flush_rows();
   // Writes result.json for a run that an error ends after its start; otherwise does nothing. Logs a
   // warning if the file cannot be written.
