@@ -56,7 +56,11 @@ Sizes sizes_of(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3)};
 }
 
-constexpr int64_t rounded_up(int64_t x) { return (x + simd::kLanes - 1) & -simd::kLanes; }
+// A length for rows of `count` numbers that vectors and sums can go over.
+template <class T>
+int64_t row_length(int64_t count) {
+  return terms<T>((count + simd::kLanes - 1) & -simd::kLanes);
+}
 
 // How many rows of the l x m matrix are computed at a time: few enough for the second-level cache.
 int64_t block_rows(int64_t columns) { return columns <= 512 ? 64 : 32; }
@@ -68,21 +72,33 @@ struct Packed {
 };
 
 // Returns the matrix (count, d) as the right operand of a product. If T needs a packed operand, it
-// is packed into `memory`.
+// is packed into `memory`, (terms(count), d).
 template <class T>
 Packed<T> packed_rows(const HeadRows<const T>& rows, int64_t count, int64_t d, T* memory) {
   if constexpr (!kPairs<T>) return {rows.data, rows.stride};
   pack_pairs(rows.data, rows.stride, count, d, d, memory);
+  std::fill(memory + even(count) * d, memory + terms<T>(count) * d, T(0.0f));
   return {memory, d};
+}
+
+// to = the matrix (count, d), transposed, as the right operand (d, ld) of a product; columns from
+// `count` on are 0. Products of whole vectors are faster.
+template <class T>
+void transpose_operand(const HeadRows<const T>& rows, int64_t count, int64_t d, int64_t ld, T* to) {
+  constexpr int64_t kPerWord = kPairs<T> ? 2 : 1;
+  transpose_words<T>(rows.data, rows.stride, count, d, ld, to);
+  for (int64_t i = 0; i < d / kPerWord; ++i)
+    std::fill(to + (i * ld + count) * kPerWord, to + (i + 1) * ld * kPerWord, T(0.0f));
 }
 
 template <class T>
 void forward_heads(const Sizes& s, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& out, float* log_sums, int64_t begin, int64_t end) {
-  const int64_t ldm = rounded_up(s.m), block = std::min(block_rows(s.m), s.l);
+  const AmxUse use;
+  const int64_t ldm = row_length<T>(s.m), block = std::min(block_rows(s.m), s.l);
   ThreadMemory memory;
-  T* const keys = memory.take<T>(s.d * s.m);
-  T* const pairs = memory.take<T>(even(s.m) * s.d);
+  T* const keys = memory.take<T>(s.d * ldm);
+  T* const pairs = memory.take<T>(terms<T>(s.m) * s.d);
   auto* const scores = memory.take<float>(block * ldm);
   T* const weights = memory.take<T>(block * ldm);
   auto* const sums = memory.take<float>(block * s.d);
@@ -90,14 +106,14 @@ void forward_heads(const Sizes& s, const at::Tensor& q, const at::Tensor& k, con
   const Heads<const T> queries(q), all_keys(k), values(v);
   const Heads<T> outs(out);
   for (int64_t head = begin; head < end; ++head) {
-    transpose_words<T>(all_keys[head].data, all_keys[head].stride, s.m, s.d, s.m, keys);
+    transpose_operand<T>(all_keys[head], s.m, s.d, ldm, keys);
     const Packed<T> value = packed_rows<T>(values[head], s.m, s.d, pairs);
     for (int64_t i = 0; i < s.l; i += block) {
       const int64_t rows = std::min(block, s.l - i);
-      multiply<T>(rows, s.m, s.d, queries[head].data + i * queries[head].stride,
-                  queries[head].stride, keys, s.m, scores, ldm);
+      multiply<T>(rows, ldm, s.d, queries[head].data + i * queries[head].stride,
+                  queries[head].stride, keys, ldm, scores, ldm);
       softmax_rows(scores, rows, s.m, ldm, s.scale(), weights, norms, log_sums + head * s.l + i);
-      multiply<T>(rows, s.d, s.m, weights, ldm, value.data, value.stride, sums, s.d);
+      multiply<T>(rows, s.d, terms<T>(s.m), weights, ldm, value.data, value.stride, sums, s.d);
       const HeadRows<T> o = outs[head];
       store_scaled(sums, s.d, norms, rows, s.d, o.data + i * o.stride, o.stride);
     }
@@ -118,32 +134,29 @@ class BackwardHead {
  public:
   explicit BackwardHead(const Sizes& s)
       : s_(s),
-        ldl_(rounded_up(s.l)),
-        ldk_(even(s.m)),
+        ldl_(row_length<T>(s.l)),
+        ldk_(terms<T>(s.m)),
         block_(std::min(block_rows(s.l), even(s.m))) {
     queries_ = memory_.take<T>(s.d * ldl_);
     grads_ = memory_.take<T>(s.d * ldl_);
-    query_pairs_ = memory_.take<T>(even(s.l) * s.d);
-    grad_pairs_ = memory_.take<T>(even(s.l) * s.d);
+    query_pairs_ = memory_.take<T>(terms<T>(s.l) * s.d);
+    grad_pairs_ = memory_.take<T>(terms<T>(s.l) * s.d);
     keys_ = memory_.take<T>(s.d * ldk_);
     scores_ = memory_.take<float>(block_ * ldl_);
     slopes_ = memory_.take<float>(block_ * ldl_);
     p_ = memory_.take<T>(block_ * ldl_);
     ds_ = memory_.take<T>(block_ * ldl_);
-    ds_pairs_ = memory_.take<T>(block_ * ldl_);
+    ds_pairs_ = memory_.take<T>(terms<T>(block_) * ldl_);
     sums_ = memory_.take<float>(block_ * s.d);
     dq_ = memory_.take<float>(s.d * ldl_);
     log_sums_ = memory_.take<float>(ldl_);
     deltas_ = memory_.take<float>(ldl_);
-    // The products write the columns before s.l. Vectors also read the columns behind them.
-    std::memset(scores_, 0, sizeof(float) * block_ * ldl_);
-    std::memset(slopes_, 0, sizeof(float) * block_ * ldl_);
   }
 
   void run(const BackwardTensors<T>& all, int64_t head) {
     const HeadRows<const T> q = all.q[head], k = all.k[head], grad = all.grad[head];
-    transpose_words<T>(q.data, q.stride, s_.l, s_.d, s_.l, queries_);
-    transpose_words<T>(grad.data, grad.stride, s_.l, s_.d, s_.l, grads_);
+    transpose_operand<T>(q, s_.l, s_.d, ldl_, queries_);
+    transpose_operand<T>(grad, s_.l, s_.d, ldl_, grads_);
     transpose<T>(k.data, k.stride, s_.m, s_.d, ldk_, keys_);
     const Packed<T> query = packed_rows<T>(q, s_.l, s_.d, query_pairs_);
     const Packed<T> gradient = packed_rows<T>(grad, s_.l, s_.d, grad_pairs_);
@@ -155,17 +168,19 @@ class BackwardHead {
     for (int64_t j = 0; j < s_.m; j += block_) {
       const int64_t rows = std::min(block_, s_.m - j);
       const HeadRows<const T> v = all.v[head];
-      multiply<T>(rows, s_.l, s_.d, k.data + j * k.stride, k.stride, queries_, s_.l, scores_, ldl_);
-      multiply<T>(rows, s_.l, s_.d, v.data + j * v.stride, v.stride, grads_, s_.l, slopes_, ldl_);
+      multiply<T>(rows, ldl_, s_.d, k.data + j * k.stride, k.stride, queries_, ldl_, scores_, ldl_);
+      multiply<T>(rows, ldl_, s_.d, v.data + j * v.stride, v.stride, grads_, ldl_, slopes_, ldl_);
       softmax_slopes(scores_, slopes_, rows, ldl_, s_.scale(), log_sums_, deltas_, p_, ds_);
       product_rows(rows, p_, gradient, all.dv[head], j);
       product_rows(rows, ds_, query, all.dk[head], j);
       const T* right = ds_;
       if constexpr (kPairs<T>) {
         pack_pairs(ds_, ldl_, rows, ldl_, ldl_, ds_pairs_);
+        std::fill(ds_pairs_ + even(rows) * ldl_, ds_pairs_ + terms<T>(rows) * ldl_, T(0.0f));
         right = ds_pairs_;
       }
-      multiply<T>(s_.d, ldl_, rows, keys_ + j, ldk_, right, ldl_, dq_, ldl_, /*add=*/j > 0);
+      multiply<T>(s_.d, ldl_, terms<T>(rows), keys_ + j, ldk_, right, ldl_, dq_, ldl_,
+                  /*add=*/j > 0);
     }
     const HeadRows<T> dq = all.dq[head];
     store_transposed(dq_, ldl_, s_.l, s_.d, dq.data, dq.stride);
@@ -175,7 +190,7 @@ class BackwardHead {
   // Rows j, j + 1, ... of `to` become the product of left (rows, l) and right (l, d).
   void product_rows(int64_t rows, const T* left, const Packed<T>& right, const HeadRows<T>& to,
                     int64_t j) {
-    multiply<T>(rows, s_.d, s_.l, left, ldl_, right.data, right.stride, sums_, s_.d);
+    multiply<T>(rows, s_.d, terms<T>(s_.l), left, ldl_, right.data, right.stride, sums_, s_.d);
     store_scaled(sums_, s_.d, nullptr, rows, s_.d, to.data + j * to.stride, to.stride);
   }
 
@@ -218,6 +233,7 @@ class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
                                     Const(out),   Const(grad),  Heads<T>(dq),
                                     Heads<T>(dk), Heads<T>(dv), saved[4].data_ptr<float>()};
     at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
+      const AmxUse use;
       BackwardHead<T> one(s);
       for (int64_t head = begin; head < end; ++head) one.run(all, head);
     });

@@ -18,6 +18,20 @@ constexpr bool kPairs = std::is_same_v<T, c10::BFloat16>;
 
 constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
 
+// Whether products in bfloat16 use AMX.
+inline bool has_amx() {
+  static const bool has = at::native::cpublas::could_pack(at::kBFloat16);
+  return has;
+}
+
+// Returns `count` rounded up to a k that is fast: with AMX a multiple of 32. The caller pads A's
+// columns or B's rows with zeros, and the other operand's with finite numbers.
+template <class T>
+int64_t terms(int64_t count) {
+  if (!kPairs<T>) return count;
+  return has_amx() ? (count + 31) & -32 : even(count);
+}
+
 // Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n).
 // lda, ldb and ldc are the distances, in elements, between the beginnings of two rows; ldb is that
 // before the rows of B are paired. If T is bfloat16 and k is odd, A must have one more column of
@@ -29,15 +43,25 @@ void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const
                               kPairs<T>);
 }
 
-// Returns whether multiply<T>() works on this CPU and is worth it. On CPUs with AMX it is not for
-// bfloat16: LibTorch's own operators use AMX there.
+// multiply<BFloat16>() sets up AMX for its sizes, and remembers which they were. Other code sets it
+// up too. So a thread that calls multiply() must have one of these, and must call nothing else that
+// uses AMX as long as it has it.
+class AmxUse {
+ public:
+  AmxUse() { at::native::cpublas::brgemm_release(); }
+  ~AmxUse() { at::native::cpublas::brgemm_release(); }
+  AmxUse(const AmxUse&) = delete;
+  AmxUse& operator=(const AmxUse&) = delete;
+};
+
+// Returns whether multiply<T>() works on this CPU.
 template <class T>
 bool can_multiply() {
   static const bool can = [] {
-    if (kPairs<T> && at::native::cpublas::could_pack(at::kBFloat16)) return false;
     const T a[4] = {T(1), T(2), T(3), T(4)}, b[4] = {T(5), T(6), T(7), T(8)};
     float c[4] = {};
     try {
+      const AmxUse use;
       multiply<T>(2, 2, 2, a, 2, b, 2, c, 2);
     } catch (const std::exception&) {  // an error of LibTorch or of oneDNN
       return false;

@@ -10,9 +10,7 @@ namespace bv {
 namespace simd {
 
 using Words8 = uint32_t __attribute__((vector_size(32)));
-using Halves8 = uint16_t __attribute__((vector_size(16)));
 typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias));
 
 // Row i becomes column i.
 [[gnu::always_inline]] inline void transpose8(Words8 (&r)[8]) {
@@ -34,6 +32,36 @@ typedef uint16_t Halves8At __attribute__((vector_size(16), aligned(2), may_alias
   }
 }
 
+// Up to eight words, and zeros.
+[[gnu::always_inline]] inline void load_words(const void* from, int64_t count, Words8& to) {
+  if (count == 8) {
+    to = *reinterpret_cast<const Words8At*>(from);
+  } else {
+    to = Words8{};
+    std::memcpy(&to, from, static_cast<size_t>(4 * count));
+  }
+}
+
+// Writes the numbers of 16 bits at `from`, `rows` x 2 `words`, at most 16 x 16, transposed to `to`.
+// Strides in numbers.
+[[gnu::always_inline]] inline void transpose16(const uint16_t* from, int64_t stride, int64_t rows,
+                                               int64_t words, int64_t ldto, uint16_t* to) {
+  Words8 evens[8], odds[8];  // columns; each word has two rows
+  for (int64_t i = 0; i < 8; ++i) {
+    Words8 first{}, second{};
+    if (2 * i < rows) load_words(from + 2 * i * stride, words, first);
+    if (2 * i + 1 < rows) load_words(from + (2 * i + 1) * stride, words, second);
+    evens[i] = (first & 0xffffu) | (second << 16);
+    odds[i] = (first >> 16) | (second & 0xffff0000u);
+  }
+  transpose8(evens);
+  transpose8(odds);
+  for (int64_t i = 0; i < words; ++i) {
+    std::memcpy(to + 2 * i * ldto, &evens[i], static_cast<size_t>(2 * rows));
+    std::memcpy(to + (2 * i + 1) * ldto, &odds[i], static_cast<size_t>(2 * rows));
+  }
+}
+
 // Calls emit(column, row, values, count) with up to 8 rows of each column of a matrix of words,
 // (rows, columns); row i begins at from + i * stride, stride in bytes.
 template <class Emit>
@@ -45,13 +73,8 @@ template <class Emit>
     for (int64_t j = 0; j < columns; j += 8) {
       const int64_t width = columns - j < 8 ? columns - j : 8;
       Words8 block[8] = {};
-      for (int64_t k = 0; k < count; ++k) {
-        const char* const row = bytes + (i + k) * stride + 4 * j;
-        if (width == 8)
-          block[k] = *reinterpret_cast<const Words8At*>(row);
-        else
-          std::memcpy(&block[k], row, static_cast<size_t>(4 * width));
-      }
+      for (int64_t k = 0; k < count; ++k)
+        load_words(bytes + (i + k) * stride + 4 * j, width, block[k]);
       transpose8(block);
       for (int64_t k = 0; k < width; ++k) emit(j + k, i, block[k], count);
     }
@@ -63,12 +86,6 @@ template <class Emit>
     *reinterpret_cast<Words8At*>(to) = from;
   else
     std::memcpy(to, &from, static_cast<size_t>(4 * count));
-}
-[[gnu::always_inline]] inline void store_some(const Halves8& from, int64_t count, void* to) {
-  if (count == 8)
-    *reinterpret_cast<Halves8At*>(to) = from;
-  else
-    std::memcpy(to, &from, static_cast<size_t>(2 * count));
 }
 
 }  // namespace simd
@@ -88,24 +105,39 @@ void transpose_words(const T* from, int64_t stride, int64_t rows, int64_t d, int
   });
 }
 
-// to (d, ldto) = the transposed matrix (rows, d); columns from `rows` on are 0.
+// The first `rows` columns of to (d, ldto) = the transposed matrix (rows, d). With BFloat16 d must
+// be even.
 template <class T>
-void transpose(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
+void transpose_columns(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto,
+                       T* to) {
   if constexpr (std::is_same_v<T, float>) {
     transpose_words<float>(from, stride, rows, d, ldto, to);
   } else {
+    const auto* const bits = reinterpret_cast<const uint16_t*>(from);
+    auto* const out = reinterpret_cast<uint16_t*>(to);
     simd::dispatch([&]() __attribute__((always_inline)) {
-      simd::transpose_blocks(
-          from, 2 * stride, rows, d / 2,
-          [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
-              __attribute__((always_inline)) {
-                T* const low = to + 2 * column * ldto + row;
-                simd::store_some(__builtin_convertvector(values, simd::Halves8), count, low);
-                simd::store_some(__builtin_convertvector(values >> 16, simd::Halves8), count,
-                                 low + ldto);
-              });
+      int64_t i = 0;
+      const auto block = [&](int64_t height, int64_t j, int64_t words)
+          __attribute__((always_inline)) {
+        simd::transpose16(bits + i * stride + j, stride, height, words, ldto, out + j * ldto + i);
+      };
+      const auto row_of_blocks = [&](int64_t height) __attribute__((always_inline)) {
+        int64_t j = 0;
+        for (; j + 16 <= d; j += 16) block(height, j, 8);
+        if (j < d) block(height, j, (d - j) / 2);
+      };
+      // Constants make the copies single instructions.
+      for (; i + 16 <= rows; i += 16) row_of_blocks(16);
+      for (; i + 8 <= rows; i += 8) row_of_blocks(8);
+      if (i < rows) row_of_blocks(rows - i);
     });
   }
+}
+
+// to (d, ldto) = the transposed matrix (rows, d); columns from `rows` on are 0.
+template <class T>
+void transpose(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t ldto, T* to) {
+  transpose_columns(from, stride, rows, d, ldto, to);
   for (int64_t i = 0; i < d; ++i)
     for (int64_t j = rows; j < ldto; ++j) to[i * ldto + j] = T(0.0f);
 }

@@ -2,12 +2,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/conv_function.h"
 #include "lib/model/kernels/small_products.h"
 #include "lib/model/kernels/transpose.h"
 #include "lib/model/kernels/winograd_parts.h"
@@ -17,22 +17,13 @@ namespace {
 
 using c10::BFloat16;
 using simd::kLanes;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using namespace winograd;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// The greatest divisor of `channels` that is a multiple of 16 and at most `limit`.
-int64_t block_width(int64_t channels, int64_t limit) {
-  int64_t width = std::min(channels, limit) / kLanes * kLanes;
-  while (channels % width != 0) width -= kLanes;
-  return width;
-}
-
-// Whether blocks of these channels are wide enough for fast products.
+// Whether `channels` can be cut into blocks that are wide enough for fast products.
 bool has_wide_blocks(int64_t channels) {
-  return channels <= 128 || block_width(channels, 128) >= 64;
+  return channels % kLanes == 0 && (channels <= 128 || block_width(channels, 128) >= 64);
 }
 
 // Of an image. With fewer tiles the transforms of the filters cost more than the products save. The
@@ -50,8 +41,6 @@ int64_t point_stride(int64_t count) { return count + 2 * kLanes; }
 
 // Tiles of a block: its inputs' points should stay in the second-level cache.
 int64_t block_tiles(int64_t channels) { return std::clamp<int64_t>(8192 / channels, 32, 128); }
-
-int64_t divided_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 TileGrid tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
 
@@ -88,8 +77,8 @@ at::Tensor filter_points_of(const at::Tensor& taps, bool turned) {
 
 // y = the convolution of x (n, h, w, in) with filters whose points are `filters`.
 template <class T>
-void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
-              const at::Tensor& y) {
+void winograd_convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
+                       const at::Tensor& y) {
   const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = y.size(1), width = filters.size(3);
   const int64_t block = block_tiles(in);
@@ -97,6 +86,7 @@ void convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
   const T* const weights = filters.const_data_ptr<T>();
   T* const to = y.data_ptr<T>();
   at::parallel_for(0, divided_up(s.count(), block), 1, [&](int64_t begin, int64_t end) {
+    const AmxUse use;
     ThreadMemory memory;
     const int64_t stride = point_stride(block * in), sums_stride = point_stride(block * width);
     T* const points = memory.take<T>(kPoints * stride);
@@ -201,12 +191,13 @@ class KernelGradient {
 
 // Returns the gradient of the kernel (3, 3, in, out), float32, stored as (out, 3, 3, in).
 template <class T>
-at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
+at::Tensor winograd_kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
   const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = grad.size(1);
   const Pieces pieces(s, out, in);
   const at::Tensor parts = at::empty({pieces.ranges, out, 9, in}, at::kFloat);
   at::parallel_for(0, pieces.count(), 1, [&](int64_t begin, int64_t end) {
+    const AmxUse use;
     KernelGradient<T> one(s, pieces, out, in);
     for (int64_t i = begin; i < end; ++i)
       one.run(x.const_data_ptr<T>(), grad.const_data_ptr<T>(), i, parts.data_ptr<float>());
@@ -215,36 +206,27 @@ at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
 }
 
 template <class T>
-class WinogradConv : public torch::autograd::Function<WinogradConv<T>> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& kernel,
-                            const std::optional<at::Tensor>& bias) {
-    const at::Tensor taps = kernel.to(x.scalar_type());
-    const at::Tensor y = at::empty({x.size(0), kernel.size(3), x.size(2), x.size(3)},
-                                   x.options().memory_format(kChannelsLast));
-    const at::Tensor start = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
-    convolve<T>(x, filter_points_of<T>(taps.contiguous(), /*turned=*/false),
-                bias ? start.const_data_ptr<float>() : nullptr, y);
-    context->save_for_backward({x, kernel});
-    context->saved_data["bias"] = bias.has_value();
+struct WinogradConv {
+  static at::Tensor convolve(const at::Tensor& x, const at::Tensor& kernel,
+                             const at::Tensor& bias) {
+    const at::Tensor taps = kernel.to(x.scalar_type()).contiguous();
+    const at::Tensor y = empty_result(x, kernel.size(3));
+    winograd_convolve<T>(x, filter_points_of<T>(taps, /*turned=*/false),
+                         bias.defined() ? bias.const_data_ptr<float>() : nullptr, y);
     return y;
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &kernel = saved[1];
-    const at::Tensor grad = grads[0].contiguous(kChannelsLast);
-    at::Tensor dx, dkernel, dbias;
-    if (context->needs_input_grad(0)) {
-      dx = at::empty_like(x);
-      const at::Tensor taps = kernel.to(x.scalar_type()).transpose(2, 3).contiguous();
-      convolve<T>(grad, filter_points_of<T>(taps, /*turned=*/true), nullptr, dx);
-    }
-    if (context->needs_input_grad(1))
-      dkernel = kernel_gradient<T>(x, grad).to(kernel.scalar_type());
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
-      dbias = grad.sum({0, 2, 3}, /*keepdim=*/false, at::kFloat);
-    return {dx, dkernel, dbias};
+  static at::Tensor input_gradient(const at::Tensor& x, const at::Tensor& kernel,
+                                   const at::Tensor& grad) {
+    const at::Tensor taps = kernel.to(x.scalar_type()).transpose(2, 3).contiguous();
+    const at::Tensor dx = at::empty_like(x);
+    winograd_convolve<T>(grad, filter_points_of<T>(taps, /*turned=*/true), nullptr, dx);
+    return dx;
+  }
+
+  static at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor&,
+                                    const at::Tensor& grad) {
+    return winograd_kernel_gradient<T>(x, grad);
   }
 };
 
@@ -255,18 +237,19 @@ bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::Scala
   if (TileGrid{1, x.size(2), x.size(3)}.count() < kLeastTiles) return false;
   if (kernel.size(0) != 3 || kernel.size(1) != 3) return false;
   const int64_t in = kernel.size(2), out = kernel.size(3);
-  if (in % kLanes != 0 || out % kLanes != 0 || std::min(in, out) < kLeastChannels) return false;
+  if (x.size(1) != in || std::min(in, out) < kLeastChannels) return false;
   if (!has_wide_blocks(in) || !has_wide_blocks(out)) return false;
   if (type == at::kFloat) return can_multiply<float>();
-  return type == at::kBFloat16 && can_multiply<BFloat16>();
+  // Where there is AMX, direct_conv() is faster.
+  return type == at::kBFloat16 && can_multiply<BFloat16>() && !has_amx();
 }
 
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                          at::ScalarType type) {
   const at::Tensor input = x.to(type).contiguous(kChannelsLast);
   const std::optional<at::Tensor> start = bias.defined() ? std::optional(bias) : std::nullopt;
-  return type == at::kFloat ? WinogradConv<float>::apply(input, kernel, start)
-                            : WinogradConv<BFloat16>::apply(input, kernel, start);
+  return type == at::kFloat ? ConvFunction<WinogradConv<float>>::apply(input, kernel, start)
+                            : ConvFunction<WinogradConv<BFloat16>>::apply(input, kernel, start);
 }
 
 }  // namespace bv

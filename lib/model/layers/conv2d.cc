@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "lib/model/kernels/conv.h"
 #include "lib/model/kernels/conv_relu_avg_pool.h"
 #include "lib/model/kernels/relu_avg_pool.h"
-#include "lib/model/kernels/winograd_conv.h"
 #include "lib/model/layers/compute.h"
 
 namespace bv {
@@ -19,9 +19,9 @@ Conv2d Conv2d::add(Module& owner, const std::string& name, int64_t size, int64_t
 }
 
 at::Tensor Conv2d::operator()(const at::Tensor& x, Pass& pass) const {
-  if (winograd_conv_fits(x, kernel, compute_type(pass))) {
-    count_macs(pass, x.numel() * 9 * kernel.size(3));
-    return winograd_conv(x, kernel, bias, compute_type(pass));
+  if (own_conv_fits(x, kernel, compute_type(pass))) {
+    count_macs(pass, x.numel() * kernel.size(0) * kernel.size(0) * kernel.size(3));
+    return own_conv(x, kernel, bias, compute_type(pass));
   }
   const at::Tensor weight = to_compute(kernel, pass).permute({3, 2, 0, 1});  // (out, in, k, k)
   const int64_t pad = (kernel.size(0) - 1) / 2;

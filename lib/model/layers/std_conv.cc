@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lib/model/init.h"
-#include "lib/model/kernels/winograd_conv.h"
+#include "lib/model/kernels/conv.h"
 #include "lib/model/layers/compute.h"
 
 namespace bv {
@@ -22,9 +22,9 @@ StdConv StdConv::add(Module& owner, const std::string& name, int64_t size, int64
 at::Tensor StdConv::operator()(const at::Tensor& x, Pass& pass) const {
   const at::ScalarType type = compute_type(pass);
   const at::Tensor standard = standardize(kernel, rule, type);
-  if (stride == 1 && winograd_conv_fits(x, standard, type)) {
-    count_macs(pass, x.numel() * 9 * kernel.size(3));
-    return winograd_conv(x, standard, /*bias=*/{}, type);
+  if (stride == 1 && own_conv_fits(x, standard, type)) {
+    count_macs(pass, x.numel() * kernel.size(0) * kernel.size(0) * kernel.size(3));
+    return own_conv(x, standard, /*bias=*/{}, type);
   }
   const at::Tensor weight = standard.permute({3, 2, 0, 1});  // (out, in, k, k)
   const int64_t size = kernel.size(0);

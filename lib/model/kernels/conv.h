@@ -1,0 +1,17 @@
+// The convolutions for which there is an own kernel for CPUs: direct_conv.h and winograd_conv.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace bv {
+
+// Returns whether own_conv() supports these arguments, and is faster with them than LibTorch's
+// convolution.
+bool own_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type);
+
+// Returns the convolution of x (n, in, h, w) with kernel (k, k, in, out) plus bias (out, or
+// undefined), with stride 1 and SAME padding: (n, out, h, w) of `type`, channels_last.
+at::Tensor own_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                    at::ScalarType type);
+
+}  // namespace bv
