@@ -116,7 +116,8 @@ TEST_CASE("direct_conv gives weights whose inputs are all 0 a gradient of exactl
 
 TEST_CASE("an image that is not finite makes the gradient of its inputs alone NaN") {
   if (!has_products()) return;
-  // The last group of images is smaller, and reads what is behind its pixels.
+  // The last group has fewer images. Its products also read the numbers behind its pixels, which
+  // must not be left over from the group before.
   const ConvOperands all({150, 4, 4, 256, 64, 3}, at::kBFloat16);
   all.x.select(1, 200).fill_(NAN);
   const at::Tensor gradient = ours(all)[2];

@@ -9,8 +9,9 @@ namespace bv {
 // convolution.
 bool own_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type);
 
-// Returns the convolution of x (n, in, h, w) with kernel (k, k, in, out) plus bias (out, or
-// undefined), with stride 1 and SAME padding: (n, out, h, w) of `type`, channels_last.
+// Returns the convolution of x (n, in, h, w) with kernel (k, k, in, out), plus bias (out) if it is
+// defined. The stride is 1 and the padding SAME. The result is (n, out, h, w), of the type `type`,
+// and channels_last.
 at::Tensor own_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                     at::ScalarType type);
 

@@ -21,9 +21,9 @@ inline int64_t block_width(int64_t channels, int64_t limit) {
 
 inline int64_t divided_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-// A convolution with stride 1 and SAME padding as an operator of autograd. x (n, in, h, w), the
-// result and its gradient (n, out, h, w) are channels_last and have one type; kernel (k, k, in,
-// out) may have another. The type Algorithm has the static functions
+// A convolution with stride 1 and SAME padding as an operator of autograd. x is (n, in, h, w); the
+// result and its gradient are (n, out, h, w). These three are channels_last and have the same type.
+// The kernel is (k, k, in, out) and may have another type. Algorithm has the static functions
 //   at::Tensor convolve(x, kernel, bias)  // bias (out), float32, or undefined
 //   at::Tensor input_gradient(x, kernel, grad)
 //   at::Tensor kernel_gradient(x, kernel, grad)  // float32

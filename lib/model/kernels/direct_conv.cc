@@ -79,7 +79,7 @@ class GroupConvolution {
   }
 
  private:
-  // Copies x (image, row, column, channel) to pixels_ (row, column, image, channel).
+  // Copies x, (image, row, column, channel), to pixels_, (row, column, image, channel).
   void gather(const BFloat16* x) {
     for (int64_t n = 0; n < images_; ++n)
       for (int64_t i = 0; i < s_.h * s_.w; ++i)
@@ -87,7 +87,8 @@ class GroupConvolution {
                     static_cast<size_t>(s_.in) * sizeof(BFloat16));
   }
 
-  // sums_ (column, image, output) = the sums over all taps for the pixels of row `i`, plus bias.
+  // Fills sums_, (column, image, output), with the sums over all taps for the pixels of row `i`,
+  // plus the bias.
   void multiply_taps(int64_t i, int64_t block) {
     for (int64_t k = 0; k < s_.w * images_; ++k) {
       if (bias_ != nullptr)
@@ -138,7 +139,7 @@ class GroupConvolution {
   int64_t images_ = 0;  // of the group
 };
 
-// y = the convolution of x with filters_of() the kernel.
+// Writes the convolution of x to y. `filters` is filters_of() the kernel.
 void direct_convolve(const ConvSizes& s, const at::Tensor& x, const at::Tensor& filters,
                      const at::Tensor& bias, const at::Tensor& y) {
   const int64_t images = group_images(s);

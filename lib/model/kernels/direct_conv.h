@@ -11,10 +11,10 @@ namespace bv {
 // convolution.
 bool direct_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::ScalarType type);
 
-// Returns the convolution of x (n, in, h, w) with kernel (k, k, in, out) plus bias (out, or
-// undefined), with stride 1 and SAME padding: (n, out, h, w), bfloat16, channels_last. k is odd. x
-// and kernel may have another type and are rounded to bfloat16. Sums are float32. LibTorch rounds
-// the bias too.
+// Returns the convolution of x (n, in, h, w) with kernel (k, k, in, out), plus bias (out) if it is
+// defined. The stride is 1, the padding SAME, and k odd. The result is (n, out, h, w), bfloat16 and
+// channels_last. x and kernel are rounded to bfloat16 if they have another type. Sums are float32.
+// Where LibTorch computes the result, it rounds the bias too.
 at::Tensor direct_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias);
 
 }  // namespace bv

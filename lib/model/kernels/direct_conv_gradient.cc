@@ -137,8 +137,9 @@ class KernelGradientPiece {
     }
   }
 
-  // The row `i` of x: (column, pair of images, input, image of the pair), with columns of zeros
-  // before and after. The last `size` rows are kept.
+  // Where the packed row `i` of x is: (column, pair of images, input, image of the pair), with
+  // columns of zeros before and after. There is room for `size` rows; a new row takes the place of
+  // the oldest one.
   BFloat16* row_operand(int64_t i, int64_t in) const {
     return pixels_ + (i % s_.size * pieces_.in_products + in) * operand_size_;
   }
@@ -157,7 +158,7 @@ class KernelGradientPiece {
     }
   }
 
-  // grads_ (output, column, image) = the row `i` of the gradient of the result.
+  // Fills grads_, (output, column, image), with the row `i` of the gradient of the result.
   void transpose_row(const BFloat16* grad, int64_t i) {
     const int64_t outs = pieces_.out_products * pieces_.out_width;
     for (int64_t j = 0; j < s_.w; ++j) {
@@ -172,7 +173,7 @@ class KernelGradientPiece {
       std::fill(grads_ + k * ld_ + used, grads_ + k * ld_ + terms<BFloat16>(used), BFloat16(0.0f));
   }
 
-  // Copies the sums to `all` (out, taps, in).
+  // Copies the sums to `all`, (out, taps, in).
   void store(float* all) const {
     for (int64_t out = 0; out < pieces_.out_products; ++out)
       for (int64_t k = 0; k < pieces_.out_width; ++k)

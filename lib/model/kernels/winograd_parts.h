@@ -22,8 +22,8 @@ struct TileGrid {
   int64_t count() const { return n * rows() * columns(); }
 };
 
-// Which part of an array is meant: tiles first ... first + count - 1, and channels channel ...
-// channel + width - 1. The array has `channels` channels in all.
+// A part of an array: `count` tiles from the tile `first` on, and `width` channels from the channel
+// `channel` on. The whole array has `channels` channels.
 struct TilePart {
   int64_t first, count;
   int64_t channel, width, channels;
