@@ -121,6 +121,22 @@ TEST_CASE("attention has the same bits for any number of threads") {
   }
 }
 
+TEST_CASE("self_attention gives the numbers of attention") {
+  for (const Sizes& s : std::vector<Sizes>{{2, 3, 50, 50, 32}, {1, 2, 6, 6, 7}, {3, 2, 4, 4, 8}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      INFO(s.l << " tokens, heads of " << s.d << ", " << type);
+      const Tensors all = operands(s, type);
+      const Tensors parts = results(ours, all, type);
+      const at::Tensor qkv = at::stack({all[0], all[1], all[2]}).permute({1, 3, 0, 2, 4});
+      const Tensors whole = results([](const Tensors& in) { return self_attention(in[0]); },
+                                    {qkv.contiguous(), all[3]}, type);
+      CHECK(whole[0].equal(parts[0]));
+      const std::vector<at::Tensor> gradients = whole[1].permute({2, 0, 3, 1, 4}).unbind(0);
+      for (size_t i = 0; i < 3; ++i) CHECK(gradients[i].equal(parts[i + 1]));
+    }
+  }
+}
+
 TEST_CASE("attention takes large scores, other layouts and other types") {
   Tensors all = operands({1, 2, 48, 48, 32}, at::kFloat);
   all[0] = all[0] * 200;  // scores of some hundred: most probabilities are 0

@@ -206,38 +206,91 @@ at::Tensor empty_heads(const Sizes& s, int64_t l, const at::Tensor& like) {
   return at::empty({s.n, l, s.heads, s.d}, like.options()).transpose(1, 2);
 }
 
+// Returns softmax(q k^T / sqrt(d)) v and sets log_sums, (n * heads, l) float32.
+template <class T>
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  at::Tensor& log_sums) {
+  const Sizes s = sizes_of(q, k);
+  const at::Tensor out = empty_heads(s, s.l, q);
+  log_sums = at::empty({s.n * s.heads, s.l}, at::kFloat);
+  at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
+    forward_heads<T>(s, q, k, v, out, log_sums.data_ptr<float>(), begin, end);
+  });
+  return out;
+}
+
+struct QueriesKeysValues {
+  at::Tensor q, k, v;  // each (n, heads, l, d)
+};
+
+// Sets `gradients` from `out` and `log_sums`, which attend() returned, and the gradient of `out`.
+template <class T>
+void attend_backward(const QueriesKeysValues& inputs, const at::Tensor& out,
+                     const at::Tensor& log_sums, const at::Tensor& grad_out,
+                     const QueriesKeysValues& gradients) {
+  const at::Tensor grad = grad_out.stride(-1) == 1 ? grad_out : grad_out.contiguous();
+  const Sizes s = sizes_of(inputs.q, inputs.k);
+  using Const = Heads<const T>;
+  const BackwardTensors<T> all = {Const(inputs.q),
+                                  Const(inputs.k),
+                                  Const(inputs.v),
+                                  Const(out),
+                                  Const(grad),
+                                  Heads<T>(gradients.q),
+                                  Heads<T>(gradients.k),
+                                  Heads<T>(gradients.v),
+                                  log_sums.data_ptr<float>()};
+  at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
+    const AmxUse use;
+    BackwardHead<T> one(s);
+    for (int64_t head = begin; head < end; ++head) one.run(all, head);
+  });
+}
+
 template <class T>
 class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v) {
-    const Sizes s = sizes_of(q, k);
-    const at::Tensor out = empty_heads(s, s.l, q);
-    const at::Tensor log_sums = at::empty({s.n * s.heads, s.l}, at::kFloat);
-    at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
-      forward_heads<T>(s, q, k, v, out, log_sums.data_ptr<float>(), begin, end);
-    });
+    at::Tensor log_sums;
+    const at::Tensor out = attend<T>(q, k, v, log_sums);
     context->save_for_backward({q, k, v, out, log_sums});
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3];
-    const at::Tensor grad = grads[0].stride(-1) == 1 ? grads[0] : grads[0].contiguous();
+    const at::Tensor &q = saved[0], &k = saved[1];
     const Sizes s = sizes_of(q, k);
-    const at::Tensor dq = empty_heads(s, s.l, q), dk = empty_heads(s, s.m, q),
-                     dv = empty_heads(s, s.m, q);
-    using Const = Heads<const T>;
-    const BackwardTensors<T> all = {Const(q),     Const(k),     Const(v),
-                                    Const(out),   Const(grad),  Heads<T>(dq),
-                                    Heads<T>(dk), Heads<T>(dv), saved[4].data_ptr<float>()};
-    at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
-      const AmxUse use;
-      BackwardHead<T> one(s);
-      for (int64_t head = begin; head < end; ++head) one.run(all, head);
-    });
-    return {dq, dk, dv};
+    const QueriesKeysValues d = {empty_heads(s, s.l, q), empty_heads(s, s.m, q),
+                                 empty_heads(s, s.m, q)};
+    attend_backward<T>({q, k, saved[2]}, saved[3], saved[4], grads[0], d);
+    return {d.q, d.k, d.v};
+  }
+};
+
+// The gradient of this is (n, l, 3, heads, d) in memory.
+QueriesKeysValues parts_of(const at::Tensor& qkv) {
+  const std::vector<at::Tensor> parts = qkv.unbind(2);
+  return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
+}
+
+template <class T>
+class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<T>> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv) {
+    const QueriesKeysValues parts = parts_of(qkv);
+    at::Tensor log_sums;
+    const at::Tensor out = attend<T>(parts.q, parts.k, parts.v, log_sums);
+    context->save_for_backward({qkv, out, log_sums});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor gradient = at::empty_like(saved[0], at::MemoryFormat::Contiguous);
+    attend_backward<T>(parts_of(saved[0]), saved[1], saved[2], grads[0], parts_of(gradient));
+    return {gradient};
   }
 };
 
@@ -261,16 +314,26 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return q.scalar_type() == at::kBFloat16 && can_multiply<BFloat16>();
 }
 
+// Returns `mixed`, whose backward is deterministic or else throws as the run wants it.
+at::Tensor by_libtorch(const QueriesKeysValues& x) {
+  const at::Tensor mixed = at::scaled_dot_product_attention(x.q, x.k, x.v);
+  require_deterministic_backward(mixed);
+  return mixed;
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  if (fits(q, k, v)) {
-    return q.scalar_type() == at::kFloat ? FlashAttention<float>::apply(q, k, v)
-                                         : FlashAttention<BFloat16>::apply(q, k, v);
-  }
-  const at::Tensor mixed = at::scaled_dot_product_attention(q, k, v);
-  require_deterministic_backward(mixed);
-  return mixed;
+  if (!fits(q, k, v)) return by_libtorch({q, k, v});
+  return q.scalar_type() == at::kFloat ? FlashAttention<float>::apply(q, k, v)
+                                       : FlashAttention<BFloat16>::apply(q, k, v);
+}
+
+at::Tensor self_attention(const at::Tensor& qkv) {
+  const QueriesKeysValues parts = parts_of(qkv);
+  if (!fits(parts.q, parts.k, parts.v)) return by_libtorch(parts);
+  return qkv.scalar_type() == at::kFloat ? SelfFlashAttention<float>::apply(qkv)
+                                         : SelfFlashAttention<BFloat16>::apply(qkv);
 }
 
 }  // namespace bv

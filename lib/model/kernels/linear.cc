@@ -1,10 +1,15 @@
 #include "lib/model/kernels/linear.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/transpose.h"
 
 namespace bv {
 namespace {
@@ -40,11 +45,38 @@ bool prefers_onednn() {
 #endif
 }
 
-// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides.
+// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides. Copies x unless its rows
+// follow each other in memory.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias = std::nullopt) {
   return onednn_linear()->call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(),
                                std::nullopt);
+}
+
+// Returns the transposed matrix (rows, columns), contiguous. LibTorch's copy takes several times as
+// long.
+at::Tensor transposed(const at::Tensor& matrix) {
+  if (matrix.stride(1) != 1) return matrix.t().contiguous();
+  constexpr int64_t kRows = 64, kColumns = 16;  // of a block, which fits the first-level cache
+  const int64_t rows = matrix.size(0), columns = matrix.size(1), stride = matrix.stride(0);
+  const at::Tensor result = at::empty({columns, rows}, matrix.options());
+  const float* const from = matrix.const_data_ptr<float>();
+  float* const to = result.data_ptr<float>();
+  at::parallel_for(0, at::divup(rows, kRows), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * kRows; i < std::min(end * kRows, rows); i += kRows) {
+      for (int64_t j = 0; j < columns; j += kColumns) {
+        transpose_columns(from + i * stride + j, stride, std::min(kRows, rows - i),
+                          std::min(kColumns, columns - j), rows, to + j * rows + i);
+      }
+    }
+  });
+  return result;
+}
+
+// Returns left^T right; left (n, a), right (n, b).
+at::Tensor product_of_columns(const at::Tensor& left, const at::Tensor& right) {
+  return left.size(1) <= right.size(1) ? product(transposed(left), right.t())
+                                       : product(transposed(right), left.t()).t();
 }
 
 class Linear : public torch::autograd::Function<Linear> {
@@ -59,8 +91,7 @@ class Linear : public torch::autograd::Function<Linear> {
     const at::Tensor &x = saved[0], &weight = saved[1], &grad = grads[0];  // grad (n, out)
     variable_list result(3);
     if (context->needs_input_grad(0)) result[0] = product(grad, weight.t());
-    // As (in, out), which is how kernels are stored.
-    if (context->needs_input_grad(1)) result[1] = product(x.t(), grad.t()).t();
+    if (context->needs_input_grad(1)) result[1] = product_of_columns(grad, x);
     if (context->needs_input_grad(2)) result[2] = grad.sum(0);
     return result;
   }

@@ -1,5 +1,10 @@
 #include "lib/model/layers/attention.h"
 
+#include <ATen/ops/cat.h>
+
+#include <array>
+#include <vector>
+
 #include "lib/model/kernels/attention.h"
 #include "lib/model/layers/compute.h"
 #include "lib/model/layers/stacked.h"
@@ -25,16 +30,36 @@ Attention Attention::add(Module& owner, const std::string& name, int64_t feature
   return attention;
 }
 
+namespace {
+
+// Returns `layers`, which have the same input, as one layer: kernel (D, 3H, D/H), bias (3H, D/H).
+// One product is faster than three.
+Dense joined(const std::array<const Dense*, 3>& layers) {
+  std::vector<at::Tensor> kernels, biases;
+  for (const Dense* layer : layers) {
+    kernels.push_back(layer->kernel.permute({1, 2, 0}));  // as it is stored
+    biases.push_back(layer->bias);
+  }
+  return {at::cat(kernels).permute({2, 0, 1}), at::cat(biases)};
+}
+
+}  // namespace
+
 at::Tensor Attention::operator()(const at::Tensor& queries, const at::Tensor& tokens,
                                  Pass& pass) const {
   const int64_t heads = query.kernel.size(1), size = query.kernel.size(2);
-  const at::Tensor x = to_compute(queries, pass);
-  const at::Tensor y = queries.is_same(tokens) ? x : to_compute(tokens, pass);
   const auto split = [&](const at::Tensor& input, const Dense& projection) {  // (n, H, l, D/H)
     return projection(input, pass).unflatten(-1, {heads, size}).transpose(1, 2);
   };
-  const at::Tensor mixed = attention(split(x, query), split(y, key), split(y, value));
-  count_macs(pass, 2 * x.numel() * y.size(1));
+  const at::Tensor x = to_compute(queries, pass);
+  at::Tensor mixed;
+  if (queries.is_same(tokens)) {
+    mixed = self_attention(joined({&query, &key, &value})(x, pass).unflatten(-1, {3, heads, size}));
+  } else {
+    const at::Tensor y = to_compute(tokens, pass);
+    mixed = attention(split(x, query), split(y, key), split(y, value));
+  }
+  count_macs(pass, 2 * x.numel() * tokens.size(1));
   const at::Tensor kernel = out.kernel.flatten(0, 1);  // (D, D)
   return matmul(mixed.transpose(1, 2).flatten(2), kernel, out.bias, compute_type(pass), pass);
 }
