@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -220,10 +221,11 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 struct QueriesKeysValues {
-  at::Tensor q, k, v;  // each (n, heads, l, d)
+  at::Tensor q, k, v;  // (n, heads, l, d), and twice (n, heads, m, d)
 };
 
-// Sets `gradients` from `out` and `log_sums`, which attend() returned, and the gradient of `out`.
+// Writes the gradients of `inputs` to `gradients`, whose last stride must be 1. `out` and
+// `log_sums` are results of attend().
 template <class T>
 void attend_backward(const QueriesKeysValues& inputs, const at::Tensor& out,
                      const at::Tensor& log_sums, const at::Tensor& grad_out,
@@ -262,14 +264,14 @@ class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1];
     const Sizes s = sizes_of(q, k);
-    const QueriesKeysValues d = {empty_heads(s, s.l, q), empty_heads(s, s.m, q),
-                                 empty_heads(s, s.m, q)};
-    attend_backward<T>({q, k, saved[2]}, saved[3], saved[4], grads[0], d);
-    return {d.q, d.k, d.v};
+    const QueriesKeysValues gradients = {empty_heads(s, s.l, q), empty_heads(s, s.m, q),
+                                         empty_heads(s, s.m, q)};
+    attend_backward<T>({q, k, saved[2]}, saved[3], saved[4], grads[0], gradients);
+    return {gradients.q, gradients.k, gradients.v};
   }
 };
 
-// The gradient of this is (n, l, 3, heads, d) in memory.
+// Returns the parts of qkv (n, l, 3, heads, d) as views.
 QueriesKeysValues parts_of(const at::Tensor& qkv) {
   const std::vector<at::Tensor> parts = qkv.unbind(2);
   return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
@@ -314,7 +316,7 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return q.scalar_type() == at::kBFloat16 && can_multiply<BFloat16>();
 }
 
-// Returns `mixed`, whose backward is deterministic or else throws as the run wants it.
+// LibTorch's attention. Its backward is deterministic, or throws, if results must be reproducible.
 at::Tensor by_libtorch(const QueriesKeysValues& x) {
   const at::Tensor mixed = at::scaled_dot_product_attention(x.q, x.k, x.v);
   require_deterministic_backward(mixed);

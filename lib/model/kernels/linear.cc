@@ -45,18 +45,19 @@ bool prefers_onednn() {
 #endif
 }
 
-// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides. Copies x unless its rows
-// follow each other in memory.
+// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides. LibTorch copies x unless
+// it is contiguous. This copies a weight with gaps in memory, with which oneDNN is very slow.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias = std::nullopt) {
-  return onednn_linear()->call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(),
+  const at::Tensor dense = weight.is_non_overlapping_and_dense() ? weight : weight.contiguous();
+  return onednn_linear()->call(x, dense, bias, "none", c10::List<std::optional<at::Scalar>>(),
                                std::nullopt);
 }
 
-// Returns the transposed matrix (rows, columns), contiguous. LibTorch's copy takes several times as
-// long.
+// Returns the transposed matrix (rows, columns), contiguous.
 at::Tensor transposed(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1) return matrix.t().contiguous();
+  // LibTorch's copy of a matrix whose rows are contiguous takes several times as long as this.
   constexpr int64_t kRows = 64, kColumns = 16;  // of a block, which fits the first-level cache
   const int64_t rows = matrix.size(0), columns = matrix.size(1), stride = matrix.stride(0);
   const at::Tensor result = at::empty({columns, rows}, matrix.options());
@@ -73,8 +74,8 @@ at::Tensor transposed(const at::Tensor& matrix) {
   return result;
 }
 
-// Returns left^T right; left (n, a), right (n, b).
-at::Tensor product_of_columns(const at::Tensor& left, const at::Tensor& right) {
+// Returns left^T right; left (n, a), right (n, b). Transposes the smaller one.
+at::Tensor transposed_product(const at::Tensor& left, const at::Tensor& right) {
   return left.size(1) <= right.size(1) ? product(transposed(left), right.t())
                                        : product(transposed(right), left.t()).t();
 }
@@ -91,7 +92,7 @@ class Linear : public torch::autograd::Function<Linear> {
     const at::Tensor &x = saved[0], &weight = saved[1], &grad = grads[0];  // grad (n, out)
     variable_list result(3);
     if (context->needs_input_grad(0)) result[0] = product(grad, weight.t());
-    if (context->needs_input_grad(1)) result[1] = product_of_columns(grad, x);
+    if (context->needs_input_grad(1)) result[1] = transposed_product(grad, x);
     if (context->needs_input_grad(2)) result[2] = grad.sum(0);
     return result;
   }
@@ -99,14 +100,17 @@ class Linear : public torch::autograd::Function<Linear> {
 
 }  // namespace
 
+at::Tensor linear_by_onednn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight.size(0);
+  return Linear::apply(x.reshape({-1, x.size(-1)}), weight, bias).reshape(shape);
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const bool fits = x.is_cpu() && x.scalar_type() == at::kFloat && !plain_kernels() &&
                     x.numel() * weight.size(0) >= kLeastMacs && prefers_onednn();
   // at::linear() adds the bias within the product only if x is contiguous. If not, it copies x too.
-  if (!fits) return at::linear(x.contiguous(), weight, bias);
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = weight.size(0);
-  return Linear::apply(x.reshape({-1, x.size(-1)}), weight, bias).reshape(shape);
+  return fits ? linear_by_onednn(x, weight, bias) : at::linear(x.contiguous(), weight, bias);
 }
 
 }  // namespace bv

@@ -11,4 +11,7 @@ namespace bv {
 // there, except for small products: each call of oneDNN has an overhead of some 10 us.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
+// The same by oneDNN, for float32 on a CPU. LibTorch must have been built with oneDNN.
+at::Tensor linear_by_onednn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
 }  // namespace bv

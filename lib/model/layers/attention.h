@@ -20,7 +20,8 @@ struct Attention {
   // Registers `name`/{query, key, value, out}/{kernel, bias}; `layers` as in lib/model/layers.h.
   static Attention add(Module& owner, const std::string& name, int64_t features, int64_t heads,
                        int64_t layers = 0);
-  // Attends from `queries` (n, lq, D) to `tokens` (n, l, D). Returns (n, lq, D) in pass.precision.
+  // Attends from `queries` (n, lq, D) to `tokens` (n, l, D), which may be the same tensor. Returns
+  // (n, lq, D) in pass.precision.
   at::Tensor operator()(const at::Tensor& queries, const at::Tensor& tokens, Pass& pass) const;
   template <class F>
   void each(const F& f) {
