@@ -1,15 +1,14 @@
 // The program bvtrain: parses the command line, runs one command and turns every failure into one
 // line on stderr and an exit code.
-#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <limits>
 
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/standard_output.h"
 #include "app/version.h"
+#include "lib/device/heap.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
 #include "lib/util/debug_on_crash.h"
@@ -60,15 +59,6 @@ Exit run(int argc, char** argv) {
       break;
   }
   return train_command(arguments);
-}
-
-// Configures malloc. Each step frees and allocates the same large blocks. If the heap returned them
-// to the system, every step would take page faults for them again: a sixth of the time of a
-// convolutional model. So the heap keeps them. Threads have arenas of their own, as is glibc's
-// default: one arena for all saves no memory, and its lock makes some models slower.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; glibc's maximum
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 // Blocks the signals that stop a run before the loader initialises LibTorch's static objects, which

@@ -21,6 +21,7 @@
 #include "lib/device/cuda.h"
 #include "lib/device/deterministic.h"
 #include "lib/device/device_graph.h"
+#include "lib/device/heap.h"
 #include "lib/distributed/group.h"
 #include "lib/params/host_copies.h"
 #include "lib/train/step.h"
@@ -324,6 +325,7 @@ int bench() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bv::keep_freed_memory();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash loses no line that is measured
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i] + 2;
