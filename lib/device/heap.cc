@@ -7,9 +7,8 @@
 namespace bv {
 
 void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; the most that glibc before 2.35 takes
-  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TRIM_THRESHOLD, -1);  // never
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // bytes; larger blocks go back to the system
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 }  // namespace bv
