@@ -1,4 +1,4 @@
-// Attention and dense layers against their formulas in float64, forward and backward.
+// Compares attention and dense layers, forward and backward, with their formulas in float64.
 #include "lib/model/kernels/attention.h"
 
 #include <ATen/ATen.h>
@@ -132,7 +132,7 @@ TEST_CASE("self_attention gives the numbers of attention") {
       const at::Tensor qkv = at::stack({all[0], all[1], all[2]}).permute({1, 3, 0, 2, 4});
       const Tensors whole = results([](const Tensors& in) { return self_attention(in[0]); },
                                     {qkv.contiguous(), all[3]}, type);
-      // LibTorch's products, which compute the smaller ones, may differ by rounding.
+      // LibTorch computes the small sizes. Its results may differ by rounding.
       const double unit = type == at::kFloat ? 1e-6 : 0x1p-8;
       const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
         return at::allclose(a, b, 2 * unit, unit);
@@ -153,14 +153,17 @@ TEST_CASE("an attention layer gives the same results with one projection and wit
     const at::Tensor values = noise(parameter.value.sizes(), at::kFloat, weights.size()) * 0.2;
     weights.back().detach().copy_(values);
   }
-  const at::Tensor x = noise({2, 5, 24}, at::kFloat, 20), grad = noise({2, 5, 24}, at::kFloat, 21);
+  const at::Tensor x = noise({2, 5, 24}, at::kFloat, 20).requires_grad_();
+  const at::Tensor grad = noise({2, 5, 24}, at::kFloat, 21);
+  Tensors inputs = weights;
+  inputs.push_back(x);
   Pass pass;
   const at::Tensor one = layer(x, x, pass), three = layer(x, x.clone(), pass);
   CHECK(at::allclose(one, three, 1e-5, 1e-6));
-  const Tensors a = torch::autograd::grad({one}, weights, {grad});
-  const Tensors b = torch::autograd::grad({three}, weights, {grad});
-  for (size_t i = 0; i < weights.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-5, 1e-6));
-  // Without gradients three projections compute these 10 rows, and one computes 30.
+  const Tensors a = torch::autograd::grad({one}, inputs, {grad});
+  const Tensors b = torch::autograd::grad({three}, inputs, {grad});
+  for (size_t i = 0; i < inputs.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-5, 1e-6));
+  // Without gradients the layer uses three projections for these 10 rows, and one for 30 rows.
   const c10::AutoGradMode no_grad(false);
   CHECK(at::allclose(layer(x, x, pass), one, 1e-5, 1e-6));
   const at::Tensor more = x.repeat({3, 1, 1});

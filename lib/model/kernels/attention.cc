@@ -207,7 +207,7 @@ at::Tensor empty_heads(const Sizes& s, int64_t l, const at::Tensor& like) {
   return at::empty({s.n, l, s.heads, s.d}, like.options()).transpose(1, 2);
 }
 
-// Returns softmax(q k^T / sqrt(d)) v and sets log_sums, (n * heads, l) float32.
+// Returns softmax(q k^T / sqrt(d)) v. Sets log_sums (n * heads, l), float32, for the backward.
 template <class T>
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   at::Tensor& log_sums) {
@@ -221,11 +221,11 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 struct QueriesKeysValues {
-  at::Tensor q, k, v;  // (n, heads, l, d), and twice (n, heads, m, d)
+  at::Tensor q, k, v;  // q (n, heads, l, d), k and v (n, heads, m, d)
 };
 
-// Writes the gradients of `inputs` to `gradients`, whose last stride must be 1. `out` and
-// `log_sums` are results of attend().
+// Writes the gradients of `inputs` to `gradients`. The last dimension of each of these tensors must
+// be contiguous. `out` and `log_sums` are what attend() computed.
 template <class T>
 void attend_backward(const QueriesKeysValues& inputs, const at::Tensor& out,
                      const at::Tensor& log_sums, const at::Tensor& grad_out,
@@ -316,7 +316,8 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return q.scalar_type() == at::kBFloat16 && can_multiply<BFloat16>();
 }
 
-// LibTorch's attention. Its backward is deterministic, or throws, if results must be reproducible.
+// Calls LibTorch's attention. If results must be reproducible, its backward is deterministic or
+// throws.
 at::Tensor by_libtorch(const QueriesKeysValues& x) {
   const at::Tensor mixed = at::scaled_dot_product_attention(x.q, x.k, x.v);
   require_deterministic_backward(mixed);

@@ -20,8 +20,8 @@ namespace bv {
 // LibTorch's kernel may give 0 for an infinite query.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
-// The same for q, k and v in one tensor (n, l, 3, heads, d), in this order. Its gradient is one
-// tensor too.
+// Returns attention(q, k, v) for one tensor qkv (n, l, 3, heads, d), which holds q, k and v in this
+// order. The gradient of qkv is one tensor too.
 at::Tensor self_attention(const at::Tensor& qkv);
 
 }  // namespace bv

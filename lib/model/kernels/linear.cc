@@ -45,10 +45,12 @@ bool prefers_onednn() {
 #endif
 }
 
-// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides. LibTorch copies x unless
-// it is contiguous. This copies a weight with gaps in memory, with which oneDNN is very slow.
+// Returns x weight^T + bias; x (n, in), weight (out, in), of any strides. LibTorch copies x if it
+// is not contiguous. oneDNN is very slow with a weight that has gaps in memory, so such a weight is
+// copied too.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias = std::nullopt) {
+  TORCH_CHECK(onednn_linear().has_value(), "LibTorch was built without oneDNN");
   const at::Tensor dense = weight.is_non_overlapping_and_dense() ? weight : weight.contiguous();
   return onednn_linear()->call(x, dense, bias, "none", c10::List<std::optional<at::Scalar>>(),
                                std::nullopt);
@@ -74,7 +76,7 @@ at::Tensor transposed(const at::Tensor& matrix) {
   return result;
 }
 
-// Returns left^T right; left (n, a), right (n, b). Transposes the smaller one.
+// Returns left^T right; left (n, a), right (n, b). Transposes the operand with fewer columns.
 at::Tensor transposed_product(const at::Tensor& left, const at::Tensor& right) {
   return left.size(1) <= right.size(1) ? product(transposed(left), right.t())
                                        : product(transposed(right), left.t()).t();

@@ -11,7 +11,8 @@ namespace bv {
 // there, except for small products: each call of oneDNN has an overhead of some 10 us.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// The same by oneDNN, for float32 on a CPU. LibTorch must have been built with oneDNN.
+// Computes linear() with oneDNN, whatever the size. All tensors must be float32 on a CPU. Throws
+// c10::Error if LibTorch was built without oneDNN.
 at::Tensor linear_by_onednn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace bv

@@ -33,7 +33,8 @@ Attention Attention::add(Module& owner, const std::string& name, int64_t feature
 
 namespace {
 
-// Returns three layers with the same input as one: kernel (D, 3H, D/H), bias (3H, D/H).
+// Joins three layers that have the same input. Returns one layer with kernel (D, 3H, D/H) and bias
+// (3H, D/H).
 Dense joined(const std::array<const Dense*, 3>& layers) {
   std::vector<at::Tensor> kernels, biases;
   for (const Dense* layer : layers) {
@@ -43,8 +44,9 @@ Dense joined(const std::array<const Dense*, 3>& layers) {
   return {at::cat(kernels).permute({2, 0, 1}), at::cat(biases)};
 }
 
-// Returns whether one product is faster than three, although the weights are copied for it. In
-// training it is. In inference the copy, 3 D^2 numbers, must be smaller than the result, 3 n l D.
+// Whether one product for query, key and value is faster than three. It needs a copy of the
+// weights, 3 D^2 numbers. In training it pays: backward gains too. In inference it pays if the copy
+// is no larger than the result, 3 n l D numbers.
 bool worth_joining(const at::Tensor& x) {
   const int64_t features = x.size(-1);
   return c10::GradMode::is_enabled() || x.numel() >= features * features;
