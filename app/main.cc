@@ -9,6 +9,7 @@
 #include "app/standard_output.h"
 #include "app/version.h"
 #include "lib/device/heap.h"
+#include "lib/device/large_blocks.h"
 #include "lib/distributed/open_files.h"
 #include "lib/report/log.h"
 #include "lib/util/debug_on_crash.h"
@@ -86,6 +87,7 @@ void block_signals(int, char**, char**) {
 int main(int argc, char** argv) {
   open_standard_descriptors();  // before anything opens a file
   keep_freed_memory();
+  keep_large_tensors();
   raise_open_files();
   install_signal_handlers();
   try {

@@ -38,8 +38,8 @@ ShardedUnits::ShardedUnits(FlatParams& params, Group& group)
   }
   for (const auto& entry : params_.entries()) hook(entry);
   // The buffers of collectives and the activations also come and go in large blocks, which would
-  // fragment the heap. With mmap they are returned to the system at once, at the price of page
-  // faults.
+  // fragment the heap. LargeBlocks keeps them out of it. Where it is off, mmap does, but each use
+  // takes page faults.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
 }
 

@@ -4,6 +4,7 @@
 
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
+#include "lib/device/large_blocks.h"
 #include "lib/device/spin_throttle.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
@@ -201,6 +202,7 @@ Exit Trainer::loop() {
   }
   wait_start_ = chrono_.now();
   if (loader_) pace_.start(reading(first_step_));
+  release_large_tensors();  // of the start
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
     step_ = step;
     profile_.at(step);
@@ -322,6 +324,7 @@ void Trainer::run_due_evals(int64_t step) {
   for (EvalJob& job : recipe_.evals) {
     if (due_evals_.contains(job.name)) evaluate(job, step);
   }
+  if (!due_evals_.empty()) release_large_tensors();
 }
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {

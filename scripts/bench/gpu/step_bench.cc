@@ -22,6 +22,7 @@
 #include "lib/device/deterministic.h"
 #include "lib/device/device_graph.h"
 #include "lib/device/heap.h"
+#include "lib/device/large_blocks.h"
 #include "lib/distributed/group.h"
 #include "lib/params/host_copies.h"
 #include "lib/train/step.h"
@@ -326,6 +327,7 @@ int bench() {
 
 int main(int argc, char** argv) {
   bv::keep_freed_memory();
+  bv::keep_large_tensors();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash loses no line that is measured
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i] + 2;

@@ -1,0 +1,188 @@
+#include "lib/device/large_blocks.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "lib/device/out_of_memory.h"
+#include "test/support/limits.h"
+
+namespace bv::test {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+// A block that is filled with one value, and says whether it still is.
+struct Filled {
+  std::byte* block;
+  size_t bytes;
+  std::byte value;
+
+  Filled(LargeBlocks& blocks, size_t size, int number)
+      : block(static_cast<std::byte*>(blocks.allocate(size))),
+        bytes(size),
+        value(static_cast<std::byte>(number)) {
+    std::memset(block, number, bytes);
+  }
+  bool intact() const {
+    return std::all_of(block, block + bytes, [&](std::byte b) { return b == value; });
+  }
+};
+
+size_t all_bytes(const LargeBlocks& blocks) {
+  const auto [in_use, kept] = blocks.bytes();
+  return in_use + kept;
+}
+
+// The page faults of this process so far that needed no disk.
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+}  // namespace
+
+TEST_CASE("a freed block serves the next request that is nearly as large") {
+  LargeBlocks blocks;
+  void* const first = blocks.allocate(40 * kMiB);
+  CHECK(reinterpret_cast<uintptr_t>(first) % (2 * kMiB) == 0);
+  REQUIRE(blocks.free(first));
+  CHECK(blocks.bytes().in_use == 0);
+  CHECK(blocks.bytes().kept == 40 * kMiB);
+
+  CHECK(blocks.allocate(33 * kMiB) == first);
+  void* const second = blocks.allocate(33 * kMiB);
+  CHECK(second != first);
+  CHECK(blocks.free(first));
+  CHECK(blocks.free(second));
+  CHECK(blocks.allocate(34 * kMiB) == second);  // the smallest that is large enough
+  void* const small = blocks.allocate(20 * kMiB);
+  CHECK(small != first);  // would waste half of it
+}
+
+TEST_CASE("freed blocks never make a process much larger than its tensors did") {
+  LargeBlocks blocks;
+  std::mt19937 random(7);
+  std::vector<Filled> live;
+  size_t in_use = 0, peak = 0;
+  for (int i = 0; i < 400; ++i) {
+    if (live.size() < 2 || (live.size() < 12 && random() % 2 == 0)) {
+      live.emplace_back(blocks, kMiB + random() % (6 * kMiB), i);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      REQUIRE(live.back().intact());
+      REQUIRE(blocks.free(live.back().block));
+      live.pop_back();
+    }
+    in_use = blocks.bytes().in_use;
+    peak = std::max(peak, in_use);
+    REQUIRE(all_bytes(blocks) <= peak + peak / 4);
+  }
+  CHECK(peak > 20 * kMiB);
+  blocks.release();
+  CHECK(all_bytes(blocks) == in_use);
+  for (const Filled& each : live) CHECK(each.intact());
+  CHECK(std::all_of(live.begin(), live.end(), [&](auto& each) { return blocks.free(each.block); }));
+}
+
+TEST_CASE("after a release small blocks do not keep as much as large ones did before") {
+  LargeBlocks blocks;
+  blocks.free(blocks.allocate(100 * kMiB));
+  blocks.release();
+  CHECK(all_bytes(blocks) == 0);
+  for (int i = 1; i <= 10; ++i) blocks.free(blocks.allocate(static_cast<size_t>(i) * 2 * kMiB));
+  CHECK(all_bytes(blocks) <= 25 * kMiB);
+}
+
+TEST_CASE("a block that is not a large one is left alone") {
+  LargeBlocks blocks;
+  void* const block = blocks.allocate(kMiB);
+  int other = 0;
+  CHECK_FALSE(blocks.free(&other));
+  CHECK_FALSE(blocks.free(static_cast<std::byte*>(block) + 64));
+  CHECK(blocks.free(block));
+  CHECK_FALSE(blocks.free(block));
+}
+
+TEST_CASE("threads never get the same large block") {
+  LargeBlocks blocks;
+  std::atomic<int> broken = 0;
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        const Filled a(blocks, kMiB, t), b(blocks, 2 * kMiB, 10 * t);
+        if (!a.intact() || !b.intact()) ++broken;
+        if (!blocks.free(a.block) || !blocks.free(b.block)) ++broken;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(broken == 0);
+  CHECK(blocks.bytes().in_use == 0);
+}
+
+TEST_CASE("no memory for a large block gives null, and what was there stays") {
+  if (kSanitized) return;
+  LargeBlocks blocks;
+  const Filled kept(blocks, 8 * kMiB, 3);
+  const Limit limit = little_memory();
+  CHECK(blocks.allocate(1000 * kMiB) == nullptr);
+  CHECK(blocks.bytes().in_use == 8 * kMiB);
+  CHECK(kept.intact());
+}
+
+TEST_CASE("LibTorch's large tensors take the memory of freed ones") {
+  if (kSanitized) return;  // they keep an allocator of their own
+  keep_large_tensors();
+  for (const int64_t mib : {1, 20, 100}) {
+    // The first tensor needs new pages, and so do other tensors that tests have left.
+    long least = std::numeric_limits<long>::max();
+    for (int i = 0; i < 20; ++i) {
+      const long before = page_faults();
+      const at::Tensor ones = at::ones({mib << 18}, at::kFloat);
+      if (i == 19) CHECK(ones.sum().item<float>() == static_cast<float>(mib << 18));
+      least = std::min(least, page_faults() - before);
+    }
+    INFO(mib << " MiB");
+    CHECK(least < 10);  // new pages of 2 MiB would take 50 for 100 MiB
+  }
+  at::Tensor grown = at::full({100}, 5.0F);
+  grown.resize_({4 << 20});
+  CHECK(grown[99].item<float>() == 5.0F);
+  grown.resize_({100});
+  CHECK(grown.sum().item<float>() == 500.0F);
+  // What oneDNN does.
+  at::Allocator& allocator = *c10::GetCPUAllocator();
+  for (const size_t bytes : {size_t{100}, 3 * kMiB}) {
+    void* const raw = allocator.raw_allocate(bytes);
+    std::memset(raw, 1, bytes);
+    allocator.raw_deallocate(raw);
+  }
+  at::zeros({0}, at::kFloat);
+}
+
+TEST_CASE("a large tensor for which there is no memory says so in LibTorch's words") {
+  if (kSanitized) return;
+  keep_large_tensors();
+  const Limit limit = little_memory();
+  try {
+    at::empty({1000 << 18}, at::kFloat);
+    FAIL("there was memory");
+  } catch (const std::exception& error) {
+    INFO(error.what());
+    CHECK(is_out_of_memory(error));
+  }
+}
+
+}  // namespace bv::test
