@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "lib/device/plain_kernels.h"
 
@@ -12,87 +13,114 @@ namespace bv {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
-// A kept block serves if it is larger than what is asked for by at most a quarter of that.
-constexpr size_t kWaste = 4;
-// All blocks together may exceed the peak of those in use by a quarter, because the sizes of kept
-// blocks do not always fit.
+constexpr size_t kUnit = kHugePage / 8;  // sizes of blocks are multiples of it
+// All blocks together may exceed the peak of those in use by a quarter, because the free ranges do
+// not always fit.
 constexpr size_t kSlack = 4;
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::byte* map_memory(size_t bytes) {
+  void* const address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
+}
 
 }  // namespace
 
 LargeBlocks::~LargeBlocks() { unmap_until(0); }
 
 void* LargeBlocks::allocate(size_t bytes) {
+  if (bytes > std::numeric_limits<ptrdiff_t>::max()) return nullptr;
   const std::lock_guard lock(mutex_);
-  bytes = rounded(bytes, bytes < 8 * kHugePage ? kHugePage / 8 : kHugePage);
-  void* block = take_kept(bytes);
+  bytes = rounded(bytes, kUnit);
+  std::byte* block = take_kept(bytes);
   if (block == nullptr) block = map(bytes);
-  return block;
-}
-
-// Returns the smallest kept block that is large enough, or null.
-void* LargeBlocks::take_kept(size_t bytes) {
-  const auto found = kept_.lower_bound(bytes);
-  if (found == kept_.end() || found->first > bytes + bytes / kWaste) return nullptr;
-  const auto [size, block] = *found;
-  kept_.erase(found);
-  bytes_kept_ -= size;
-  use(block, size);
-  return block;
-}
-
-void* LargeBlocks::map(size_t bytes) {
-  const size_t peak = std::max(peak_in_use_, bytes_in_use_ + bytes);
-  unmap_until(peak + peak / kSlack - bytes_in_use_ - bytes);
-  // The block begins where a huge page can begin.
-  const size_t mapped = bytes + kHugePage;
-  constexpr int kAccess = PROT_READ | PROT_WRITE, kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
-  void* address = ::mmap(nullptr, mapped, kAccess, kFlags, -1, 0);
-  if (address == MAP_FAILED) {
-    unmap_until(0);
-    address = ::mmap(nullptr, mapped, kAccess, kFlags, -1, 0);
-    if (address == MAP_FAILED) return nullptr;
-  }
-  auto* const first = static_cast<std::byte*>(address);
-  const auto place = reinterpret_cast<uintptr_t>(address);
-  const size_t before = rounded(place, kHugePage) - place;
-  if (before > 0) ::munmap(first, before);
-  if (kHugePage > before) ::munmap(first + before + bytes, kHugePage - before);
-  void* const block = first + before;
-  ::madvise(block, bytes, MADV_HUGEPAGE);  // no harm if it fails
-  use(block, bytes);
-  return block;
-}
-
-void LargeBlocks::use(void* block, size_t bytes) {
+  if (block == nullptr) return nullptr;
   in_use_.emplace(block, bytes);
   bytes_in_use_ += bytes;
   peak_in_use_ = std::max(peak_in_use_, bytes_in_use_);
+  return block;
+}
+
+// Takes the first part of the smallest kept range that is large enough. Returns null if none is.
+std::byte* LargeBlocks::take_kept(size_t bytes) {
+  const auto found = by_size_.lower_bound({bytes, nullptr});
+  if (found == by_size_.end()) return nullptr;
+  const auto [size, range] = *found;
+  remove(range, size);
+  if (size > bytes) insert(range + bytes, size - bytes);
+  return range;
+}
+
+std::byte* LargeBlocks::map(size_t bytes) {
+  const size_t peak = std::max(peak_in_use_, bytes_in_use_ + bytes);
+  unmap_until(peak + peak / kSlack - bytes_in_use_ - bytes);
+  // The block begins where a huge page can begin.
+  std::byte* mapped = map_memory(bytes + kHugePage);
+  if (mapped == nullptr) {
+    unmap_until(0);
+    mapped = map_memory(bytes + kHugePage);
+    if (mapped == nullptr) return nullptr;
+  }
+  const auto place = reinterpret_cast<uintptr_t>(mapped);
+  const size_t before = rounded(place, kHugePage) - place;
+  if (before > 0) ::munmap(mapped, before);
+  if (before < kHugePage) ::munmap(mapped + before + bytes, kHugePage - before);
+  ::madvise(mapped + before, bytes, MADV_HUGEPAGE);  // no harm if it fails
+  return mapped + before;
 }
 
 bool LargeBlocks::free(void* block) {
   const std::lock_guard lock(mutex_);
   const auto found = in_use_.find(block);
   if (found == in_use_.end()) return false;
-  const size_t size = found->second;
-  in_use_.erase(found);
+  auto* range = static_cast<std::byte*>(block);
+  size_t size = found->second;
   bytes_in_use_ -= size;
-  bytes_kept_ += size;
-  kept_.emplace(size, block);
+  in_use_.erase(found);
+  // Joins it with the ranges before and after it.
+  auto next = kept_.lower_bound(range);
+  if (next != kept_.end() && next->first == range + size) {
+    const size_t more = next->second;
+    remove(next->first, more);
+    size += more;
+    next = kept_.lower_bound(range);
+  }
+  if (next != kept_.begin()) {
+    const auto [previous, length] = *std::prev(next);
+    if (previous + length == range) {
+      remove(previous, length);
+      range = previous;
+      size += length;
+    }
+  }
+  insert(range, size);
   return true;
 }
 
-// Unmaps kept blocks until at most `most` bytes are kept. It begins with the largest ones. With the
-// blocks that were freed first, a step that needs slightly more than `most` would map all its
-// blocks anew, because it would always miss the one that was just unmapped.
+void LargeBlocks::insert(std::byte* range, size_t bytes) {
+  kept_.emplace(range, bytes);
+  by_size_.emplace(bytes, range);
+  bytes_kept_ += bytes;
+}
+
+void LargeBlocks::remove(std::byte* range, size_t bytes) {
+  kept_.erase(range);
+  by_size_.erase({bytes, range});
+  bytes_kept_ -= bytes;
+}
+
+// Unmaps kept ranges until at most `most` bytes are kept. It begins with the largest ones. With the
+// ones that were freed first, a step that needs slightly more than `most` would map all its blocks
+// anew, because it would always miss the one that was just unmapped.
 void LargeBlocks::unmap_until(size_t most) {
   while (bytes_kept_ > most) {
-    const auto largest = std::prev(kept_.end());
-    ::munmap(largest->second, largest->first);
-    bytes_kept_ -= largest->first;
-    kept_.erase(largest);
+    const auto [size, range] = *by_size_.rbegin();
+    const size_t excess = std::min(rounded(bytes_kept_ - most, kHugePage), size);
+    remove(range, size);
+    if (size > excess) insert(range, size - excess);
+    ::munmap(range + size - excess, excess);
   }
 }
 

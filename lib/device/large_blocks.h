@@ -2,14 +2,16 @@
 //
 // A training step frees and allocates the same tensors as the step before. malloc maps a block of
 // more than 32 MiB anew each time, and its first use takes a page fault for every 4 KiB, which took
-// a sixth of the time of some models. LargeBlocks keeps freed blocks for the next tensors instead,
-// and maps them in pages of 2 MiB where the system allows it.
+// a sixth of the time of some models. LargeBlocks keeps the pages of freed blocks for the next tensors
+// instead, of any size, and maps them in huge pages (2 MiB) where the system allows it.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 namespace bv {
 
@@ -25,9 +27,9 @@ class LargeBlocks {
   // Returns a block of at least `bytes`, which must be at least kLeast, or null if the system has
   // no memory. The block's content is undefined.
   void* allocate(size_t bytes);
-  // Keeps the block for allocate(). Returns false if it did not come from allocate().
+  // Keeps the block's pages for allocate(). Returns false if it did not come from allocate().
   bool free(void* block);
-  // Returns the kept blocks to the system, and forgets how many bytes were in use at the peak.
+  // Returns the kept pages to the system, and forgets how many bytes were in use at the peak.
   void release();
 
   // In bytes. Together they never exceed the peak of those in use by more than a quarter.
@@ -37,14 +39,16 @@ class LargeBlocks {
   Bytes bytes() const;
 
  private:
-  void* take_kept(size_t bytes);
-  void* map(size_t bytes);
-  void use(void* block, size_t bytes);
+  std::byte* take_kept(size_t bytes);
+  std::byte* map(size_t bytes);
+  void insert(std::byte* range, size_t bytes);
+  void remove(std::byte* range, size_t bytes);
   void unmap_until(size_t most);
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, size_t> in_use_;  // with their sizes
-  std::multimap<size_t, void*> kept_;         // by size
+  std::unordered_map<void*, size_t> in_use_;         // blocks with their sizes
+  std::map<std::byte*, size_t> kept_;                // ranges of freed blocks, by address
+  std::set<std::pair<size_t, std::byte*>> by_size_;  // the same
   size_t bytes_in_use_ = 0, bytes_kept_ = 0, peak_in_use_ = 0;
 };
 

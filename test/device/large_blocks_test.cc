@@ -52,22 +52,34 @@ long page_faults() {
 
 }  // namespace
 
-TEST_CASE("a freed block serves the next request that is nearly as large") {
+TEST_CASE("freed blocks are split and joined to serve the next requests") {
   LargeBlocks blocks;
-  void* const first = blocks.allocate(40 * kMiB);
-  CHECK(reinterpret_cast<uintptr_t>(first) % (2 * kMiB) == 0);
-  REQUIRE(blocks.free(first));
+  auto* const all = static_cast<std::byte*>(blocks.allocate(60 * kMiB));
+  CHECK(reinterpret_cast<uintptr_t>(all) % (2 * kMiB) == 0);
+  REQUIRE(blocks.free(all));
   CHECK(blocks.bytes().in_use == 0);
-  CHECK(blocks.bytes().kept == 40 * kMiB);
+  CHECK(blocks.bytes().kept == 60 * kMiB);
 
-  CHECK(blocks.allocate(33 * kMiB) == first);
-  void* const second = blocks.allocate(33 * kMiB);
-  CHECK(second != first);
-  CHECK(blocks.free(first));
-  CHECK(blocks.free(second));
-  CHECK(blocks.allocate(34 * kMiB) == second);  // the smallest that is large enough
-  void* const small = blocks.allocate(20 * kMiB);
-  CHECK(small != first);  // would waste half of it
+  std::vector<std::byte*> parts;
+  for (const size_t mib : {10, 2, 20, 2, 26})
+    parts.push_back(static_cast<std::byte*>(blocks.allocate(mib * kMiB)));
+  CHECK(parts[1] == all + 10 * kMiB);
+  CHECK(parts[4] == all + 34 * kMiB);
+  CHECK(blocks.bytes().kept == 0);
+
+  for (const int i : {0, 2, 4}) CHECK(blocks.free(parts[i]));
+  CHECK(blocks.allocate(18 * kMiB) == parts[2]);  // the smallest that is large enough
+  CHECK(blocks.allocate(9 * kMiB) == parts[0]);
+  for (const int i : {2, 1, 3, 0}) CHECK(blocks.free(parts[i]));
+  CHECK(blocks.allocate(60 * kMiB) == all);
+}
+
+TEST_CASE("a size that no memory has is refused") {
+  LargeBlocks blocks;
+  blocks.free(blocks.allocate(2 * kMiB));
+  CHECK(blocks.allocate(std::numeric_limits<size_t>::max()) == nullptr);
+  CHECK(blocks.allocate(std::numeric_limits<ptrdiff_t>::max()) == nullptr);
+  CHECK(blocks.bytes().in_use == 0);
 }
 
 TEST_CASE("freed blocks never make a process much larger than its tensors did") {
