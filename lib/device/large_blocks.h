@@ -2,8 +2,8 @@
 //
 // A training step frees and allocates the same tensors as the step before. malloc maps a block of
 // more than 32 MiB anew each time, and its first use takes a page fault for every 4 KiB, which took
-// a sixth of the time of some models. LargeBlocks keeps the pages of freed blocks for the next tensors
-// instead, of any size, and maps them in huge pages (2 MiB) where the system allows it.
+// a sixth of the time of some models. LargeBlocks keeps the pages of freed blocks for the next
+// tensors, of any size, and maps them in huge pages (2 MiB) where the system allows it.
 #pragma once
 
 #include <cstddef>
