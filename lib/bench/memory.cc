@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "lib/device/large_blocks.h"
 #include "lib/device/out_of_memory.h"
 #include "lib/input/cache/cache_memory.h"
 #include "lib/report/chrono.h"
@@ -31,6 +32,7 @@ class MemoryMeter {
   // peak() counts from now on.
   void restart() const {
     if (device_.is_cpu()) {
+      release_large_tensors();
       std::ofstream("/proc/self/clear_refs") << "5";
     } else {
       c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index());

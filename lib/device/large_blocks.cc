@@ -7,15 +7,13 @@
 #include <iterator>
 #include <limits>
 
-#include "lib/device/plain_kernels.h"
-
 namespace bv {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
 constexpr size_t kUnit = kHugePage / 8;  // sizes of blocks are multiples of it
-// All blocks together may exceed the peak of those in use by a quarter, because the free ranges do
-// not always fit.
+// The blocks in use and what is kept may exceed the peak of those in use by a quarter and a huge
+// page, because what is kept does not always fit the next request.
 constexpr size_t kSlack = 4;
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -35,8 +33,13 @@ void* LargeBlocks::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   bytes = rounded(bytes, kUnit);
   std::byte* block = take_kept(bytes);
-  if (block == nullptr) block = map(bytes);
-  if (block == nullptr) return nullptr;
+  if (block == nullptr) {
+    // Whole huge pages, of which the rest is kept.
+    const size_t mapped = rounded(bytes, kHugePage);
+    block = map(bytes, mapped);
+    if (block == nullptr) return nullptr;
+    if (mapped > bytes) insert(block + bytes, mapped - bytes);
+  }
   in_use_.emplace(block, bytes);
   bytes_in_use_ += bytes;
   peak_in_use_ = std::max(peak_in_use_, bytes_in_use_);
@@ -53,22 +56,22 @@ std::byte* LargeBlocks::take_kept(size_t bytes) {
   return range;
 }
 
-std::byte* LargeBlocks::map(size_t bytes) {
+// Maps `mapped` bytes, which begin where a huge page can begin, for a block of `bytes`.
+std::byte* LargeBlocks::map(size_t bytes, size_t mapped) {
   const size_t peak = std::max(peak_in_use_, bytes_in_use_ + bytes);
-  unmap_until(peak + peak / kSlack - bytes_in_use_ - bytes);
-  // The block begins where a huge page can begin.
-  std::byte* mapped = map_memory(bytes + kHugePage);
-  if (mapped == nullptr) {
+  unmap_until(peak + peak / kSlack + kHugePage - bytes_in_use_ - mapped);
+  std::byte* range = map_memory(mapped + kHugePage);
+  if (range == nullptr) {
     unmap_until(0);
-    mapped = map_memory(bytes + kHugePage);
-    if (mapped == nullptr) return nullptr;
+    range = map_memory(mapped + kHugePage);
+    if (range == nullptr) return nullptr;
   }
-  const auto place = reinterpret_cast<uintptr_t>(mapped);
+  const auto place = reinterpret_cast<uintptr_t>(range);
   const size_t before = rounded(place, kHugePage) - place;
-  if (before > 0) ::munmap(mapped, before);
-  if (before < kHugePage) ::munmap(mapped + before + bytes, kHugePage - before);
-  ::madvise(mapped + before, bytes, MADV_HUGEPAGE);  // no harm if it fails
-  return mapped + before;
+  if (before > 0) ::munmap(range, before);
+  if (before < kHugePage) ::munmap(range + before + mapped, kHugePage - before);
+  ::madvise(range + before, mapped, MADV_HUGEPAGE);  // no harm if it fails
+  return range + before;
 }
 
 bool LargeBlocks::free(void* block) {
@@ -111,16 +114,18 @@ void LargeBlocks::remove(std::byte* range, size_t bytes) {
   bytes_kept_ -= bytes;
 }
 
-// Unmaps kept ranges until at most `most` bytes are kept. It begins with the largest ones. With the
-// ones that were freed first, a step that needs slightly more than `most` would map all its blocks
-// anew, because it would always miss the one that was just unmapped.
+// Unmaps kept ranges until at most `most` bytes are kept, the largest first. The ones that were
+// freed first would be a bad choice: a step that needs slightly more than `most` would always miss
+// what was just unmapped.
 void LargeBlocks::unmap_until(size_t most) {
   while (bytes_kept_ > most) {
     const auto [size, range] = *by_size_.rbegin();
     const size_t excess = std::min(rounded(bytes_kept_ - most, kHugePage), size);
     remove(range, size);
     if (size > excess) insert(range, size - excess);
-    ::munmap(range + size - excess, excess);
+    std::byte* const end = range + size - excess;
+    // munmap fails if the process has too many mappings already.
+    if (::munmap(end, excess) != 0) ::madvise(end, excess, MADV_DONTNEED);
   }
 }
 
@@ -144,7 +149,7 @@ LargeBlocks& blocks() {
 }
 at::Allocator* g_small = nullptr;  // LibTorch's own allocator
 
-// LibTorch frees some blocks through raw_deleter(), so the address alone must tell whose they are.
+// raw_deleter() frees small blocks too, so the address alone must tell whose a block is.
 void free_block(void* block) {
   if (block != nullptr && !blocks().free(block)) g_small->raw_deallocate(block);
 }
@@ -169,9 +174,9 @@ class CpuAllocator : public at::Allocator {
 
 void keep_large_tensors() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  if (plain_kernels() || g_small != nullptr) return;
+  if (g_small != nullptr) return;
   static auto* const allocator = new CpuAllocator();
-  g_small = c10::GetCPUAllocator();
+  g_small = c10::GetDefaultCPUAllocator();
   c10::SetCPUAllocator(allocator, /*priority=*/1);
 #endif
 }

@@ -1,9 +1,10 @@
 // The memory of large tensors on the CPU.
 //
 // A training step frees and allocates the same tensors as the step before. malloc maps a block of
-// more than 32 MiB anew each time, and its first use takes a page fault for every 4 KiB, which took
-// a sixth of the time of some models. LargeBlocks keeps the pages of freed blocks for the next
-// tensors, of any size, and maps them in huge pages (2 MiB) where the system allows it.
+// more than 32 MiB (lib/device/heap.h) anew each time, and its first use takes a page fault for
+// every 4 KiB, which took a sixth of the time of some models. LargeBlocks keeps the pages of freed
+// blocks for the next tensors, of any size, and maps them in huge pages (2 MiB) where the system
+// allows it.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +25,16 @@ class LargeBlocks {
   ~LargeBlocks();
   LargeBlocks(const LargeBlocks&) = delete;
 
-  // Returns a block of at least `bytes`, which must be at least kLeast, or null if the system has
-  // no memory. The block's content is undefined.
+  // Returns a block of at least `bytes`, or null if the system has no memory. Its content is
+  // undefined.
   void* allocate(size_t bytes);
-  // Keeps the block's pages for allocate(). Returns false if it did not come from allocate().
+  // Keeps the block's pages for allocate(). Returns false if no such block is in use.
   bool free(void* block);
   // Returns the kept pages to the system, and forgets how many bytes were in use at the peak.
   void release();
 
-  // In bytes. Together they never exceed the peak of those in use by more than a quarter.
+  // Together they are at most 1.25 times the most that was in use since the last release(), plus
+  // 2 MiB.
   struct Bytes {
     size_t in_use, kept;
   };
@@ -40,7 +42,7 @@ class LargeBlocks {
 
  private:
   std::byte* take_kept(size_t bytes);
-  std::byte* map(size_t bytes);
+  std::byte* map(size_t bytes, size_t mapped);
   void insert(std::byte* range, size_t bytes);
   void remove(std::byte* range, size_t bytes);
   void unmap_until(size_t most);
@@ -52,12 +54,12 @@ class LargeBlocks {
   size_t bytes_in_use_ = 0, bytes_kept_ = 0, peak_in_use_ = 0;
 };
 
-// From now on, LibTorch allocates large tensors on the CPU from LargeBlocks. It is off if the
-// environment has BVTRAIN_PLAIN_KERNELS=1, and under sanitizers, which check the bounds of malloc's
-// blocks only. Call it before other threads start.
+// From now on, LibTorch allocates tensors of LargeBlocks::kLeast and more on the CPU from
+// LargeBlocks. Does nothing under sanitizers, which see only what malloc allocates. Call it before
+// other threads start.
 void keep_large_tensors();
-// Returns the memory of freed large tensors to the system. To call when another phase of the
-// program begins, whose tensors have other sizes.
+// Returns the memory of freed large tensors to the system. Call it when a phase of the program
+// begins whose tensors have other sizes.
 void release_large_tensors();
 
 }  // namespace bv

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "lib/device/large_blocks.h"
 #include "lib/util/error.h"
 
 namespace bv {
@@ -19,10 +20,13 @@ int64_t aligned(int64_t elements) {
   return (elements + FlatParams::kAlign - 1) / FlatParams::kAlign * FlatParams::kAlign;
 }
 
-// The heap would keep the memory that the parameters had before they moved into the buffer. So it
-// is trimmed after every kTrimBytes.
+// The process would keep the memory that the parameters had before they moved into the buffer. So
+// it is returned to the system after every kTrimBytes.
 constexpr int64_t kTrimBytes = 64 << 20;
-void trim_heap() { ::malloc_trim(0); }
+void return_freed_memory() {
+  release_large_tensors();
+  ::malloc_trim(0);
+}
 
 }  // namespace
 
@@ -66,10 +70,10 @@ FlatParams::FlatParams(Model& model, std::span<const int> groups, ShardingPlan p
     move_into_buffers(entry);
     moved += 4 * entry.numel;
     if (moved < kTrimBytes) continue;
-    trim_heap();
+    return_freed_memory();
     moved = 0;
   }
-  trim_heap();
+  return_freed_memory();
 }
 
 // Sorts the entries into buffer order. `order` is the order in which backward finishes them.

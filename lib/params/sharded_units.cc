@@ -37,9 +37,8 @@ ShardedUnits::ShardedUnits(FlatParams& params, Group& group)
       segments_of_unit_[segments[i].unit].push_back(static_cast<int>(i));
   }
   for (const auto& entry : params_.entries()) hook(entry);
-  // The buffers of collectives and the activations also come and go in large blocks, which would
-  // fragment the heap. LargeBlocks keeps them out of it. Where it is off, mmap does, but each use
-  // takes page faults.
+  // Large blocks that are not tensors also come and go, which would fragment the heap. With mmap
+  // they are returned to the system at once, at the price of page faults.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
 }
 

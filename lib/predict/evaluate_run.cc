@@ -11,6 +11,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/compare/run_status.h"
+#include "lib/device/large_blocks.h"
 #include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/chrono.h"
@@ -203,6 +204,7 @@ class NewCheckpoints {
     best_->take(found.step, found.identity, metrics_->row());
     crash_point("evaluate.row");
     metrics_->write_report();
+    release_large_tensors();  // the next checkpoint may be hours away
     metrics_->end_row();
     metrics_->flush();
     done_->add(found.step, found.identity, /*has_row=*/true);

@@ -1,11 +1,13 @@
 #include "lib/device/heap.h"
 
-#include <ATen/ATen.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
 #include <limits>
+#include <memory>
 
 #include "test/support/limits.h"
 
@@ -21,15 +23,18 @@ long page_faults() {
 
 }  // namespace
 
-TEST_CASE("a tensor takes the pages of one that was freed") {
+TEST_CASE("a block of the heap takes the pages of one that was freed") {
   if (kSanitized) return;  // it has an allocator of its own
   keep_freed_memory();
   for (const int64_t mib : {1, 20}) {
-    // Small blocks may lie between the freed pages, so the first tensors may need more.
+    // Small blocks may lie between the freed pages, so the first ones may need more.
     long least = std::numeric_limits<long>::max();
     for (int i = 0; i < 20; ++i) {
       const long before = page_faults();
-      at::ones({mib << 18}, at::kFloat);
+      const std::unique_ptr<char, decltype(&std::free)> block(
+          static_cast<char*>(std::malloc(mib << 20)), &std::free);
+      REQUIRE(block != nullptr);
+      std::memset(block.get(), 1, mib << 20);
       least = std::min(least, page_faults() - before);
     }
     INFO(mib << " MiB");
