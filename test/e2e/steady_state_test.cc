@@ -120,8 +120,8 @@ evals:
     log_steps: 2
     skip_first: true
 )");
-  const Finished finished = run({"--config", folder / "c.yaml", "--workdir", folder / "out", "--set",
-                                 "total_steps=3", "--devices", "cpu"});
+  const Finished finished = run({"--config", folder / "c.yaml", "--workdir", folder / "out",
+                                 "--set", "total_steps=3", "--devices", "cpu"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   const std::vector<TextRow> rows = metric_rows(folder / "out");  // of the steps 1 to 3
