@@ -1,7 +1,5 @@
 #include "lib/device/heap.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -10,18 +8,9 @@
 #include <memory>
 
 #include "test/support/limits.h"
+#include "test/support/resources.h"
 
 namespace bv::test {
-namespace {
-
-// The page faults of this process so far that needed no disk.
-long page_faults() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_minflt;
-}
-
-}  // namespace
 
 TEST_CASE("a block of the heap takes the pages of one that was freed") {
   if (kSanitized) return;  // it has an allocator of its own

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -42,13 +41,6 @@ struct Filled {
 size_t all_bytes(const LargeBlocks& blocks) {
   const auto [in_use, kept] = blocks.bytes();
   return in_use + kept;
-}
-
-// The page faults of this process so far that needed no disk.
-long page_faults() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_minflt;
 }
 
 }  // namespace

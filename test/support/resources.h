@@ -1,5 +1,7 @@
-// What this process holds: memory and descriptors. For tests that run for long.
+// What this process holds and takes: memory, descriptors and page faults.
 #pragma once
+
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <iterator>
@@ -14,5 +16,12 @@ inline int64_t open_descriptors() {
 }
 
 inline double resident_mib() { return resident_bytes().value_or(0) / (1 << 20); }
+
+// The page faults so far that needed no disk.
+inline long page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
 
 }  // namespace bv::test
