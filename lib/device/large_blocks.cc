@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <limits>
 
@@ -147,7 +148,8 @@ LargeBlocks& blocks() {
   static auto* const all = new LargeBlocks();
   return *all;
 }
-at::Allocator* g_small = nullptr;  // LibTorch's own allocator
+at::Allocator* g_small = nullptr;                   // LibTorch's own allocator
+std::atomic<size_t> g_least = LargeBlocks::kLeast;  // bytes; smaller blocks are g_small's
 
 // raw_deleter() frees small blocks too, so the address alone must tell whose a block is.
 void free_block(void* block) {
@@ -157,7 +159,7 @@ void free_block(void* block) {
 class CpuAllocator : public at::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
-    if (bytes >= LargeBlocks::kLeast) {
+    if (bytes >= g_least) {
       void* const block = blocks().allocate(bytes);
       if (block != nullptr) return {block, block, &free_block, at::Device(at::kCPU)};
     }
@@ -182,5 +184,15 @@ void keep_large_tensors() {
 }
 
 void release_large_tensors() { blocks().release(); }
+
+TensorsFromMalloc::TensorsFromMalloc() {
+  blocks().release();
+  g_least = std::numeric_limits<size_t>::max();
+}
+
+TensorsFromMalloc::~TensorsFromMalloc() {
+  blocks().release();
+  g_least = LargeBlocks::kLeast;
+}
 
 }  // namespace bv

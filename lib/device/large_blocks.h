@@ -62,4 +62,13 @@ void keep_large_tensors();
 // begins whose tensors have other sizes.
 void release_large_tensors();
 
+// While it lives, malloc allocates all tensors, and LargeBlocks keeps nothing. For evaluations:
+// what they collect of all ranks may be large, and memory that is kept would add to that.
+class TensorsFromMalloc {
+ public:
+  TensorsFromMalloc();
+  ~TensorsFromMalloc();
+  TensorsFromMalloc(const TensorsFromMalloc&) = delete;
+};
+
 }  // namespace bv

@@ -106,32 +106,4 @@ TEST_CASE("a training step takes no new pages for large tensors") {
   CHECK(step.faults < 500);  // without LargeBlocks 40,000 to 100,000
 }
 
-TEST_CASE("training does not keep the memory of an evaluation") {
-  if (kSanitized) return;
-  const TempFolder folder;
-  write(folder / "c.yaml", std::string(kLargeTensors) + R"(
-evals:
-  test:
-    type: classification
-    data: {name: synthetic, image_size: 32, channels: 3, size: 6000, encoded: none}
-    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
-    loss_name: softmax_xent
-    batch_size: 6000
-    log_steps: 2
-    skip_first: true
-)");
-  const Finished finished = run({"--config", folder / "c.yaml", "--workdir", folder / "out",
-                                 "--set", "total_steps=3", "--devices", "cpu"});
-  INFO(finished.err);
-  REQUIRE(finished.code == 0);
-  const std::vector<TextRow> rows = metric_rows(folder / "out");  // of the steps 1 to 3
-  const auto resident_mib = [&](size_t row) {
-    return std::stod(rows.at(row).at("y/hostmem/rss")) / (1 << 20);
-  };
-  const double before = resident_mib(0), after = resident_mib(2);
-  INFO(before << " MiB before, " << after << " after, " << finished.peak_mib << " at the peak");
-  CHECK(finished.peak_mib > before + 300);
-  CHECK(after < before + 100);
-}
-
 }  // namespace bv::test

@@ -322,10 +322,10 @@ void Trainer::tick_silently(int64_t step) {
 
 void Trainer::run_due_evals(int64_t step) {
   if (due_evals_.empty()) return;
+  const TensorsFromMalloc memory;
   for (EvalJob& job : recipe_.evals) {
     if (due_evals_.contains(job.name)) evaluate(job, step);
   }
-  release_large_tensors();
 }
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {
