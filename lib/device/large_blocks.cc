@@ -115,9 +115,8 @@ void LargeBlocks::remove(std::byte* range, size_t bytes) {
   bytes_kept_ -= bytes;
 }
 
-// Unmaps kept ranges until at most `most` bytes are kept, the largest first. The ones that were
-// freed first would be a bad choice: a step that needs slightly more than `most` would always miss
-// what was just unmapped.
+// Unmaps kept ranges, the largest first, until at most `most` bytes are kept. If it began with the
+// oldest, a step that needs slightly more than `most` would always miss what was just unmapped.
 void LargeBlocks::unmap_until(size_t most) {
   while (bytes_kept_ > most) {
     const auto [size, range] = *by_size_.rbegin();

@@ -55,15 +55,15 @@ class LargeBlocks {
 };
 
 // From now on, LibTorch allocates tensors of LargeBlocks::kLeast and more on the CPU from
-// LargeBlocks. Does nothing under sanitizers, which see only what malloc allocates. Call it before
-// other threads start.
+// LargeBlocks. Sanitizers see only what malloc allocates, so with them this does nothing. Call it
+// before other threads start.
 void keep_large_tensors();
 // Returns the memory of freed large tensors to the system. Call it when a phase of the program
 // begins whose tensors have other sizes.
 void release_large_tensors();
 
-// While it lives, malloc allocates all tensors, and LargeBlocks keeps nothing. For evaluations:
-// what they collect of all ranks may be large, and memory that is kept would add to that.
+// While it lives, malloc allocates all tensors, and LargeBlocks keeps nothing. Evaluations use it:
+// they may collect large tables from all ranks, and kept memory would add to those.
 class TensorsFromMalloc {
  public:
   TensorsFromMalloc();

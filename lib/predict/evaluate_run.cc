@@ -186,6 +186,7 @@ class NewCheckpoints {
  private:
   // Returns false, after a warning, if the checkpoint cannot be used.
   bool evaluate(const FoundCheckpoint& found) {
+    const TensorsFromMalloc memory;
     if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
     const std::optional<Restored> checkpoint = read_weights_of(run_.ckpt().step(found.step));
     if (!checkpoint) {
@@ -204,7 +205,6 @@ class NewCheckpoints {
     best_->take(found.step, found.identity, metrics_->row());
     crash_point("evaluate.row");
     metrics_->write_report();
-    release_large_tensors();  // the next checkpoint may be hours away
     metrics_->end_row();
     metrics_->flush();
     done_->add(found.step, found.identity, /*has_row=*/true);

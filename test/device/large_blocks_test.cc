@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// A block that is filled with one value, and says whether it still is.
+// A block whose bytes all have one value. intact() tells whether they still have it.
 struct Filled {
   std::byte* block;
   size_t bytes;

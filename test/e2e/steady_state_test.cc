@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <map>
 
 #include "lib/util/file.h"
 #include "test/support/binary.h"
@@ -104,6 +105,36 @@ TEST_CASE("a training step takes no new pages for large tensors") {
   write(folder / "c.yaml", kLargeTensors);
   const Costs step = costs_of_step(folder, folder / "c.yaml", 4);
   CHECK(step.faults < 500);  // without LargeBlocks 40,000 to 100,000
+}
+
+TEST_CASE("training does not keep the memory of an evaluation") {
+  if (kSanitized) return;
+  const TempFolder folder;
+  write(folder / "c.yaml", std::string(kLargeTensors) + R"(
+evals:
+  test:
+    type: classification
+    data: {name: synthetic, image_size: 32, channels: 3, size: 6000, encoded: none}
+    pp_fn: value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")
+    loss_name: softmax_xent
+    batch_size: 6000
+    log_steps: 3
+    skip_first: true
+)");
+  const Finished finished = run({"--config", folder / "c.yaml", "--workdir", folder / "out",
+                                 "--set", "total_steps=5", "--devices", "cpu"});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  // Rows have it once the run is warm: at step 3, before its evaluation, and later.
+  std::map<std::string, double> resident_mib;
+  for (const TextRow& row : metric_rows(folder / "out")) {
+    if (const auto found = row.find("y/hostmem/rss"); found != row.end())
+      resident_mib[row.at("step")] = std::stod(found->second) / (1 << 20);
+  }
+  const double before = resident_mib.at("3"), after = resident_mib.at("4");
+  INFO(before << " MiB before, " << after << " after, " << finished.peak_mib << " at the peak");
+  CHECK(finished.peak_mib > before + 500);
+  CHECK(after < before + 300);  // 70 to 120; if memory is kept, 840
 }
 
 }  // namespace bv::test
