@@ -2,17 +2,32 @@
 
 #include <fmt/format.h>
 
-namespace bv {
+#include "lib/model/kernels/small_products.h"
 
-PrecisionChoice choose_precision(std::string_view word, c10::Device device, bool cpu_has_bf16) {
+namespace bv {
+namespace {
+
+std::string about(CpuBf16 cpu) {
+  switch (cpu) {
+    case CpuBf16::none:
+      return "this CPU has no bf16 instructions";
+    case CpuBf16::slow:
+      return "float32 is faster than bf16 on this CPU, which has no AMX";
+    case CpuBf16::fast:
+      break;
+  }
+  return "this CPU has fast bf16 instructions";
+}
+
+}  // namespace
+
+PrecisionChoice choose_precision(std::string_view word, c10::Device device, CpuBf16 cpu) {
   PrecisionChoice choice;
   choice.automatic = word == "auto";
-  const bool native = !device.is_cpu() || cpu_has_bf16;
-  if (word == "bf16" || (choice.automatic && native)) choice.precision = Precision::bf16;
-  if (!choice.automatic) return choice;
-  choice.reason = !device.is_cpu() ? "the device is a GPU"
-                  : native         ? "this CPU has bf16 instructions"
-                                   : "this CPU has no bf16 instructions";
+  const bool fast = !device.is_cpu() || cpu == CpuBf16::fast;
+  if (word == "bf16" || (choice.automatic && fast)) choice.precision = Precision::bf16;
+  if (choice.automatic || (word == "bf16" && !fast))
+    choice.reason = device.is_cpu() ? about(cpu) : "the device is a GPU";
   return choice;
 }
 
@@ -26,8 +41,10 @@ std::string PrecisionChoice::text() const {
   return automatic ? fmt::format("auto: {}, because {}", name(), reason) : name();
 }
 
-bool cpu_has_bf16() {
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+CpuBf16 cpu_bf16() {
+  if (has_amx()) return CpuBf16::fast;
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuBf16::none;
+  return __builtin_cpu_is("intel") ? CpuBf16::slow : CpuBf16::fast;
 }
 
 }  // namespace bv

@@ -1,5 +1,4 @@
-// What the key `precision` means on a device: `auto` is bf16 where the device computes it natively,
-// otherwise float32.
+// What the key `precision` means on a device: `auto` is bf16 where that is faster than float32.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,10 +10,17 @@
 
 namespace bv {
 
+// How a CPU computes products in bf16. Without instructions for it oneDNN emulates them slowly.
+// Intel's CPUs are fast in bf16 only with AMX: on a Xeon whose AMX was switched off, products by
+// AVX-512's bf16 instructions were half as fast as in float32.
+enum class CpuBf16 { none, slow, fast };
+
 struct PrecisionChoice {
   Precision precision = Precision::float32;
   bool automatic = false;  // the config says `auto`
-  std::string reason;      // of `auto`: "this CPU has no bf16 instructions"
+  // Why `auto` chose this precision, or why a named bf16 is slow: "this CPU has no bf16
+  // instructions". Empty if there is nothing to say.
+  std::string reason;
 
   std::string name() const;    // "float32" or "bf16"
   std::string config() const;  // what the config says: "auto", "float32" or "bf16"
@@ -24,9 +30,8 @@ struct PrecisionChoice {
 };
 
 // `word` is "float32", "bf16" or "auto"; any other word means "float32".
-PrecisionChoice choose_precision(std::string_view word, c10::Device device, bool cpu_has_bf16);
+PrecisionChoice choose_precision(std::string_view word, c10::Device device, CpuBf16 cpu);
 
-// Returns whether oneDNN computes bf16 natively on this CPU. On others it emulates bf16 slowly.
-bool cpu_has_bf16();
+CpuBf16 cpu_bf16();
 
 }  // namespace bv

@@ -62,7 +62,7 @@ class NoModel : public Model {
 
 PrecisionChoice read_precision_choice(const Config& config, c10::Device device) {
   const std::string word = config.word("precision", "auto", {"float32", "bf16", "auto"});
-  PrecisionChoice choice = choose_precision(word, device, cpu_has_bf16());
+  PrecisionChoice choice = choose_precision(word, device, cpu_bf16());
   if (choice.automatic) config.explain_as("precision", choice.name());
   return choice;
 }

@@ -133,8 +133,9 @@ const KeyTable run_keys(
       "otherwise up to rounding. Train with several seeds to see how much the results vary."},
      {"precision", "'auto' | 'float32' | 'bf16'", "auto",
       "Number format of matrix multiplications and convolutions; everything else is always "
-      "float32. `bf16` is faster and needs less memory where the device computes it natively, and "
-      "slow elsewhere. `auto` takes it exactly there.",
+      "float32. `bf16` needs less memory, and is faster on GPUs, on Intel's CPUs with AMX and on "
+      "AMD's CPUs with bf16 instructions; on other CPUs it is slower. `auto` takes it where it is "
+      "faster.",
       "", "-"},
      {"deterministic", "'auto' | 'true' | 'false'", "auto",
       "Whether a run on GPUs repeats bit for bit, as it must for a continued run to be equal to "

@@ -60,6 +60,8 @@ Exit Trainer::run() {
             static_cast<double>(total_steps_) / recipe_.steps_per_epoch());
   if (recipe_.precision_choice.automatic)
     log::info("precision {}", recipe_.precision_choice.text());
+  else if (!recipe_.precision_choice.reason.empty())
+    log::info("precision bf16 is slow here: {}", recipe_.precision_choice.reason);
   if (!recipe_.graph_refusal.empty())
     log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
   if (recipe_.image_normalization) log::info("Images travel to the step as bytes");
