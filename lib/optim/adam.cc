@@ -7,9 +7,7 @@
 #include "lib/optim/fused.h"
 
 namespace bv {
-namespace {
-
-double decay(const Config& config, const char* key, double fallback) {
+double read_decay(const Config& config, const char* key, double fallback) {
   const auto value = config.get<double>(key, fallback);
   if (!(value >= 0 && value < 1)) {
     config.problem(key, fmt::format("must be at least 0 and below 1, got {}", value));
@@ -17,12 +15,16 @@ double decay(const Config& config, const char* key, double fallback) {
   return value;
 }
 
-}  // namespace
+Optimizer::RuleNumbers adam_numbers(double b1, double b2, int64_t count) {
+  const auto k = static_cast<double>(count + 1);
+  return {static_cast<float>(1 - std::pow(b1, k)), static_cast<float>(1 - std::pow(b1, k + 1)),
+          static_cast<float>(1 - std::pow(b2, k))};
+}
 
 Adam::Adam(const Config& config)
     : Optimizer({{.name = "mu"}, {.name = "nu"}}),
-      b1_(decay(config, "b1", 0.9)),
-      b2_(decay(config, "b2", 0.999)),
+      b1_(read_decay(config, "b1", 0.9)),
+      b2_(read_decay(config, "b2", 0.999)),
       eps_(config.get<double>("eps", 1e-8)),
       eps_root_(config.get<double>("eps_root", 0.0)),
       bf16_(config.word("mu_dtype", "float32", {"float32", "bfloat16"}) == "bfloat16"),
@@ -48,9 +50,7 @@ at::Tensor Adam::update(const FlatParams& params, std::span<const UpdateRange> r
 }
 
 Optimizer::RuleNumbers Adam::rule_numbers(int64_t count) const {
-  const auto k = static_cast<double>(count + 1);
-  return {static_cast<float>(1 - std::pow(b1_, k)), static_cast<float>(1 - std::pow(b1_, k + 1)),
-          static_cast<float>(1 - std::pow(b2_, k))};
+  return adam_numbers(b1_, b2_, count);
 }
 
 template <class Mu, bool kNesterov>

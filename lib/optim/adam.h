@@ -30,6 +30,12 @@ inline constexpr KeyText kAdamKeys[] = {
     {"nesterov", "bool", "false",
      "Whether to look one step ahead with the average gradient (Nesterov's momentum)."}};
 
+// Reads a number of at least 0 and below 1; records a problem with any other.
+double read_decay(const Config& config, const char* key, double fallback);
+
+// Returns Optimizer::rule_numbers() for an AdamRule.
+Optimizer::RuleNumbers adam_numbers(double b1, double b2, int64_t count);
+
 class Adam : public Optimizer {
  public:
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,

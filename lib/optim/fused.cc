@@ -1,5 +1,8 @@
 #include "lib/optim/fused.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
+
 namespace bv {
 
 const CudaKernels& cuda_kernels() {
@@ -35,6 +38,17 @@ at::Tensor square_sum(const at::Tensor& flat) {
   *total = 0;
   for (double sum : sums) *total += sum;
   return result;
+}
+
+void clip_to_norm(const at::Tensor& grad, const StepScalars& scalars) {
+  if (scalars.clip_norm <= 0) return;
+  if (grad.is_cpu()) {
+    const auto norm = static_cast<float>(std::sqrt(*scalars.grad_squares.const_data_ptr<double>()));
+    if (!(norm < scalars.clip_norm)) grad.div_(norm).mul_(scalars.clip_norm);
+    return;
+  }
+  const at::Tensor norm = scalars.grad_squares.sqrt().to(at::kFloat);
+  grad.copy_(at::where(norm < scalars.clip_norm, grad, grad / norm * scalars.clip_norm));
 }
 
 std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges, int64_t longest) {

@@ -88,8 +88,10 @@ TEST_CASE("each optimizer on a device", "[gpu]") {
   for (const char* keys : kOptimizers) {
     INFO(keys);
     const std::string all = fmt::format("{{{}, lr: 0.01, wd: 0.001, grad_clip_norm: 0.5}}", keys);
+    const bool rounded = all.find("muon") != std::string::npos;  // products in bfloat16
     check_close(Run(models()[0], Precision::float32, kGpu, all).train(3),
-                Run(models()[0], Precision::float32, c10::kCPU, all).train(3), 1e-3);
+                Run(models()[0], Precision::float32, c10::kCPU, all).train(3),
+                rounded ? 1e-2 : 1e-3);
   }
 }
 

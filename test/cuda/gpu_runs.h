@@ -135,7 +135,8 @@ inline const char* const kOptimizers[] = {
     "optax_name: sgd",
     "optax_name: trace, optax: {decay: 0.9, nesterov: true}",
     "optax_name: scale_by_adafactor, optax: {clipping_threshold: 1.0}",
-    "optax_name: scale_by_adafactor, optax: {momentum: null}"};
+    "optax_name: scale_by_adafactor, optax: {momentum: null}",
+    "optax_name: muon, optax: {adam_for: []}"};
 
 inline void check_close(const std::vector<double>& a, const std::vector<double>& b, double bound) {
   REQUIRE(a.size() == b.size());

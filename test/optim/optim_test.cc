@@ -2,6 +2,7 @@
 // and adam with at::_fused_adamw_. Also threads, and the rounding of bfloat16 state.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/linalg_svdvals.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -65,6 +66,11 @@ std::vector<Case> cases() {
        "{dtype_momentum: float32, min_dim_size_to_factor: 4, beta2_cap: 0.5, momentum: 0.8, "
        "clipping_threshold: 0.7}",
        false, plain_adafactor(4, 0.5, 0.8, false, 0.7)},
+      {"muon", "{}", false, plain_muon("head/kernel", 0.95F, true, 5, true)},
+      {"muon",
+       "{adam_for: [body/kernel], momentum: 0.6, nesterov: false, ns_steps: 3, adjust_lr: "
+       "original}",
+       false, plain_muon("body/kernel", 0.6F, false, 3, false)},
       {"big_vision.sgd", "{}", false, gradient},
       {"identity", "{}", false, gradient},
   };
@@ -181,6 +187,7 @@ struct PlainRun {
       if (norm >= s.clip_norm) x = (x / norm) * s.clip_norm;
     }
     Values& p = values[entry.name];
+    state.name = entry.name;
     state.shape = entry.shape;  // in the order of memory
     if (entry.shape.size() == 2 && entry.strides[0] == 1) std::swap(state.shape[0], state.shape[1]);
     state.params = p;
@@ -219,8 +226,8 @@ TEST_CASE("the registered optimizers; each is tested below") {
   CHECK(Optimizer::Registry::names() ==
         std::vector<std::string>{"adam", "adamw", "big_vision.momentum_hp",
                                  "big_vision.scale_by_adafactor", "big_vision.sgd", "identity",
-                                 "momentum_hp", "scale", "scale_by_adafactor", "scale_by_adam",
-                                 "sgd", "trace"});
+                                 "momentum_hp", "muon", "scale", "scale_by_adafactor",
+                                 "scale_by_adam", "sgd", "trace"});
   for (const std::string& name : Optimizer::Registry::names()) {
     const auto all = cases();
     CHECK(std::any_of(all.begin(), all.end(), [&](const Case& c) { return c.name == name; }));
@@ -345,6 +352,55 @@ TEST_CASE("adam equals at::_fused_adamw_") {
   CHECK((params.data() - p).abs().max().item<float>() < 2e-6);
 }
 
+// The singular values of the first update of a kernel with this shape and random gradients.
+at::Tensor muon_singular_values(const std::vector<int64_t>& shape, int64_t inputs) {
+  struct OneKernel : Model {
+    explicit OneKernel(const std::vector<int64_t>& shape) {
+      add_parameter("a/kernel", shape, zeros());
+      init_parameters(*this, 1, std::nullopt);
+    }
+    at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
+  };
+  OneKernel model(shape);
+  const std::vector<int> groups = {0};
+  const FlatParams params(model, groups);
+  const auto muon = make("muon", "{adjust_lr: original}");
+  muon->allocate(params);
+  fill_gradients(params, 0);
+  const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
+  muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
+  const at::Tensor update = named_parameters(model)[0].second.reshape({inputs, -1});
+  const double out = static_cast<double>(update.size(1)), in = static_cast<double>(inputs);
+  return at::linalg_svdvals(update) / std::sqrt(std::max(1.0, out / in));
+}
+
+TEST_CASE("muon brings the singular values of updates near 1, for kernels of every form") {
+  struct Form {
+    std::vector<int64_t> shape;
+    int64_t inputs;
+  };
+  for (const Form& form :
+       {Form{{40, 24}, 40}, Form{{24, 40}, 24}, Form{{3, 3, 8, 16}, 72}, Form{{3, 3, 1, 32}, 9},
+        Form{{24, 3, 8}, 24}, Form{{3, 8, 24}, 24}, Form{{1, 24, 24}, 24}, Form{{24, 24, 1}, 24}}) {
+    INFO(at::IntArrayRef(form.shape));
+    int64_t elements = 1;
+    for (const int64_t size : form.shape) elements *= size;
+    const at::Tensor values = muon_singular_values(form.shape, form.inputs);
+    CHECK(values.numel() == std::min(form.inputs, elements / form.inputs));
+    CHECK(values.min().item<float>() > 0.5F);
+    CHECK(values.max().item<float>() < 1.25F);
+  }
+}
+
+TEST_CASE("muon says when there is no kernel for it") {
+  TinyModel model;
+  const std::vector<int> groups = {0, 0, 0, 0};
+  const FlatParams params(model, groups);
+  CHECK_THROWS_WITH(make("muon", "{adam_for: ['.*']}")->allocate(params),
+                    "error: optax_name: muon has nothing to do: no kernel is trained but those of "
+                    "optax.adam_for; take 'optax_name: scale_by_adam'");
+}
+
 TEST_CASE("bfloat16 momentum decays by the rounded coefficient and keeps a rounded copy") {
   TinyModel model;
   const std::vector<int> groups = {0, 0, 0, 0};
@@ -377,6 +433,10 @@ TEST_CASE("bad optimizer keys are refused") {
                     "t.yaml:1:19: error: optax.momentum: must be at least 0 and below 1, got -0.1");
   CHECK_THROWS_WITH(make("identity", "{momentum: 0.9}"),
                     "t.yaml:1:9: error: unknown key 'optax.momentum'; none is known here");
+  CHECK_THROWS_WITH(make("muon", "{adam_for: ['(']}"),
+                    Catch::Contains("optax.adam_for: the pattern '(' is "));
+  CHECK_THROWS_WITH(make("muon", "{ns_steps: 0}"),
+                    "t.yaml:1:19: error: optax.ns_steps: must be between 1 and 20, got 0");
   CHECK_THROWS_WITH(make("scale_by_adafactor", "{beta2_cap: 1}"),
                     "t.yaml:1:20: error: optax.beta2_cap: must be between 0 and 1");
   const Config ascending = parse_config("optax: {learning_rate: 0.1}", "t.yaml");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace bv::test {
@@ -18,6 +19,7 @@ inline float same(float x) { return x; }
 // A rule on one tensor: computes the update from the gradient, the number of earlier updates and
 // the state.
 struct PlainState {
+  std::string name;  // of the parameter
   Values a, b, c;
   std::vector<int64_t> shape;
   Values params;
@@ -112,6 +114,54 @@ inline PlainRule plain_adam(float b1, float b2, float eps, bool rounded, bool ne
       const float top = nesterov ? b1 * (m / c1_next) + (1 - b1) * (g[i] / c1) : m / c1;
       u[i] = top / (std::sqrt(s.b[i] / c2) + eps);
     }
+    return u;
+  };
+}
+
+// The iteration of lib/optim/optimizers/muon.cc for x, which has rows of `columns` elements.
+inline std::vector<double> plain_orthogonalised(std::vector<double> x, int64_t columns, int steps) {
+  const int64_t rows = static_cast<int64_t>(x.size()) / columns;
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  for (double& value : x) value /= std::sqrt(squares) + 1e-7;
+  const auto product = [](const std::vector<double>& a, const std::vector<double>& b, int64_t n,
+                          int64_t k, int64_t m) {  // (n, k) times (k, m)
+    std::vector<double> c(n * m);
+    for (int64_t i = 0; i < n * m; ++i) {
+      for (int64_t j = 0; j < k; ++j) c[i] += a[i / m * k + j] * b[j * m + i % m];
+    }
+    return c;
+  };
+  for (int step = 0; step < steps; ++step) {
+    std::vector<double> turned(x.size());
+    for (int64_t i = 0; i < std::ssize(x); ++i) turned[i % columns * rows + i / columns] = x[i];
+    const std::vector<double> a = product(x, turned, rows, columns, rows);
+    const std::vector<double> aa = product(a, a, rows, rows, rows);
+    const std::vector<double> ax = product(a, x, rows, rows, columns);
+    const std::vector<double> aax = product(aa, x, rows, rows, columns);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = 3.4445 * x[i] - 4.7750 * ax[i] + 2.0315 * aax[i];
+  }
+  return x;
+}
+
+// Muon for kernels, which TinyModel keeps as (outputs, inputs), and Adam for `adam_for` and biases.
+inline PlainRule plain_muon(const std::string& adam_for, float momentum, bool nesterov, int steps,
+                            bool match_adamw) {
+  return [=](const Values& g, int count, PlainState& s) {
+    if (s.shape.size() < 2 || s.name == adam_for)
+      return plain_adam(0.9F, 0.999F, 1e-8F, false, false)(g, count, s);
+    s.a.resize(g.size());
+    std::vector<double> mixed(g.size());
+    for (size_t i = 0; i < g.size(); ++i) {
+      s.a[i] = momentum * s.a[i] + (1 - momentum) * g[i];
+      mixed[i] = nesterov ? momentum * s.a[i] + (1 - momentum) * g[i] : s.a[i];
+    }
+    const auto out = static_cast<double>(s.shape[0]), in = static_cast<double>(s.shape[1]);
+    const double scale =
+        match_adamw ? 0.2 * std::sqrt(std::max(in, out)) : std::sqrt(std::max(1.0, out / in));
+    Values u(g.size());
+    const std::vector<double> x = plain_orthogonalised(mixed, s.shape[1], steps);
+    for (size_t i = 0; i < u.size(); ++i) u[i] = static_cast<float>(scale * x[i]);
     return u;
   };
 }

@@ -36,7 +36,8 @@ std::vector<Case> cases() {
         "optax_name: momentum_hp", "optax_name: trace\noptax: {decay: 0.9, nesterov: true}",
         "optax_name: sgd", "optax_name: identity", "optax_name: scale\noptax: {step_size: 0.5}",
         "optax_name: scale_by_adafactor\noptax: {min_dim_size_to_factor: 8}",
-        "optax_name: scale_by_adafactor\noptax: {momentum: null, clipping_threshold: 0.5}"}) {
+        "optax_name: scale_by_adafactor\noptax: {momentum: null, clipping_threshold: 0.5}",
+        "optax_name: muon"}) {
     all.push_back({"vit", vit, optimizer});
   }
   const std::string adam = "optax_name: scale_by_adam";

@@ -12,7 +12,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mean.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
 
@@ -260,20 +259,9 @@ class ScaleByAdafactor : public Optimizer {
   // Turns the full gradient of a parameter into its direction, in place.
   void direct(const Moments& m, const at::Tensor& grad, const StepScalars& scalars,
               const MomentDecay& b2) const {
-    if (scalars.clip_norm > 0) clip_to_norm(grad, scalars);
+    clip_to_norm(grad, scalars);
     m.normalise(grad, b2, eps_);
     if (threshold_) Moments::clip(grad, *threshold_);
-  }
-
-  static void clip_to_norm(const at::Tensor& grad, const StepScalars& scalars) {
-    if (grad.is_cpu()) {
-      const auto norm =
-          static_cast<float>(std::sqrt(*scalars.grad_squares.const_data_ptr<double>()));
-      if (!(norm < scalars.clip_norm)) grad.div_(norm).mul_(scalars.clip_norm);
-      return;
-    }
-    const at::Tensor norm = scalars.grad_squares.sqrt().to(at::kFloat);
-    grad.copy_(at::where(norm < scalars.clip_norm, grad, grad / norm * scalars.clip_norm));
   }
 
   Group* group_ = &Group::single();
