@@ -263,8 +263,8 @@ flag | checkpoint_hist | max_checkpoints_to_keep | -
 flag | recovery_interval | ckpt_steps | -
 flag | eval_metric | - | write --set 'best={metric: val/prec@1}', with the name of an evaluator before the '/'
 flag | experiment | - | the folder of a run is '--workdir DIR'
-flag | amp amp_dtype | - | write --set precision=bf16; by default it is taken where the device computes it
-    natively
+flag | amp amp_dtype | - | write --set precision=bf16; by default it is taken where it is faster than
+    float32
 flag | channels_last torchscript torchcompile fuser fast_norm no_prefetcher pin_mem use_multi_epochs_loader
     log_wandb | - | nothing takes its place; leave it out
 flag | local_rank | - | '--devices', torchrun, slurm or mpirun start the processes

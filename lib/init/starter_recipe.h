@@ -26,8 +26,8 @@ struct StarterRecipe {
 };
 
 // Chooses by the size and number of images, by colour, and by the number of examples. The recipes
-// for small images are those of configs/mnist_cnn.yaml, fashion_mnist_small.yaml and
-// cifar10_resnet.yaml; that for large images is the one of README.md. `pretrained` may be null.
+// for small grey images are those of configs/mnist_cnn.yaml and fashion_mnist_small.yaml; that for
+// large images is the one of README.md. `pretrained` may be null.
 // Throws Error(Exit::usage) if the pretrained model cannot take the images.
 StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained);
 

@@ -51,6 +51,7 @@ FlatParams::FlatParams(Model& model, std::span<const int> groups, ShardingPlan p
                         .parameter = parameter,
                         .shape = parameter.sizes().vec(),
                         .strides = parameter.strides().vec(),
+                        .stacked = model.parameters()[i].stacked,
                         .numel = parameter.numel(),
                         .group = groups[i],
                         .level = frozen && !fsdp ? ShardLevel::replicated : plan_.levels[i]});

@@ -55,7 +55,8 @@ class FlatParams {
     std::string name;      // "head/kernel"
     at::Tensor parameter;  // the model's own tensor: a view of data() or of Segment::parameters
     std::vector<int64_t> shape, strides;
-    int64_t offset = 0;  // in data(), in elements, a multiple of kAlign; -1 with fsdp
+    bool stacked = false;  // the first axis counts layers (lib/model/layers/stacked.h)
+    int64_t offset = 0;    // in data(), in elements, a multiple of kAlign; -1 with fsdp
     int64_t numel = 0;
     int group = kFrozen;
     ShardLevel level = ShardLevel::replicated;

@@ -1,5 +1,5 @@
 // What configs/cifar10_resnet.yaml uses, with the real binary: a first layer that is computed from
-// the data, flips that alternate, and evaluators with test-time augmentation.
+// the data, Muon, flips that alternate, and evaluators with test-time augmentation.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -23,8 +23,8 @@ input:
 model_name: resnet_cifar
 model: {whitening: 60, widths: [16, 16], blocks: [0, 0], stage_convs: 2, identity_init: true}
 loss: softmax_xent
-optax_name: momentum_hp
-lr: 0.05
+optax_name: muon
+lr: 0.01
 schedule:
 - [".*/scale|prep/bias", null]
 - [".*", {decay_type: linear, warmup_steps: 2}]

@@ -2,7 +2,7 @@
 // and adam with at::_fused_adamw_. Also threads, and the rounding of bfloat16 state.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/linalg_svdvals.h>
+#include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -293,6 +293,7 @@ TEST_CASE("the fused pass gives the same bits for any number of threads") {
     BigModel() {
       add_parameter("a/kernel", {300, 301}, normal(1));
       add_parameter("a/bias", {70001}, normal(1));
+      add_parameter("b/kernel", {70, 50}, normal(1));
       init_parameters(*this, 1, std::nullopt);
     }
     at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
@@ -305,7 +306,7 @@ TEST_CASE("the fused pass gives the same bits for any number of threads") {
     for (int n : {1, 2, 3}) {
       at::set_num_threads(n);
       BigModel model;
-      const std::vector<int> groups = {0, 1};
+      const std::vector<int> groups = {0, 1, 0};
       const FlatParams params(model, groups);
       const std::vector<UpdateRange> ranges = {
           {.begin = 0, .end = group_range(params, 0).second, .weight_decay = 0.1F},
@@ -352,43 +353,91 @@ TEST_CASE("adam equals at::_fused_adamw_") {
   CHECK((params.data() - p).abs().max().item<float>() < 2e-6);
 }
 
-// The singular values of the first update of a kernel with this shape and random gradients.
-at::Tensor muon_singular_values(const std::vector<int64_t>& shape, int64_t inputs) {
+// One kernel and its first update by Muon, in the shape of the kernel.
+struct MuonStep {
   struct OneKernel : Model {
-    explicit OneKernel(const std::vector<int64_t>& shape) {
-      add_parameter("a/kernel", shape, zeros());
+    OneKernel(int64_t layers, std::vector<int64_t> shape, std::vector<int64_t> physical) {
+      add_stacked(*this, layers, "a/kernel", std::move(shape), zeros(), std::move(physical));
       init_parameters(*this, 1, std::nullopt);
     }
     at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
   };
-  OneKernel model(shape);
-  const std::vector<int> groups = {0};
-  const FlatParams params(model, groups);
-  const auto muon = make("muon", "{adjust_lr: original}");
-  muon->allocate(params);
-  fill_gradients(params, 0);
-  const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
-  muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
-  const at::Tensor update = named_parameters(model)[0].second.reshape({inputs, -1});
-  const double out = static_cast<double>(update.size(1)), in = static_cast<double>(inputs);
-  return at::linalg_svdvals(update) / std::sqrt(std::max(1.0, out / in));
+
+  MuonStep(int64_t layers, const std::vector<int64_t>& shape,
+           const std::vector<int64_t>& physical) {
+    OneKernel model(layers, shape, physical);
+    const std::vector<int> groups = {0};
+    const FlatParams params(model, groups);
+    const auto muon = make("muon", "{adjust_lr: original}");
+    muon->allocate(params);
+    fill_gradients(params, 0);
+    const FlatParams::Entry& kernel = params.entries()[0];
+    gradient = params.grads().as_strided(kernel.shape, kernel.strides).clone();
+    const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
+    muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
+    update = -named_parameters(model)[0].second.detach();
+  }
+  at::Tensor gradient, update;
+};
+
+// U^T update V with the singular vectors of the gradient, divided by the scale of `original`: near
+// the identity if the update keeps the vectors and sets the values to 1.
+at::Tensor in_singular_basis(const at::Tensor& gradient, const at::Tensor& update, int64_t inputs) {
+  const at::Tensor matrix = gradient.reshape({inputs, -1});
+  const auto [u, values, vt] = at::linalg_svd(matrix, /*full_matrices=*/false);
+  const double out = static_cast<double>(matrix.size(1)), in = static_cast<double>(inputs);
+  return u.t().mm(update.reshape({inputs, -1})).mm(vt.t()) / std::sqrt(std::max(1.0, out / in));
 }
 
-TEST_CASE("muon brings the singular values of updates near 1, for kernels of every form") {
+TEST_CASE(
+    "muon keeps singular vectors and brings singular values near 1, for kernels of any form") {
   struct Form {
-    std::vector<int64_t> shape;
+    std::vector<int64_t> shape, physical;
     int64_t inputs;
   };
   for (const Form& form :
-       {Form{{40, 24}, 40}, Form{{24, 40}, 24}, Form{{3, 3, 8, 16}, 72}, Form{{3, 3, 1, 32}, 9},
-        Form{{24, 3, 8}, 24}, Form{{3, 8, 24}, 24}, Form{{1, 24, 24}, 24}, Form{{24, 24, 1}, 24}}) {
-    INFO(at::IntArrayRef(form.shape));
-    int64_t elements = 1;
-    for (const int64_t size : form.shape) elements *= size;
-    const at::Tensor values = muon_singular_values(form.shape, form.inputs);
-    CHECK(values.numel() == std::min(form.inputs, elements / form.inputs));
-    CHECK(values.min().item<float>() > 0.5F);
-    CHECK(values.max().item<float>() < 1.25F);
+       {Form{{40, 24}, {}, 40}, Form{{24, 40}, {1, 0}, 24}, Form{{3, 3, 8, 16}, {3, 0, 1, 2}, 72},
+        Form{{3, 3, 1, 32}, {}, 9}, Form{{24, 3, 8}, {1, 2, 0}, 24},
+        Form{{3, 8, 24}, {2, 0, 1}, 24}, Form{{1, 24, 24}, {}, 24}, Form{{24, 24, 1}, {}, 24}}) {
+    for (const int64_t layers : {0, 3}) {
+      INFO(at::IntArrayRef(form.shape) << " of " << layers << " layers");
+      const MuonStep step(layers, form.shape, form.physical);
+      for (int64_t i = 0; i < std::max<int64_t>(layers, 1); ++i) {
+        const at::Tensor gradient = layers > 0 ? step.gradient[i] : step.gradient;
+        const at::Tensor update = layers > 0 ? step.update[i] : step.update;
+        const at::Tensor basis = in_singular_basis(gradient, update, form.inputs);
+        CHECK(basis.diagonal().min().item<float>() > 0.5F);
+        CHECK(basis.diagonal().max().item<float>() < 1.25F);
+        CHECK((basis - basis.diagonal().diag()).abs().max().item<float>() < 1e-3F);
+      }
+    }
+  }
+}
+
+TEST_CASE("by default Adam trains the embedding of patches, the head, and what is not a kernel") {
+  const Config config = parse_config(
+      "model: {patch_size: [4, 4], hidden_dim: 8, num_blocks: 1, tokens_mlp_dim: 4, "
+      "channels_mlp_dim: 8}",
+      "t.yaml");
+  for (const char* name : {"mlp_mixer", "vit"}) {
+    const bool vit = name == std::string("vit");
+    const Config keys = vit ? parse_config("model: {variant: mu/4, depth: 1}", "t.yaml") : config;
+    const auto model = Model::Registry::make(name, keys.section("model"), {}, ModelEnv{5, 8, 8, 3});
+    init_parameters(*model, 1, std::nullopt);
+    const std::vector<int> groups(model->parameters().size(), 0);
+    const FlatParams params(*model, groups);
+    const auto muon = make("muon", "{}");
+    muon->allocate(params);
+    fill_gradients(params, 0);
+    const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
+    muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
+    REQUIRE(muon->slots()[1].name == "nu");
+    for (const auto& [parameter, nu] : flat_views(params, muon->slots()[1].flat, "")) {
+      INFO(parameter);
+      const bool outer = parameter == "embedding/kernel" || parameter == "stem/kernel" ||
+                         parameter == "head/kernel";
+      CHECK(nu.any().item<bool>() == (outer || !parameter.ends_with("/kernel")));
+    }
   }
 }
 

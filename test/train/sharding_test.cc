@@ -48,6 +48,10 @@ std::vector<Case> cases() {
   for (const char* more : {"", ", scan: true", ", remat_policy: nothing_saveable, dropout: 0.2"})
     all.push_back({"vit", vit + more, adam, 1e-3, /*parts=*/2});
   all.push_back({"cnn", "widths: [8, 8], dense: 32", adam});
+  const std::string muon = "optax_name: muon";
+  all.push_back({"vit", vit + ", scan: true", muon, 1e-3, /*parts=*/2});
+  all.push_back({"cnn", "widths: [8, 8], dense: 32", muon});
+  all.push_back({"resnet_cifar", "width: 16, norm: group", muon});
   all.push_back({"mlp_mixer",
                  "patch_size: [4, 4], hidden_dim: 32, num_blocks: 2, tokens_mlp_dim: 16, "
                  "channels_mlp_dim: 48",

@@ -12,7 +12,10 @@ at::Tensor add_stacked(Module& owner, int64_t layers, const std::string& name,
       physical.insert(physical.begin(), 0);
     }
   }
-  return owner.add_parameter(name, std::move(shape), std::move(init), std::move(physical));
+  at::Tensor parameter =
+      owner.add_parameter(name, std::move(shape), std::move(init), std::move(physical));
+  if (layers > 0) owner.note_stacked();
+  return parameter;
 }
 
 }  // namespace bv

@@ -7,16 +7,13 @@
 //   X = M / |M|, then ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
 // With Jordan's a, b and c small singular values grow fast, and all end between about 0.7 and 1.2.
 //
-// A first pass turns the gradients of the kernels into directions, one kernel at a time. Then a
-// fused pass updates the kernels, and another one the other parameters. If the state is sharded
-// over ranks, the first pass puts the average gradient of each kernel together, and every rank
-// computes the direction of the whole kernel.
+// A first pass turns the gradients of the kernels into directions. Then a fused pass updates the
+// kernels, and another one the other parameters. If the state is sharded over ranks, the first pass
+// puts the average gradient of each kernel together, and every rank computes the direction of the
+// whole kernel.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -24,6 +21,7 @@
 #include <cmath>
 #include <map>
 
+#include "lib/model/kernels/linear.h"
 #include "lib/optim/adam.h"
 #include "lib/optim/fused.h"
 #include "lib/report/log.h"
@@ -34,15 +32,15 @@ namespace {
 
 const KeyTable keys(
     "optax: muon",
-    {"Muon, whose update of a kernel is as large in every direction of its inputs. It often needs "
-     "fewer steps than Adam or SGD. Adam trains all that is no kernel. A step needs some more "
-     "matrix products, whose share is small with large batches, and the state takes as much "
-     "memory as Adam's.",
+    {"Muon, which makes the update of each kernel change all directions by about the same amount; "
+     "Adam trains all other parameters. Muon often needs fewer steps than Adam or SGD. A step has "
+     "some more matrix products, whose share is small with large batches; on a GPU they are in "
+     "bfloat16 whatever `precision` says. The state takes as much memory as Adam's.",
      "momentum: 0.95\nns_steps: 5"},
-    {{"adam_for", "list of string", "['(.*/)?(embedding|head)/.*']",
+    {{"adam_for", "list of string", "['(.*/)?(embedding|stem|head)/.*']",
       "Regular expressions of the names of kernels that Adam trains. By default these are the "
-      "patches' embedding and the head. An expression must match the whole name. Adam also trains "
-      "all that is no kernel: biases, norms, position embeddings."},
+      "embedding of patches and the head. An expression must match the whole name. Adam also "
+      "trains what is not a kernel: biases, norms, position embeddings."},
      {"momentum", "float 0..<1", "0.95",
       "For kernels, the share of the average gradient that stays in each step. It must be below "
       "1."},
@@ -50,13 +48,13 @@ const KeyTable keys(
       "For kernels, whether to look one step ahead with the average gradient (Nesterov's "
       "momentum)."},
      {"ns_steps", "int 1..20", "5",
-      "Number of iterations that bring the singular values near 1. Each takes time; 3 are less "
-      "exact and often enough."},
+      "Number of iterations that bring the singular values near 1. Each takes time. With 3 they "
+      "come less near, which was enough for `resnet_cifar`."},
      {"adjust_lr", "'match_rms_adamw' | 'original'", "match_rms_adamw",
       "How large updates are, before `lr`. With `match_rms_adamw` their root mean square is about "
-      "0.2, as that of Adam's, so that one `lr` suits both. With `original` the singular values "
-      "are about sqrt(max(1, outputs / inputs)), as in Jordan's code; set `lr_mults` for what Adam "
-      "trains."},
+      "0.2, as with Adam, so that one `lr` suits both. With `original` the singular values are "
+      "about sqrt(max(1, outputs / inputs)), as in Jordan's code; a good `lr` is then much too "
+      "large for what Adam trains, so lower that by `lr_mults`, such as [['.*/bias', 0.1]]."},
      {"b1", "float 0..<1", "0.9",
       "For the other parameters, as in [scale_by_adam](#scale_by_adam). It must be below 1."},
      {"b2", "float 0..<1", "0.999",
@@ -64,20 +62,29 @@ const KeyTable keys(
      {"eps", "float > 0", "1e-8",
       "For the other parameters, as in [scale_by_adam](#scale_by_adam)."}});
 
-// A kernel that Muon trains. Its memory is seen as a matrix of inputs x outputs.
+// A kernel that Muon trains, or the kernels of several layers that are stacked.
 struct Kernel {
   std::vector<int64_t> shape, strides;
-  int64_t inputs = 0, outputs = 0, numel = 0;
+  int64_t layers = 1;
+  bool stacked = false;             // the first axis of `shape` counts layers
+  int64_t inputs = 0, outputs = 0;  // of each layer's matrix
   // What this rank updates of it, in elements of its memory: all of it unless `sharded`.
   bool sharded = false;
   int64_t first = 0, count = 0;
   at::Tensor grad, momentum;  // (count), views of the flat buffers; undefined if count is 0
+
+  int64_t numel() const { return layers * inputs * outputs; }
+  // Returns the matrix of a layer as a view of the kernel's whole memory, with the layer's shape.
+  at::Tensor layer(const at::Tensor& memory, int64_t i) const {
+    const at::Tensor all = memory.as_strided(shape, strides, memory.storage_offset());
+    return stacked ? all.select(0, i) : all;
+  }
 };
 
 // Returns the number of leading dimensions that are inputs: all but the last. Attention's kernels
 // are (D, heads, D / heads) or (heads, D / heads, D), so with three dimensions it is the split that
 // is nearer to a square matrix.
-size_t input_dims(const std::vector<int64_t>& shape) {
+size_t input_dims(at::IntArrayRef shape) {
   if (shape.size() != 3) return shape.size() - 1;
   const auto imbalance = [](int64_t rows, int64_t columns) {
     return static_cast<double>(std::max(rows, columns)) / std::min(rows, columns);
@@ -96,20 +103,24 @@ at::Tensor orthogonalised(at::Tensor x, int64_t steps) {
   x = x / (at::linalg_vector_norm(x) + kEps);
   if (x.is_cuda()) x = x.to(at::kBFloat16);
   for (int64_t i = 0; i < steps; ++i) {
-    const at::Tensor squares = at::mm(x, x.t());
-    x = at::addmm(x, at::addmm(squares, squares, squares, b, c), x, a);
+    const at::Tensor squares = bv::linear(x, x, {});  // x x^T, which is symmetric
+    const at::Tensor factor = squares * b + bv::linear(squares, squares, {}) * c;
+    x = x * a + bv::linear(factor, x.t(), {});
   }
   return tall ? x.t() : x;
 }
 
 bool is_kernel(const FlatParams::Entry& entry) {
-  return entry.shape.size() >= 2 && (entry.name == "kernel" || entry.name.ends_with("/kernel"));
+  const bool named = entry.name == "kernel" || entry.name.ends_with("/kernel");
+  return named && entry.shape.size() >= (entry.stacked ? 3 : 2);
 }
 
 class Muon : public Optimizer {
  public:
+  // The state has not the names of Adam's: neither can go on with the other's.
   explicit Muon(const Config& config)
-      : Optimizer({{.name = "mu"}, {.name = "nu"}}),
+      : Optimizer({{.name = "momentum"}, {.name = "nu"}}),
+        names_given_(config.has("adam_for")),
         momentum_(read_decay(config, "momentum", 0.95)),
         nesterov_(config.get<bool>("nesterov", true)),
         ns_steps_(config.get<int64_t>("ns_steps", 5)),
@@ -118,8 +129,7 @@ class Muon : public Optimizer {
         b1_(read_decay(config, "b1", 0.9)),
         b2_(read_decay(config, "b2", 0.999)),
         eps_(config.get<double>("eps", 1e-8)) {
-    const std::vector<std::string> standard = {"(.*/)?(embedding|head)/.*"};
-    warn_if_unused_ = config.has("adam_for");
+    const std::vector<std::string> standard = {"(.*/)?(embedding|stem|head)/.*"};
     for (const std::string& text : config.get<std::vector<std::string>>("adam_for", standard)) {
       const std::string problem = Pattern::problem(text);
       if (problem.empty())
@@ -127,9 +137,8 @@ class Muon : public Optimizer {
       else
         config.problem("adam_for", problem);
     }
-    if (ns_steps_ < 1 || ns_steps_ > 20) {
+    if (ns_steps_ < 1 || ns_steps_ > 20)
       config.problem("ns_steps", fmt::format("must be between 1 and 20, got {}", ns_steps_));
-    }
     if (!(eps_ > 0)) config.problem("eps", fmt::format("must be positive, got {}", eps_));
   }
 
@@ -139,7 +148,7 @@ class Muon : public Optimizer {
     std::map<const FlatParams::Entry*, FlatParams::OwnedSlice> owned;
     for (const auto& slice : params.owned_slices()) {
       owned.emplace(slice.entry, slice);
-      slices_.push_back({slice.state, slice.state + slice.count, trains(*slice.entry)});
+      add_part(slice.state, slice.state + slice.count, trains(*slice.entry));
     }
     for (const FlatParams::Entry& entry : params.entries()) {
       if (entry.group == kFrozen || !trains(entry)) continue;
@@ -151,15 +160,8 @@ class Muon : public Optimizer {
                   "optax_name: muon has nothing to do: no kernel is trained but those of "
                   "optax.adam_for; take 'optax_name: scale_by_adam'");
     }
-    for (const Pattern& pattern : adam_for_) {
-      const auto matches = [&](const auto& e) { return is_kernel(e) && pattern.matches(e.name); };
-      if (warn_if_unused_ && std::ranges::none_of(params.entries(), matches))
-        log::warn("optax.adam_for: the pattern '{}' matches no kernel", pattern.text());
-    }
-    // The largest first: threads that take one after the other then finish at about the same time.
-    std::stable_sort(kernels_.begin(), kernels_.end(), [](const Kernel& a, const Kernel& b) {
-      return a.numel * std::min(a.inputs, a.outputs) > b.numel * std::min(b.inputs, b.outputs);
-    });
+    if (names_given_ && group.rank() == 0) warn_about_unused_patterns(params);
+    list_work();
   }
 
   RuleNumbers rule_numbers(int64_t count) const override { return adam_numbers(b1_, b2_, count); }
@@ -167,10 +169,10 @@ class Muon : public Optimizer {
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                     const StepScalars& scalars, const at::Tensor* ema) override {
     direct_all(scalars, params.data().is_cpu());
-    const std::array<std::vector<UpdateRange>, 2> parts = split(ranges);
     StepScalars rest = scalars;
     rest.clip_norm = 0;  // the first pass has clipped
-    const at::Tensor sums = fused_update(FactorRule{1}, params, parts[1], rest, ema);
+    const at::Tensor sums =
+        fused_update(FactorRule{1}, params, parts_of(ranges, /*muon=*/true), rest, ema);
     const auto b1 = static_cast<float>(b1_);
     const AdamRule<float, false> adam{.mu = slots()[0].flat.mutable_data_ptr<float>(),
                                       .nu = slots()[1].flat.mutable_data_ptr<float>(),
@@ -183,23 +185,34 @@ class Muon : public Optimizer {
                                       .eps_root = 0,
                                       .weight_decay = 0,
                                       .factor = 1};
-    return sums + fused_update(adam, params, parts[0], scalars, ema);
+    return sums + fused_update(adam, params, parts_of(ranges, /*muon=*/false), scalars, ema);
   }
 
  private:
   // Whether Muon trains the parameter.
   bool trains(const FlatParams::Entry& entry) const {
     return is_kernel(entry) &&
-           std::none_of(adam_for_.begin(), adam_for_.end(),
-                        [&](const Pattern& p) { return p.matches(entry.name); });
+           std::ranges::none_of(adam_for_, [&](const Pattern& p) { return p.matches(entry.name); });
+  }
+
+  void warn_about_unused_patterns(const FlatParams& params) const {
+    for (const Pattern& pattern : adam_for_) {
+      const auto matches = [&](const auto& e) { return is_kernel(e) && pattern.matches(e.name); };
+      if (std::ranges::none_of(params.entries(), matches))
+        log::warn("optax.adam_for: the pattern '{}' matches no kernel", pattern.text());
+    }
   }
 
   Kernel kernel_of(const FlatParams& params, const FlatParams::Entry& entry,
                    const FlatParams::OwnedSlice* own) const {
-    Kernel k{.shape = entry.shape, .strides = entry.strides, .numel = entry.numel};
-    k.inputs = 1;
-    for (size_t i = 0; i < input_dims(entry.shape); ++i) k.inputs *= entry.shape[i];
-    k.outputs = entry.numel / k.inputs;
+    Kernel k{.shape = entry.shape, .strides = entry.strides, .stacked = entry.stacked};
+    at::IntArrayRef shape = k.shape;
+    if (k.stacked) {
+      k.layers = shape[0];
+      shape = shape.slice(1);
+    }
+    k.inputs = c10::multiply_integers(shape.slice(0, input_dims(shape)));
+    k.outputs = entry.numel / (k.layers * k.inputs);
     k.sharded = entry.segment >= 0;
     if (!own) return k;
     k.first = own->first;
@@ -210,90 +223,113 @@ class Muon : public Optimizer {
     return k;
   }
 
-  // Writes the directions of all kernels over their gradients.
+  // Fills work_, the largest matrices first: threads that take one after the other then finish at
+  // about the same time.
+  void list_work() {
+    for (const Kernel& k : kernels_) {
+      for (int64_t i = 0; i < k.layers && !k.sharded; ++i) work_.push_back({&k, i});
+    }
+    std::ranges::stable_sort(work_, std::greater(), [](const Work& work) {
+      const auto [in, out] = std::pair(work.kernel->inputs, work.kernel->outputs);
+      return in * out * std::min(in, out);
+    });
+  }
+
+  // Turns the gradients of all kernels into directions.
   void direct_all(const StepScalars& scalars, bool cpu) const {
+    for (const Kernel& k : kernels_) {
+      if (k.count > 0) average(k, scalars);
+    }
     std::atomic<size_t> next = 0;
     const auto take = [&](int64_t, int64_t) {
-      for (size_t i = next++; i < kernels_.size(); i = next++) {
-        const Kernel& k = kernels_[i];
-        if (!k.sharded) write(k, direction(k, averaged(k, scalars)));
-      }
+      for (size_t i = next++; i < work_.size(); i = next++)
+        direct(*work_[i].kernel, work_[i].kernel->grad, work_[i].layer);
     };
-    // One thread per kernel, so that sums do not depend on the number of threads.
+    // One thread per matrix, so that sums do not depend on the number of threads.
     if (cpu)
       at::parallel_for(0, at::get_num_threads(), 1, take);
     else
       take(0, 1);
     for (const Kernel& k : kernels_) {
-      if (!k.sharded) continue;
-      const at::Tensor flat = at::zeros({k.numel}, slots()[0].flat.options());
-      if (k.count > 0) flat.narrow(0, k.first, k.count).copy_(averaged(k, scalars));
-      group_->all_reduce_sum(flat, "muon").wait();
-      write(k, direction(k, flat));
+      if (k.sharded) direct_sharded(k);
     }
   }
 
-  // Updates the average gradient and returns what is to be made a direction: (count).
-  at::Tensor averaged(const Kernel& k, const StepScalars& scalars) const {
+  // Updates the average gradient and writes it, or with `nesterov` a step ahead, over the gradient.
+  void average(const Kernel& k, const StepScalars& scalars) const {
     clip_to_norm(k.grad, scalars);
-    at::Tensor(k.momentum).lerp_(k.grad, 1 - momentum_);
-    return nesterov_ ? k.grad.lerp(k.momentum, momentum_) : k.momentum;
+    k.momentum.lerp_(k.grad, 1 - momentum_);
+    if (nesterov_)
+      k.grad.lerp_(k.momentum, momentum_);
+    else
+      k.grad.copy_(k.momentum);
   }
 
-  // Returns the direction of the kernel, (inputs, outputs), from its whole average gradient
-  // (numel), which is in the order of the kernel's memory.
-  at::Tensor direction(const Kernel& k, const at::Tensor& flat) const {
+  // Turns a layer's average gradient into its direction, in place. `memory` is that of the whole
+  // kernel.
+  void direct(const Kernel& k, const at::Tensor& memory, int64_t layer) const {
     const double in = static_cast<double>(k.inputs), out = static_cast<double>(k.outputs);
     const double scale =
         match_adamw_ ? 0.2 * std::sqrt(std::max(in, out)) : std::sqrt(std::max(1.0, out / in));
-    const at::Tensor matrix =
-        flat.as_strided(k.shape, k.strides, flat.storage_offset()).reshape({k.inputs, k.outputs});
-    return orthogonalised(matrix, ns_steps_) * scale;
+    const at::Tensor matrix = k.layer(memory, layer);
+    const at::Tensor x = orthogonalised(matrix.reshape({k.inputs, k.outputs}), ns_steps_);
+    matrix.copy_((x * scale).reshape(matrix.sizes()));
   }
 
-  // Writes what this rank has of a direction over its gradient.
-  static void write(const Kernel& k, const at::Tensor& direction) {
-    if (k.count == 0) return;
-    const at::Tensor shaped = direction.reshape(k.shape);
-    if (!k.sharded) {
-      k.grad.as_strided(k.shape, k.strides, k.grad.storage_offset()).copy_(shaped);
-      return;
-    }
-    const at::Tensor ordered = at::empty_strided(k.shape, k.strides, k.grad.options());
-    ordered.copy_(shaped);
-    at::Tensor(k.grad).copy_(ordered.as_strided({k.count}, {1}, k.first));
+  void direct_sharded(const Kernel& k) const {
+    const at::Tensor whole = at::zeros({k.numel()}, slots()[0].flat.options());
+    if (k.count > 0) whole.narrow(0, k.first, k.count).copy_(k.grad);
+    group_->all_reduce_sum(whole, "muon").wait();
+    for (int64_t i = 0; i < k.layers; ++i) direct(k, whole, i);
+    if (k.count > 0) k.grad.copy_(whole.narrow(0, k.first, k.count));
   }
 
-  // Returns the parts of `ranges` that Adam trains, and those that Muon trains.
-  std::array<std::vector<UpdateRange>, 2> split(std::span<const UpdateRange> ranges) const {
-    std::array<std::vector<UpdateRange>, 2> parts;
-    size_t i = 0;
-    for (const auto& [begin, end, muon] : slices_) {
-      while (ranges[i].end <= begin) ++i;
-      UpdateRange part = ranges[i];
-      part.begin = begin;
-      part.end = end;
-      part.data += begin - ranges[i].begin;
-      part.grad += begin - ranges[i].begin;
-      parts[muon ? 1 : 0].push_back(part);
+  // Adds a range of the state buffers to parts_.
+  void add_part(int64_t begin, int64_t end, bool muon) {
+    if (!parts_.empty() && parts_.back().end == begin && parts_.back().muon == muon)
+      parts_.back().end = end;
+    else
+      parts_.push_back({begin, end, muon});
+  }
+
+  // Returns what Muon, or what Adam trains of `ranges`.
+  std::vector<UpdateRange> parts_of(std::span<const UpdateRange> ranges, bool muon) const {
+    std::vector<UpdateRange> all;
+    for (const UpdateRange& range : ranges) {
+      for (const Part& part : parts_) {
+        const int64_t begin = std::max(part.begin, range.begin),
+                      end = std::min(part.end, range.end);
+        if (part.muon != muon || begin >= end) continue;
+        UpdateRange both = range;
+        both.begin = begin;
+        both.end = end;
+        both.data += begin - range.begin;
+        both.grad += begin - range.begin;
+        all.push_back(both);
+      }
     }
-    return parts;
+    return all;
   }
 
   Group* group_ = &Group::single();
   std::vector<Pattern> adam_for_;
-  bool warn_if_unused_ = false;
+  bool names_given_;
   double momentum_;
   bool nesterov_;
   int64_t ns_steps_;
   bool match_adamw_;
   double b1_, b2_, eps_;
   std::vector<Kernel> kernels_;
-  struct Slice {
-    int64_t begin, end;  // of a parameter in the state buffers, with the gap after it
+  struct Work {
+    const Kernel* kernel;
+    int64_t layer;
+  };
+  std::vector<Work> work_;  // the matrices that are not sharded
+  struct Part {
+    int64_t begin, end;  // in the state buffers, with the gaps after parameters
     bool muon;           // whether Muon trains it
   };
-  std::vector<Slice> slices_;  // all that this rank updates, in the order of the buffers
+  std::vector<Part> parts_;  // all that this rank updates, in the order of the buffers
 };
 const Register<Optimizer, Muon> registered("muon");
 
