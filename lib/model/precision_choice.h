@@ -1,4 +1,5 @@
-// What the key `precision` means on a device: `auto` is bf16 where that is faster than float32.
+// What the key `precision` means on a device: `auto` is bf16 on GPUs, and on CPUs where it is
+// faster than float32.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,15 +11,17 @@
 
 namespace bv {
 
-// How a CPU computes products in bf16. Without instructions for it oneDNN emulates them slowly.
-// Intel's CPUs are fast in bf16 only with AMX: on a Xeon whose AMX was switched off, products by
-// AVX-512's bf16 instructions were half as fast as in float32.
-enum class CpuBf16 { none, slow, fast };
+// How fast a CPU multiplies matrices in bf16.
+enum class CpuBf16 {
+  none,  // it has no bf16 instructions; oneDNN emulates them, slowly
+  slow,  // Intel's with AVX-512's but without AMX: half as fast as float32 on a Xeon with AMX off
+  fast,  // with AMX, or AMD's with AVX-512's
+};
 
 struct PrecisionChoice {
   Precision precision = Precision::float32;
   bool automatic = false;  // the config says `auto`
-  // Why `auto` chose this precision, or why a named bf16 is slow: "this CPU has no bf16
+  // Why `auto` chose this precision, or why the bf16 of the config is slow: "this CPU has no bf16
   // instructions". Empty if there is nothing to say.
   std::string reason;
 

@@ -1,16 +1,17 @@
 // muon: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). A
-// kernel is seen as a matrix M from inputs to outputs. Its average gradient is replaced by a matrix
-// with the same singular vectors, whose singular values are near 1. Adam trains all other
-// parameters.
+// kernel maps inputs to outputs. Let M be its average gradient as a matrix of inputs x outputs. The
+// update is a matrix with the singular vectors of M, whose singular values are near 1. Adam trains
+// the other parameters.
 //
-// That matrix comes from an iteration of Newton and Schulz, which consists of matrix products:
-//   X = M / |M|, then ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
-// With Jordan's a, b and c small singular values grow fast, and all end between about 0.7 and 1.2.
+// That matrix comes from the iteration of Newton and Schulz, which consists of matrix products:
+//   X = M / |M| with the Frobenius norm, then ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
+// With Jordan's a, b and c small singular values grow fast. After 5 steps most are between 0.7 and
+// 1.2.
 //
 // A first pass turns the gradients of the kernels into directions. Then a fused pass updates the
 // kernels, and another one the other parameters. If the state is sharded over ranks, the first pass
-// puts the average gradient of each kernel together, and every rank computes the direction of the
-// whole kernel.
+// all-reduces the average gradient of each sharded kernel, and every rank computes the direction of
+// the whole kernel.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -32,15 +33,16 @@ namespace {
 
 const KeyTable keys(
     "optax: muon",
-    {"Muon, which makes the update of each kernel change all directions by about the same amount; "
-     "Adam trains all other parameters. Muon often needs fewer steps than Adam or SGD. A step has "
-     "some more matrix products, whose share is small with large batches; on a GPU they are in "
-     "bfloat16 whatever `precision` says. The state takes as much memory as Adam's.",
+    {"Muon, which makes the update of each kernel about equally large in all directions: all its "
+     "singular values are near 1. Adam trains the other parameters and the kernels of `adam_for`. "
+     "Muon often needs fewer steps than Adam or SGD. Each step needs some more matrix products, "
+     "which take a small share of the time with large batches. On a GPU they always use bfloat16. "
+     "The state takes as much memory as Adam's.",
      "momentum: 0.95\nns_steps: 5"},
     {{"adam_for", "list of string", "['(.*/)?(embedding|stem|head)/.*']",
       "Regular expressions of the names of kernels that Adam trains. By default these are the "
-      "embedding of patches and the head. An expression must match the whole name. Adam also "
-      "trains what is not a kernel: biases, norms, position embeddings."},
+      "patch embedding (`stem` in Mixer) and the head. An expression must match the whole name. "
+      "Adam also trains everything that is not a kernel: biases, norms, position embeddings."},
      {"momentum", "float 0..<1", "0.95",
       "For kernels, the share of the average gradient that stays in each step. It must be below "
       "1."},
@@ -48,13 +50,14 @@ const KeyTable keys(
       "For kernels, whether to look one step ahead with the average gradient (Nesterov's "
       "momentum)."},
      {"ns_steps", "int 1..20", "5",
-      "Number of iterations that bring the singular values near 1. Each takes time. With 3 they "
-      "come less near, which was enough for `resnet_cifar`."},
+      "Number of iterations that bring the singular values near 1. Each takes time. After 3 they "
+      "are less close to 1, which was enough for `resnet_cifar`."},
      {"adjust_lr", "'match_rms_adamw' | 'original'", "match_rms_adamw",
       "How large updates are, before `lr`. With `match_rms_adamw` their root mean square is about "
-      "0.2, as with Adam, so that one `lr` suits both. With `original` the singular values are "
-      "about sqrt(max(1, outputs / inputs)), as in Jordan's code; a good `lr` is then much too "
-      "large for what Adam trains, so lower that by `lr_mults`, such as [['.*/bias', 0.1]]."},
+      "0.2, as with Adam, so that one `lr` suits Muon and Adam. With `original` the singular "
+      "values are about sqrt(max(1, outputs / inputs)), as in Jordan's code. A good `lr` for that "
+      "can be too large for what Adam trains; give it a lower rate with `lr_mults`, such as "
+      "[['head/.*', 0.15]]."},
      {"b1", "float 0..<1", "0.9",
       "For the other parameters, as in [scale_by_adam](#scale_by_adam). It must be below 1."},
      {"b2", "float 0..<1", "0.999",
@@ -117,7 +120,7 @@ bool is_kernel(const FlatParams::Entry& entry) {
 
 class Muon : public Optimizer {
  public:
-  // The state has not the names of Adam's: neither can go on with the other's.
+  // The names of the state differ from Adam's, so that neither goes on with the other's.
   explicit Muon(const Config& config)
       : Optimizer({{.name = "momentum"}, {.name = "nu"}}),
         names_given_(config.has("adam_for")),
