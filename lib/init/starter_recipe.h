@@ -25,9 +25,9 @@ struct StarterRecipe {
   int64_t total_steps(int64_t examples) const;
 };
 
-// Chooses by the size and number of images, by colour, and by the number of examples. The recipes
-// for small grey images are those of configs/mnist_cnn.yaml and fashion_mnist_small.yaml; that for
-// large images is the one of README.md. `pretrained` may be null.
+// Chooses by the size and number of images, by colour, and by the number of examples. Small grey
+// images get the recipe of configs/mnist_cnn.yaml or fashion_mnist_small.yaml. Large images get the
+// recipe of README.md. `pretrained` may be null.
 // Throws Error(Exit::usage) if the pretrained model cannot take the images.
 StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained);
 

@@ -38,7 +38,7 @@ class Module {
   // {3, 0, 1, 2} is stored as (out, 3, 3, in).
   at::Tensor add_parameter(const std::string& name, std::vector<int64_t> shape, Init init,
                            std::vector<int64_t> physical = {});
-  // Says that the first axis of the parameter registered last counts layers.
+  // Marks the parameter that was registered last as stacked.
   void note_stacked() { parameters_.back().stacked = true; }
   // Registers state that is not trained, such as running statistics, and returns it.
   at::Tensor add_buffer(const std::string& name, at::Tensor value);

@@ -30,7 +30,8 @@ inline constexpr KeyText kAdamKeys[] = {
     {"nesterov", "bool", "false",
      "Whether to look one step ahead with the average gradient (Nesterov's momentum)."}};
 
-// Reads a number of at least 0 and below 1; records a problem with any other.
+// Returns the value of `key`, or `fallback` if the config does not have it. Records a problem if
+// the value is not at least 0 and below 1.
 double read_decay(const Config& config, const char* key, double fallback);
 
 // Returns Optimizer::rule_numbers() for an AdamRule.

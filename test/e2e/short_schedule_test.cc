@@ -87,6 +87,23 @@ TEST_CASE("a whitening layer is computed from the data, by each process alike, a
   CHECK(repeatable_rows(f.dir / "whole") == repeatable_rows(f.dir / "cut"));
 }
 
+TEST_CASE("muon warns of a pattern without a kernel, and is refused where it has nothing to do") {
+  Fixture f;
+  const auto dry_run = [&](const std::string& patterns) {
+    return run({"--config", f.config, "--dry-run", "--set", "optax={adam_for: " + patterns + "}"});
+  };
+  const Finished warned = dry_run("[haed/kernel]");
+  INFO(warned.err);
+  CHECK(warned.code == 0);
+  CHECK(warned.err.find("optax.adam_for: the pattern 'haed/kernel' matches no kernel\n") !=
+        std::string::npos);
+  const Finished refused = dry_run("['.*']");
+  CHECK(refused.code == 2);
+  CHECK(refused.err ==
+        "error: optax_name: muon has nothing to do: no kernel is trained but those of "
+        "optax.adam_for; take 'optax_name: scale_by_adam'\n");
+}
+
 TEST_CASE("tta changes what an evaluator measures, and is refused where it cannot work") {
   Fixture f;
   REQUIRE(f.train("out").code == 0);

@@ -2,7 +2,6 @@
 // and adam with at::_fused_adamw_. Also threads, and the rounding of bfloat16 state.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -14,6 +13,7 @@
 #include "lib/optim/optimizer.h"
 #include "lib/optim/param_groups.h"
 #include "lib/optim/step_numbers.h"
+#include "test/optim/optimizer_calls.h"
 #include "test/optim/plain_optim.h"
 #include "test/params/flat_views.h"
 #include "test/support/config.h"
@@ -76,36 +76,7 @@ std::vector<Case> cases() {
   };
 }
 
-std::unique_ptr<Optimizer> make(const std::string& name, const std::string& optax) {
-  return from_yaml("optax: " + optax, [&](const Config& config) {
-    return Optimizer::Registry::make(name, config.section("optax"), {});
-  });
-}
-
-// Gradients of step `step` in the layout of the parameters. Gaps are zero; some gradients are zero.
-void fill_gradients(const FlatParams& params, int step) {
-  for (const auto& entry : params.entries()) {
-    if (entry.group == kFrozen) continue;
-    Rng rng(5, Purpose::synthetic, static_cast<uint64_t>(step * 1000 + entry.offset));
-    float* g = params.grads().mutable_data_ptr<float>() + entry.offset;
-    for (int64_t i = 0; i < entry.numel; ++i) {
-      g[i] = i % 17 == 0 ? 0.0F : static_cast<float>(rng.normal());
-    }
-  }
-}
-
 constexpr float kEmaDecay = 0.75F;
-
-// Returns StepScalars::numbers of the update that follows `count` others.
-at::Tensor numbers_of(const Optimizer& optimizer, int64_t count,
-                      const std::vector<float>& schedules, float ema_decay = 0) {
-  StepNumbers numbers(std::ssize(schedules), c10::kCPU);
-  numbers.set({.step = count + 1,
-               .ema_decay = ema_decay,
-               .rule = optimizer.rule_numbers(count),
-               .schedules = schedules});
-  return numbers.fused();
-}
 
 std::vector<float> schedules_of(const ParamGroups& groups, int64_t count) {
   std::vector<float> values;
@@ -351,103 +322,6 @@ TEST_CASE("adam equals at::_fused_adamw_") {
                       1e-8, false, false);
   }
   CHECK((params.data() - p).abs().max().item<float>() < 2e-6);
-}
-
-// One kernel and its first update by Muon, in the shape of the kernel.
-struct MuonStep {
-  struct OneKernel : Model {
-    OneKernel(int64_t layers, std::vector<int64_t> shape, std::vector<int64_t> physical) {
-      add_stacked(*this, layers, "a/kernel", std::move(shape), zeros(), std::move(physical));
-      init_parameters(*this, 1, std::nullopt);
-    }
-    at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
-  };
-
-  MuonStep(int64_t layers, const std::vector<int64_t>& shape,
-           const std::vector<int64_t>& physical) {
-    OneKernel model(layers, shape, physical);
-    const std::vector<int> groups = {0};
-    const FlatParams params(model, groups);
-    const auto muon = make("muon", "{adjust_lr: original}");
-    muon->allocate(params);
-    fill_gradients(params, 0);
-    const FlatParams::Entry& kernel = params.entries()[0];
-    gradient = params.grads().as_strided(kernel.shape, kernel.strides).clone();
-    const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
-    muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
-    update = -named_parameters(model)[0].second.detach();
-  }
-  at::Tensor gradient, update;
-};
-
-// U^T update V with the singular vectors of the gradient, divided by the scale of `original`: near
-// the identity if the update keeps the vectors and sets the values to 1.
-at::Tensor in_singular_basis(const at::Tensor& gradient, const at::Tensor& update, int64_t inputs) {
-  const at::Tensor matrix = gradient.reshape({inputs, -1});
-  const auto [u, values, vt] = at::linalg_svd(matrix, /*full_matrices=*/false);
-  const double out = static_cast<double>(matrix.size(1)), in = static_cast<double>(inputs);
-  return u.t().mm(update.reshape({inputs, -1})).mm(vt.t()) / std::sqrt(std::max(1.0, out / in));
-}
-
-TEST_CASE(
-    "muon keeps singular vectors and brings singular values near 1, for kernels of any form") {
-  struct Form {
-    std::vector<int64_t> shape, physical;
-    int64_t inputs;
-  };
-  for (const Form& form :
-       {Form{{40, 24}, {}, 40}, Form{{24, 40}, {1, 0}, 24}, Form{{3, 3, 8, 16}, {3, 0, 1, 2}, 72},
-        Form{{3, 3, 1, 32}, {}, 9}, Form{{24, 3, 8}, {1, 2, 0}, 24},
-        Form{{3, 8, 24}, {2, 0, 1}, 24}, Form{{1, 24, 24}, {}, 24}, Form{{24, 24, 1}, {}, 24}}) {
-    for (const int64_t layers : {0, 3}) {
-      INFO(at::IntArrayRef(form.shape) << " of " << layers << " layers");
-      const MuonStep step(layers, form.shape, form.physical);
-      for (int64_t i = 0; i < std::max<int64_t>(layers, 1); ++i) {
-        const at::Tensor gradient = layers > 0 ? step.gradient[i] : step.gradient;
-        const at::Tensor update = layers > 0 ? step.update[i] : step.update;
-        const at::Tensor basis = in_singular_basis(gradient, update, form.inputs);
-        CHECK(basis.diagonal().min().item<float>() > 0.5F);
-        CHECK(basis.diagonal().max().item<float>() < 1.25F);
-        CHECK((basis - basis.diagonal().diag()).abs().max().item<float>() < 1e-3F);
-      }
-    }
-  }
-}
-
-TEST_CASE("by default Adam trains the embedding of patches, the head, and what is not a kernel") {
-  const Config config = parse_config(
-      "model: {patch_size: [4, 4], hidden_dim: 8, num_blocks: 1, tokens_mlp_dim: 4, "
-      "channels_mlp_dim: 8}",
-      "t.yaml");
-  for (const char* name : {"mlp_mixer", "vit"}) {
-    const bool vit = name == std::string("vit");
-    const Config keys = vit ? parse_config("model: {variant: mu/4, depth: 1}", "t.yaml") : config;
-    const auto model = Model::Registry::make(name, keys.section("model"), {}, ModelEnv{5, 8, 8, 3});
-    init_parameters(*model, 1, std::nullopt);
-    const std::vector<int> groups(model->parameters().size(), 0);
-    const FlatParams params(*model, groups);
-    const auto muon = make("muon", "{}");
-    muon->allocate(params);
-    fill_gradients(params, 0);
-    const std::vector<UpdateRange> ranges = {{.begin = 0, .end = params.trainable_size()}};
-    muon->update(params, ranges, {.numbers = numbers_of(*muon, 0, {1})}, nullptr);
-    REQUIRE(muon->slots()[1].name == "nu");
-    for (const auto& [parameter, nu] : flat_views(params, muon->slots()[1].flat, "")) {
-      INFO(parameter);
-      const bool outer = parameter == "embedding/kernel" || parameter == "stem/kernel" ||
-                         parameter == "head/kernel";
-      CHECK(nu.any().item<bool>() == (outer || !parameter.ends_with("/kernel")));
-    }
-  }
-}
-
-TEST_CASE("muon says when there is no kernel for it") {
-  TinyModel model;
-  const std::vector<int> groups = {0, 0, 0, 0};
-  const FlatParams params(model, groups);
-  CHECK_THROWS_WITH(make("muon", "{adam_for: ['.*']}")->allocate(params),
-                    "error: optax_name: muon has nothing to do: no kernel is trained but those of "
-                    "optax.adam_for; take 'optax_name: scale_by_adam'");
 }
 
 TEST_CASE("bfloat16 momentum decays by the rounded coefficient and keeps a rounded copy") {

@@ -144,7 +144,8 @@ inline std::vector<double> plain_orthogonalised(std::vector<double> x, int64_t c
   return x;
 }
 
-// Muon for kernels, which TinyModel keeps as (outputs, inputs), and Adam for `adam_for` and biases.
+// Muon trains kernels; Adam trains `adam_for` and biases. TinyModel stores its kernels as (outputs,
+// inputs).
 inline PlainRule plain_muon(const std::string& adam_for, float momentum, bool nesterov, int steps,
                             bool match_adamw) {
   return [=](const Values& g, int count, PlainState& s) {
