@@ -23,6 +23,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-/tmp} device=${DEVICE:-cuda} limit=${LIMIT:-390}
+most_jobs=$(($(nproc) / 2))  # tests that run at once
 
 pack() {
   set -e
@@ -79,33 +80,41 @@ within() {
 
 # try NAME SECONDS COMMAND...: PASS or FAIL, with the first line of its output that says why.
 try() {
-  local name=$1 most=$2 begin=$SECONDS code=0
+  local name=$1 most=$2 begin=$SECONDS code=0 said
   shift 2
   late "$name" && return 1
-  within "$most" "$@" >"$work/out" 2>&1 || code=$?
-  { echo "--- $name: $*"; cat "$work/out"; } >>"$log"
+  said=$(mktemp -p "$work")
+  within "$most" "$@" >"$said" 2>&1 || code=$?
+  { echo "--- $name: $*"; cat "$said"; } >>"$log"
   if ((code == 0)); then
     say "PASS $name ($((SECONDS - begin)) s)"
   else
-    say "FAIL $name: exit $code: $(grep -aiE -m1 'error|FAIL|expected|not run|not found' "$work/out" | cut -c1-220)"
+    say "FAIL $name: exit $code: $(grep -aiE -m1 'error|FAIL|expected|not run|not found' "$said" | cut -c1-220)"
   fi
   return $code
 }
 
+# beside COMMAND...: runs COMMAND in the background when fewer than $most_jobs are running.
+beside() {
+  while (($(jobs -rp | wc -l) >= most_jobs)); do wait -n; done
+  "$@" &
+}
+
 # step SECONDS ARGS...: the lines of step_bench.
 step() {
-  local most=$1 code=0
+  local most=$1 code=0 said
   shift
   late "step_bench $*" && return
-  within "$most" "$here/run" step_bench --device "$device" "$@" >"$work/out" 2>"$work/err" || code=$?
-  cat "$work/out" "$work/err" >>"$log"
-  grep -aE '^(step|state|twice|profile|FAIL|  )' "$work/out"
+  said=$(mktemp -p "$work")
+  within "$most" "$here/run" step_bench --device "$device" "$@" >"$said" 2>"$said.err" || code=$?
+  cat "$said" "$said.err" >>"$log"
+  grep -aE '^(step|state|twice|profile|FAIL|  )' "$said"
   if [[ " $* " == *" --twice "* ]]; then
     [[ " $* " == *" --deterministic false "* ]] || say "$( ((code == 0)) && echo PASS || echo FAIL) same bits twice: $*"
   elif ((code != 0)); then
-    say "FAIL step_bench $* exit $code: $(tail -1 "$work/err" | cut -c1-200)"
+    say "FAIL step_bench $* exit $code: $(tail -1 "$said.err" | cut -c1-200)"
   fi
-  grep -aiE 'warning' "$work/err" | sort -u | head -2 | cut -c1-200 | sed 's/^/  warned: /'
+  grep -aiE 'warning' "$said.err" | sort -u | head -2 | cut -c1-200 | sed 's/^/  warned: /'
 }
 
 # tally ARGS...: a line of tally.py.
@@ -186,33 +195,40 @@ evaluate_and_predict() {
   tally logits "predict on cpu and $device" "$run/cpu.npz" "$run/$device.npz" 1e-4
 }
 
+# The losses of a config on the CPU and on the device, and an exact resume.
+curves() {
+  local model=$1 precision=$2 half=$(($3 / 2)) p=$1.$2
+  local common=(--set total_steps=$3 --set precision=$precision --set ckpt_steps=$half --set keep_ckpt_steps=$half)
+  train cpu $model.yaml $p.cpu "${common[@]}" || return
+  train "$device" $model.yaml $p.gpu "${common[@]}" || return
+  tally curves "$p on cpu and $device" "$work/$p".{cpu,gpu}/metrics.jsonl $precision
+  train "$device" $model.yaml $p.again "${common[@]}" --set "resume=$work/$p.gpu/ckpt/step-$half" || return
+  same_state "$p resumed" "$work/$p".{gpu,again}/ckpt/step-$3
+}
+
+# Several tests run at once, because none is timed.
 stage_test() {
   local steps=200 name names model precision
   if [[ $device == cpu ]]; then steps=20; else export BVTRAIN_REQUIRE_CUDA=1; fi
   # The cases about the code of kernels run it on the CPU, here as elsewhere.
   mapfile -t names < <("$here/run" test_cuda --list-test-names-only 2>>"$log" | grep -vE '^ *(the kernels? |kernels |$)')
   [[ ${#names[@]} -gt 0 ]] || say "FAIL test_cuda lists no tests"
-  for name in "${names[@]}"; do try "test_cuda: $name" 120 "$here/run" test_cuda -w NoTests "${name//,/\\,}"; done
+  local -x OMP_NUM_THREADS=2
+  for name in "${names[@]}"; do beside try "test_cuda: $name" 120 "$here/run" test_cuda -w NoTests "${name//,/\\,}"; done
   for model in digits_cnn digits_vit; do
-    for precision in float32 bf16; do
-      local p=$model.$precision half=$((steps / 2))
-      local common=(--set total_steps=$steps --set precision=$precision --set ckpt_steps=$half --set keep_ckpt_steps=$half)
-      train cpu $model.yaml $p.cpu "${common[@]}" || continue
-      train "$device" $model.yaml $p.gpu "${common[@]}" || continue
-      tally curves "$p on cpu and $device" "$work/$p".{cpu,gpu}/metrics.jsonl $precision
-      train "$device" $model.yaml $p.again "${common[@]}" --set "resume=$work/$p.gpu/ckpt/step-$half" || continue
-      same_state "$p resumed" "$work/$p".{gpu,again}/ckpt/step-$steps
-    done
+    for precision in float32 bf16; do beside curves $model $precision $steps; done
   done
-  evaluate_and_predict
-  [[ $device == cpu ]] && return
-  step 90 "${vit_b[@]}" --batch 64 --twice 6
-  step 90 "${vit_b_384[@]}" --batch 16 --twice 6
-  step 90 "${vit_b[@]}" --batch 64 --twice 6 --deterministic false
-  step 60 "${mixer_sd[@]}" --batch 64 --twice 4
-  step 60 "${bit[@]}" --batch 32 --twice 3 --precision float32
-  step 60 "${bit[@]}" --batch 32 --twice 3
-  step 60 "${cnn[@]}" --batch 128 --twice 20
+  beside evaluate_and_predict
+  if [[ $device != cpu ]]; then
+    beside step 90 "${vit_b[@]}" --batch 64 --twice 6
+    beside step 90 "${vit_b_384[@]}" --batch 16 --twice 6
+    beside step 90 "${vit_b[@]}" --batch 64 --twice 6 --deterministic false
+    beside step 60 "${mixer_sd[@]}" --batch 64 --twice 4
+    beside step 60 "${bit[@]}" --batch 32 --twice 3 --precision float32
+    beside step 60 "${bit[@]}" --batch 32 --twice 3
+    beside step 60 "${cnn[@]}" --batch 128 --twice 20
+  fi
+  wait
 }
 
 stage_ours() {
