@@ -6,9 +6,8 @@
 // Sums are reproducible: each thread adds its elements, each block adds its threads in a fixed
 // tree, and one more block adds the results of the blocks in a fixed order.
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
+#include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"
 #include "lib/cuda/scratch.h"
@@ -34,11 +33,6 @@ struct BlockSums {
 // request.
 static_assert(sizeof(BlockSums) * kThreads <= 48 * 1024, "the shared memory of block_sum()");
 static_assert(kThreads <= 1024 && (kThreads & (kThreads - 1)) == 0, "block_sum() halves it");
-
-void check_cuda(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
-}
 
 int64_t blocks_for(int64_t elements) {
   return std::clamp<int64_t>(elements / (kThreads * kElements), 1, kMostBlocks);

@@ -1,5 +1,5 @@
-// Starts a kernel with kThreads threads per block. It is separate from kernels.cu so that tests can
-// replace it and run the kernels without a GPU (test/cuda/emulation).
+// Starts a kernel with kThreads threads per block. It is a header of its own so that tests can
+// replace it and run the kernels without a GPU (test/cuda/emulation, test/emulated_cuda).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,9 +7,21 @@
 #include <cstdint>
 #include <type_traits>
 
+#define BV_UNROLL _Pragma("unroll")  // the loop that follows
+
 namespace bv {
 
 constexpr int kThreads = 256;
+
+constexpr int kWarp = 32;  // threads
+
+// Returns the sum over the threads of a warp, the same bits on each. All threads of the block must
+// call it: CUDA needs those of the warp, the emulation all.
+__device__ inline float warp_sum(float own) {
+  for (int other = kWarp / 2; other > 0; other /= 2)
+    own += __shfl_xor_sync(0xffffffffU, own, other);
+  return own;
+}
 
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), int64_t blocks, cudaStream_t stream,

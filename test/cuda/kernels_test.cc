@@ -4,6 +4,7 @@
 #include "lib/cuda/kernels.cu"
 
 #include <catch2/catch.hpp>
+#include <new>
 #include <tuple>
 
 #include "lib/util/rng.h"
@@ -14,8 +15,10 @@ namespace bv {
 using test::Guard;
 using test::Guarded;
 
-Scratch::Scratch(size_t bytes, void*) : memory_(::operator new(bytes)) {}
-Scratch::~Scratch() { ::operator delete(memory_); }
+// As aligned as the memory of a GPU.
+constexpr std::align_val_t kScratchAlignment{512};
+Scratch::Scratch(size_t bytes, void*) : memory_(::operator new(bytes, kScratchAlignment)) {}
+Scratch::~Scratch() { ::operator delete(memory_, kScratchAlignment); }
 
 namespace {
 

@@ -1,4 +1,5 @@
 #include <lib/cuda/launch.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <memory>
@@ -16,9 +17,18 @@ namespace {
 
 constexpr size_t kStack = 64 * 1024;  // bytes of a fiber
 
-// The fibers of one block, which run in turn from one __syncthreads() to the next.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kJumps = false;  // sanitizers know swapcontext() only
+#else
+constexpr bool kJumps = true;  // swapcontext() makes two system calls
+#endif
+
+// The fibers of one block, which run in turn from one __syncthreads() to the next. They live on and
+// run the threads of later blocks.
 struct Fiber {
   ucontext_t context;
+  jmp_buf place;  // where it goes on, once it has begun
+  bool begun = false;
 #ifdef __SANITIZE_THREAD__
   void* tsan = __tsan_create_fiber(0);
 #endif
@@ -33,8 +43,22 @@ struct Block {
   const std::function<void()>* kernel = nullptr;
 };
 
+void run_fiber();
+
 Block& block() {
-  static auto* const one = new Block;  // submit() runs one kernel at a time
+  static auto* const one = [] {
+    auto* const all = new Block;  // submit() runs one kernel at a time
+    all->main.begun = true;
+    for (size_t i = 0; i < kThreads; ++i) {
+      ucontext_t& fiber = all->fibers[i].context;
+      getcontext(&fiber);
+      fiber.uc_stack.ss_sp = all->stacks.get() + i * kStack;
+      fiber.uc_stack.ss_size = kStack;
+      fiber.uc_link = nullptr;  // a fiber never ends
+      makecontext(&fiber, &run_fiber, 0);
+    }
+    return all;
+  }();
   return *one;
 }
 
@@ -42,13 +66,23 @@ void change(Fiber& from, Fiber& to) {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(to.tsan, 0);
 #endif
-  swapcontext(&from.context, &to.context);
+  if (!kJumps) {
+    swapcontext(&from.context, &to.context);
+    return;
+  }
+  if (_setjmp(from.place) != 0) return;
+  if (to.begun) _longjmp(to.place, 1);
+  to.begun = true;
+  setcontext(&to.context);
 }
 
 void run_fiber() {
-  (*block().kernel)();
-  block().done[block().current] = true;
-  change(block().fibers[block().current], block().main);
+  for (;;) {
+    Block& all = block();
+    (*all.kernel)();
+    all.done[all.current] = true;
+    change(all.fibers[all.current], all.main);
+  }
 }
 
 }  // namespace
@@ -64,14 +98,6 @@ void run_blocks(int64_t blocks, const std::function<void()>& kernel) {
   for (int64_t index = 0; index < blocks; ++index) {
     blockIdx.x = static_cast<unsigned>(index);
     all.done.assign(kThreads, false);
-    for (size_t i = 0; i < kThreads; ++i) {
-      ucontext_t& fiber = all.fibers[i].context;
-      getcontext(&fiber);
-      fiber.uc_stack.ss_sp = all.stacks.get() + i * kStack;
-      fiber.uc_stack.ss_size = kStack;
-      fiber.uc_link = nullptr;  // a fiber changes to `main` at its end
-      makecontext(&fiber, &run_fiber, 0);
-    }
     for (size_t left = kThreads; left > 0;) {
       for (size_t i = 0; i < kThreads; ++i) {
         if (all.done[i]) continue;

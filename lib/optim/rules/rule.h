@@ -11,10 +11,10 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
+#include "lib/util/bf16.h"
 #include "lib/util/philox.h"
 
 namespace bv {
@@ -22,20 +22,6 @@ namespace bv {
 template <int64_t N>
 using Lanes = std::array<float, N>;
 
-// A bfloat16 number in memory.
-struct Bf16 {
-  uint16_t bits;
-};
-BV_INLINE float load(const float& x) { return x; }
-BV_INLINE float load(const Bf16& x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
-}
-BV_INLINE void store(float& at, float x) { at = x; }
-BV_INLINE void store(Bf16& at, float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t nearest_even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  at.bits = static_cast<uint16_t>(x != x ? 0x7fc0u : nearest_even);
-}
 BV_INLINE float root(float x) {
 #ifdef __CUDA_ARCH__
   return sqrtf(x);

@@ -8,7 +8,7 @@
 #define __device__
 #define __host__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 using cudaStream_t = void*;
 using cudaError_t = int;

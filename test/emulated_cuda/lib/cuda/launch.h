@@ -8,9 +8,26 @@
 #include <functional>
 #include <type_traits>
 
+#define BV_UNROLL
+
 namespace bv {
 
 constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+
+// Adds in the order of the GPU's shuffles.
+inline float warp_sum(float own) {
+  __shared__ float all[kThreads];
+  all[threadIdx.x] = own;
+  __syncthreads();
+  float sums[kWarp];
+  const float* const warp = all + threadIdx.x / kWarp * kWarp;
+  for (int i = 0; i < kWarp; ++i) sums[i] = warp[i];
+  for (int half = kWarp / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  __syncthreads();
+  return sums[0];
+}
 
 namespace emulation {
 
