@@ -97,7 +97,7 @@ Exit bench_operators(const Arguments& arguments) {
   if (arguments.config.empty())
     throw Error(Exit::usage, "bvtrain bench operators", "no --config given; give --config FILE");
   const c10::Device device = use_one_device(arguments.devices, "bench operators");
-  use_plain_kernels();
+  if (device.is_cpu()) use_plain_kernels();
   std::vector<Override> overrides = arguments.overrides;
   const auto make_recipe = [&](bool meta) {
     return std::make_unique<Recipe>(load_config(arguments.config, overrides), arguments.synthetic,

@@ -18,18 +18,33 @@ if(NOT BV_NCCL_INCLUDE)
   return()
 endif()
 
+# Dense layers call cuBLASLt. The plug-in links the one of LibTorch if it is there, otherwise that of the
+# CUDA toolkit. At run time it gets the one that libtorch_cuda loads.
+get_filename_component(BV_CUDA_TOOLKIT ${BV_NVCC} REALPATH)
+get_filename_component(BV_CUDA_TOOLKIT ${BV_CUDA_TOOLKIT}/../.. ABSOLUTE)
+find_path(BV_CUBLASLT_INCLUDE cublasLt.h HINTS ${BV_CUDA_TOOLKIT}/include $ENV{CUDA_HOME}/include
+          /usr/local/cuda/include ${BV_CUDA_LIBRARIES}/../include)
+find_library(BV_CUBLASLT libcublasLt.so.13 PATHS ${BV_CUDA_LIBRARIES} NO_DEFAULT_PATH)
+find_library(BV_CUBLASLT libcublasLt.so.13 HINTS ${BV_CUDA_TOOLKIT} $ENV{CUDA_HOME} /usr/local/cuda
+             PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
+if(NOT BV_CUBLASLT_INCLUDE OR NOT BV_CUBLASLT)
+  message(STATUS "no CUDA plug-in: cublasLt.h or libcublasLt.so.13 is not found (CUDA's libcublas-dev, or PyPI's "
+                 "nvidia-cublas): header ${BV_CUBLASLT_INCLUDE}, library ${BV_CUBLASLT}")
+  return()
+endif()
+
 set(CMAKE_CUDA_COMPILER ${BV_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "real and virtual: newer ones compile at load")
 set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
 enable_language(CUDA)
 
-add_library(bvtrain_cuda MODULE lib/cuda/plugin.cc lib/cuda/graph.cc lib/cuda/group_nccl.cc
-            lib/cuda/kernels.cu)
+file(GLOB plugin_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/lib/cuda/*.cc ${CMAKE_SOURCE_DIR}/lib/cuda/*.cu)
+add_library(bvtrain_cuda MODULE ${plugin_sources})
 set_target_properties(bvtrain_cuda PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None
                       CUDA_RESOLVE_DEVICE_SYMBOLS OFF CXX_VISIBILITY_PRESET hidden)
 target_include_directories(bvtrain_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${BV_NCCL_INCLUDE}
-                           ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+                           ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${BV_CUBLASLT_INCLUDE})
 target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_NCCL)
 # The code in lib/optim/rules is shared with the CPU. It uses constexpr functions of std::array, which
@@ -38,5 +53,5 @@ target_compile_options(bvtrain_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-fPIC -Xcompiler=-Wno-unknown-pragmas -diag-suppress=20011>)
 target_link_libraries(bvtrain_cuda PRIVATE
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/lib/libc10_cuda.so
-  bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13)
+  bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13 ${BV_CUBLASLT})
 target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined)

@@ -34,15 +34,14 @@ struct BitUnit {
   StdConv conv_proj;  // of the shortcut; its kernel is undefined if the shape does not change
   GroupNorm gn_proj;
 
-  // Maps (n, c, h, w) float32 to (n, 4 * nmid, h', w') float32.
-  at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
+  // Maps (n, c, h, w) to (n, 4 * nmid, h', w'). Without conv_proj it reads x.sum, too.
+  ResidualSum operator()(const ResidualSum& x, Pass& pass) const {
     const at::ScalarType type = compute_type(pass);
-    const at::Tensor input =
-        x.to(type);  // once for both convolutions; in bf16 so is the sum of their gradients
+    // Both convolutions take the same tensor, so in bf16 the sum of their gradients is bf16, too.
     const at::Tensor shortcut =
-        conv_proj.kernel.defined() ? gn_proj(conv_proj(input, pass), at::kFloat) : x;
-    const at::Tensor y = gn2.relu(conv2(gn1.relu(conv1(input, pass), type), pass), type);
-    return gn3.add_relu(conv3(y, pass), shortcut);
+        conv_proj.kernel.defined() ? gn_proj(conv_proj(x.rounded, pass), at::kFloat) : x.sum;
+    const at::Tensor y = gn2.relu(conv2(gn1.relu(conv1(x.rounded, pass), type), pass), type);
+    return gn3.add_relu(conv3(y, pass), shortcut, type);
   }
 };
 
@@ -68,21 +67,22 @@ class Bit : public Model {
   }
 
   at::Tensor forward(const at::Tensor& image, Pass& pass) override {
-    at::Tensor x = gn_root_.relu(root_(image.permute({0, 3, 1, 2}), pass), compute_type(pass));
-    x = max_pool_same(x).to(at::kFloat);
-    pass.keep("stem", channels_last_view(x));
+    const at::Tensor stem =
+        max_pool_same(gn_root_.relu(root_(image.permute({0, 3, 1, 2}), pass), compute_type(pass)));
+    if (pass.wants("stem")) pass.keep("stem", channels_last_view(stem.to(at::kFloat)));
+    ResidualSum x{{}, stem};  // the first unit has a conv_proj, so it needs no float32
     int unit_number = 0;
     for (size_t i = 0; i < stages_.size(); ++i) {
       for (const BitUnit& unit : stages_[i]) {
-        pass.enter(unit_number, x);
+        pass.enter(unit_number, x.rounded);
         x = unit(x, pass);
-        pass.leave(unit_number++, x);
+        pass.leave(unit_number++, x.sum);
       }
       if (pass.features) {
-        pass.keep(fmt::format("stage{}", i + 1).c_str(), channels_last_view(x));
+        pass.keep(fmt::format("stage{}", i + 1).c_str(), channels_last_view(x.sum));
       }
     }
-    return resnet_head(x, head_, pass);
+    return resnet_head(x.sum, head_, pass);
   }
   std::vector<std::string> units() const override { return units_; }
 

@@ -128,18 +128,18 @@ class MlpMixer : public Model {
     x = x.flatten(1, 2).to(at::kFloat);  // (n, N, D)
     pass.keep("input_tokens", x);
     const at::ScalarType type = compute_type(pass);
+    Residual stream(x);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      pass.enter(static_cast<int>(i), x);
-      at::Tensor y = block.norm0(x, type).transpose(1, 2);  // (n, D, N)
-      y = block.tokens(y, /*dropout_rate=*/0, pass).transpose(1, 2);
-      x = x + stochastic_depth(y, block.drop, pass);
-      y = block.channels(block.norm1(x, type), /*dropout_rate=*/0, pass);
-      x = x + stochastic_depth(y, block.drop, pass);
-      pass.leave(static_cast<int>(i), x);
-      if (pass.features) pass.keep(fmt::format("block_{}", i).c_str(), x);
+      if (pass.hooks) pass.enter(static_cast<int>(i), stream.sum());
+      at::Tensor y = block.tokens.over_tokens(stream.normalised(block.norm0, type), pass);
+      stream.add(stochastic_depth(y, block.drop, pass));
+      y = block.channels(stream.normalised(block.norm1, type), /*dropout_rate=*/0, pass);
+      stream.add(stochastic_depth(y, block.drop, pass));
+      if (pass.hooks) pass.leave(static_cast<int>(i), stream.sum());
+      if (pass.features) pass.keep(fmt::format("block_{}", i).c_str(), stream.sum());
     }
-    x = norm_(x).mean(1);
+    x = stream.normalised(norm_).mean(1);
     pass.keep("pre_logits", x);
     if (!head_.kernel.defined()) return x;
     x = head_.head(x, pass);

@@ -15,7 +15,7 @@
 namespace bv {
 
 // Trains two steps and returns the calls of the second one, in order, and its update as another.
-// Call use_plain_kernels() first: OperatorRecorder does not see bvtrain's own kernels.
+// On a CPU call use_plain_kernels() first: OperatorRecorder does not see bvtrain's kernels there.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
 // Extrapolates the calls of a step with `batch` examples from those of two smaller batches. The

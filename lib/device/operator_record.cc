@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "lib/util/error.h"
 #include "lib/util/text.h"
@@ -229,6 +230,20 @@ double OperatorRecorder::bytes() const {
   double sum = 0;
   for (const OperatorCall& call : calls()) sum += call.bytes;
   return sum;
+}
+
+void note_operator(OperatorCall call) {
+  if (!OperatorRecorder::exists()) return;
+  const std::lock_guard guard(g_record.mutex);
+  g_record.calls.push_back(std::move(call));
+}
+
+void note_kernel(const char* name, at::TensorList tensors) {
+  if (!OperatorRecorder::exists()) return;
+  double bytes = 0;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) bytes += static_cast<double>(tensor.nbytes());
+  note_operator({name, 0, bytes});
 }
 
 }  // namespace bv

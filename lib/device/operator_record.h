@@ -1,6 +1,7 @@
 // A recorder of what LibTorch's operators compute and move.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <c10/core/Device.h>
 
@@ -18,8 +19,8 @@ struct OperatorCall {
 
 // Records the calls of all threads while it lives. There may be one at a time. If an operator calls
 // others, only the others count; but products, convolutions, attention, norms, GELU, softmax, and
-// add, sub, mul and div count as one each. Views and allocations are left out. So are bvtrain's own
-// kernels, which are no operators of LibTorch.
+// add, sub, mul and div count as one each. Views and allocations are left out. bvtrain's own
+// kernels count if they call note_operator() or note_kernel(), as those for layers on GPUs do.
 class OperatorRecorder {
  public:
   // Only tensors on devices of this type count.
@@ -34,5 +35,10 @@ class OperatorRecorder {
  private:
   at::CallbackHandle handle_;
 };
+
+// Add a call that is no operator of LibTorch, if a recorder exists: the second one by the tensors
+// that a kernel reads or writes, of which some may be undefined.
+void note_operator(OperatorCall call);
+void note_kernel(const char* name, at::TensorList tensors);
 
 }  // namespace bv

@@ -1,12 +1,12 @@
-// The switch between bvtrain's own kernels for CPUs (lib/model/kernels) and LibTorch's.
+// The switch between bvtrain's own kernels for layers (lib/model/kernels) and LibTorch's operators.
 #pragma once
 
 namespace bv {
 
-// Whether models use LibTorch's kernels only: after use_plain_kernels(), or if the environment has
-// BVTRAIN_PLAIN_KERNELS=1. The results differ by rounding.
+// Whether models use LibTorch's operators only: after use_plain_kernels(), or if the environment
+// has BVTRAIN_PLAIN_KERNELS=1. The results differ by rounding.
 bool plain_kernels();
-// From now on. For commands that show what a model does on a GPU.
+// From now on. For `bench operators`, which lists LibTorch's operators.
 void use_plain_kernels();
 
 }  // namespace bv

@@ -21,5 +21,6 @@
 #include "lib/model/layers/group_norm.h"
 #include "lib/model/layers/layer_norm.h"
 #include "lib/model/layers/mlp.h"
+#include "lib/model/layers/residual.h"
 #include "lib/model/layers/stacked.h"
 #include "lib/model/model.h"

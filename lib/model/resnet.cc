@@ -83,7 +83,8 @@ at::Tensor channels_last_view(const at::Tensor& x) { return x.permute({0, 2, 3, 
 
 at::Tensor resnet_head(const at::Tensor& x, const Dense& head, Pass& pass) {
   pass.keep("pre_logits_2d", channels_last_view(x));
-  const at::Tensor y = x.mean({2, 3}).to(at::kFloat);
+  // As a view, so that the gradient is channels_last, too.
+  const at::Tensor y = channels_last_view(x).mean({1, 2}).to(at::kFloat);
   pass.keep("pre_logits", y);
   if (!head.kernel.defined()) return y;
   if (pass.wants("logits_2d")) {

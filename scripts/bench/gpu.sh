@@ -246,6 +246,11 @@ stage_ours() {
   step 60 "${mixer[@]}" --batch 256 "${quick[@]}"
   step 90 "${bit[@]}" --batch 256 "${quick[@]}"
   for n in 128 512; do step 40 "${cnn[@]}" --batch $n "${quick[@]}"; done
+  # What bvtrain's own kernels gain.
+  BVTRAIN_PLAIN_KERNELS=1 step 60 "${vit_b[@]}" --name vit_b16.plain --batch 256 "${quick[@]}"
+  BVTRAIN_PLAIN_KERNELS=1 step 60 "${mixer[@]}" --name mixer_b16.plain --batch 256 "${quick[@]}"
+  BVTRAIN_PLAIN_KERNELS=1 step 90 "${bit[@]}" --name resnetv2_50x1.plain --batch 256 "${quick[@]}"
+  BVTRAIN_PLAIN_KERNELS=1 step 40 "${cnn[@]}" --name cnn28.plain --batch 128 "${quick[@]}"
   # What a graph, other batches, determinism and the way of the batch to the GPU cost or gain.
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --graph off
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --deterministic false
@@ -348,6 +353,7 @@ stage_prof() {
   step 90 "${mixer[@]}" --name mixer_b16.prof --batch 256 --seconds 1 --rounds 1 --profile 5
   step 90 "${bit[@]}" --name resnetv2_50x1.prof --batch 128 --seconds 1 --rounds 1 --profile 3
   step 60 "${cnn[@]}" --name cnn28.prof --batch 128 --seconds 1 --rounds 1 --profile 20
+  [[ $device == cpu ]] || within 60 "$here/run" test_cuda "the time of products on a device" 2>>"$log" | tee -a "$log"
   [[ $device == cpu ]] || within 150 python3 "$here/micro.py" "$here/jpeg" 2>>"$log" | tee -a "$log" || say "FAIL micro.py"
 }
 

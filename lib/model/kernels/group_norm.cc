@@ -16,6 +16,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/group_norm_cuda.h"
 #include "lib/model/kernels/group_norm_parts.h"
 
 namespace bv {
@@ -258,17 +259,9 @@ class FusedGroupNorm : public torch::autograd::Function<FusedGroupNorm> {
   }
 };
 
-}  // namespace
-
-bool group_norm_fits(const at::Tensor& x) {
-  const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
-  return x.is_cpu() && !plain_kernels() && type && x.dim() == 4 && x.numel() > 0 &&
-         x.size(1) % simd::kLanes == 0 && x.is_contiguous(kChannelsLast);
-}
-
-at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
-                            const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
-                            const std::optional<at::Tensor>& shortcut) {
+void check_shapes(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
+                  const at::Tensor& bias, NormTail tail,
+                  const std::optional<at::Tensor>& shortcut) {
   const int64_t c = x.size(1);
   TORCH_CHECK(groups > 0 && c % groups == 0, c, " channels in ", groups, " groups");
   for (const at::Tensor& parameter : {scale, bias}) {
@@ -277,7 +270,39 @@ at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tenso
   }
   TORCH_CHECK((tail == NormTail::add_relu) == shortcut.has_value(), "add_relu needs a shortcut");
   TORCH_CHECK(!shortcut || shortcut->sizes() == x.sizes(), "a shortcut of another shape");
+}
+
+}  // namespace
+
+bool group_norm_fits(const at::Tensor& x) {
+  const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+  const bool fits = (x.is_cpu() || x.is_cuda()) && !plain_kernels() && type && x.dim() == 4 &&
+                    x.numel() > 0 && x.size(1) % simd::kLanes == 0 &&
+                    x.is_contiguous(kChannelsLast);
+  return fits && (x.is_cpu() || cuda_group_norm_is_right(x.device()));
+}
+
+at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tensor& scale,
+                            const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
+                            const std::optional<at::Tensor>& shortcut) {
+  check_shapes(x, groups, scale, bias, tail, shortcut);
+  if (x.is_cuda())
+    return cuda_group_norm(x, groups, scale, bias, eps, tail, type, shortcut, at::kFloat).first;
   return FusedGroupNorm::apply(x, groups, scale, bias, eps, tail, type, shortcut);
+}
+
+std::pair<at::Tensor, at::Tensor> fused_group_norm_add_relu(const at::Tensor& x, int64_t groups,
+                                                            const at::Tensor& scale,
+                                                            const at::Tensor& bias, double eps,
+                                                            const at::Tensor& shortcut,
+                                                            at::ScalarType type) {
+  constexpr auto kTail = NormTail::add_relu;
+  check_shapes(x, groups, scale, bias, kTail, shortcut);
+  if (x.is_cuda())
+    return cuda_group_norm(x, groups, scale, bias, eps, kTail, at::kFloat, shortcut, type);
+  const at::Tensor y =
+      FusedGroupNorm::apply(x, groups, scale, bias, eps, kTail, at::kFloat, shortcut);
+  return {y, y.to(type)};
 }
 
 }  // namespace bv

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "lib/device/float_lanes.h"
-#include "lib/model/kernels/group_norm.h"
+#include "lib/model/kernels/group_norm_pass.h"
 #include "lib/model/kernels/moments.h"
 
 namespace bv::group_norm_parts {
@@ -13,9 +13,6 @@ namespace bv::group_norm_parts {
 using simd::Floats;
 using simd::Ints;
 using simd::kLanes;
-
-// The tables of each image, (n, kTables, c) float32. y = x * gain + shift.
-enum NormTable { kGain, kShift, kMean, kRstd, kTables };
 
 // Those of one image, each (c).
 struct Tables {

@@ -1,6 +1,7 @@
 #include "lib/model/kernels/layer_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/sum.h>
@@ -11,6 +12,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/device_layer_norm.h"
 
 namespace bv {
 namespace {
@@ -187,6 +189,8 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                       double eps, at::ScalarType type) {
+  if (device_layer_norm_fits(x, std::nullopt, scale, bias))
+    return device_layer_norm(x, std::nullopt, scale, bias, eps, type).second;
   const at::Tensor wide = x.to(at::kFloat);
   const int64_t size = x.size(-1);
   const bool fits = x.is_cpu() && !plain_kernels() && x.numel() > 0 && size % kLanes == 0 &&
@@ -194,6 +198,16 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Te
                     bias.numel() == size;
   if (fits) return LayerNormFunction::apply(wide, scale, bias, eps, type);
   return at::layer_norm(wide, {size}, scale, bias, eps).to(type);
+}
+
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& branch,
+                                                 const at::Tensor& scale, const at::Tensor& bias,
+                                                 double eps, at::ScalarType type) {
+  const bool keeps_type = x.scalar_type() == at::kFloat || branch.scalar_type() == x.scalar_type();
+  if (keeps_type && device_layer_norm_fits(x, branch, scale, bias))
+    return device_layer_norm(x, branch, scale, bias, eps, type);
+  const at::Tensor sum = x + branch;
+  return {sum, layer_norm(sum, scale, bias, eps, type)};
 }
 
 }  // namespace bv

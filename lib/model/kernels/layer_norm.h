@@ -2,15 +2,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 namespace bv {
 
 // Returns (x - mean) / sqrt(var + eps) * scale + bias (Ba et al. 2016, "Layer Normalization") in
 // `type`, float32 or bfloat16. x is (..., features), float32 or bfloat16; scale and bias are
 // (features) float32. Computes in float32 and rounds once, to `type`. On a CPU, if features is a
-// multiple of 16, one kernel does this and takes the gradient in `type`, so a matmul in bfloat16
-// needs no conversions; its results do not depend on the number of threads. Everything else takes
-// LibTorch's kernel.
+// multiple of 16, and on a CUDA device, if it is a multiple of 4 and at most 2048, one kernel does
+// this and takes the gradient in `type`, so a matmul in bfloat16 needs no conversions. The results
+// do not depend on the number of threads. Other sizes take LibTorch's kernel.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                       double eps, at::ScalarType type);
+
+// Returns {s, layer_norm(s)} with s = x + branch. x and branch have the same shape; s has the type
+// that LibTorch gives their sum. On a CUDA device one kernel does both, if layer_norm() has one for
+// this size and s has the type of x.
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& branch,
+                                                 const at::Tensor& scale, const at::Tensor& bias,
+                                                 double eps, at::ScalarType type);
 
 }  // namespace bv

@@ -7,8 +7,13 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "lib/device/cuda.h"
 #include "lib/device/float_lanes.h"
+#include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/aligned.h"
+#include "lib/model/kernels/device_check.h"
+#include "lib/model/kernels/relu_avg_pool_pass.h"
 
 namespace bv {
 namespace {
@@ -103,14 +108,35 @@ void backward_all(const at::Tensor& grad, const at::Tensor& alive, const at::Ten
   });
 }
 
+Numbers numbers(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), tensor.scalar_type() == at::kBFloat16};
+}
+
+// Of CUDA tensors: `wide` (n, c, h, w) before the pool, `pooled` and `alive` after it.
+ReluAvgPoolPass pass_of(const at::Tensor& wide, const at::Tensor& pooled, const at::Tensor& alive) {
+  return {.n = wide.size(0),
+          .h = wide.size(2),
+          .w = wide.size(3),
+          .c = wide.size(1),
+          .wide = numbers(wide),
+          .pooled = numbers(pooled),
+          .alive = alive.data_ptr<uint8_t>()};
+}
+
 class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& given) {
+    const at::Tensor x = aligned(given);
     const std::vector<int64_t> sizes = {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
     const at::Tensor y = at::empty(sizes, x.options().memory_format(kChannelsLast));
     const at::Tensor alive =
         at::empty(sizes, x.options().dtype(at::kByte).memory_format(kChannelsLast));
-    if (x.scalar_type() == at::kFloat) {
+    if (x.is_cuda()) {
+      static auto* const run =
+          reinterpret_cast<RunReluAvgPool*>(cuda_symbol("bvtrain_cuda_relu_avg_pool"));
+      run(pass_of(x, y, alive), cuda_stream(x.device()));
+      note_kernel("bvtrain::relu_avg_pool", {x, y, alive});
+    } else if (x.scalar_type() == at::kFloat) {
       forward_all<float>(x, y, alive);
     } else {
       forward_all<BFloat16>(x, y, alive);
@@ -123,12 +149,17 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const at::Tensor alive = context->get_saved_variables()[0];
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
-    const at::Tensor grad = grads[0].contiguous(kChannelsLast);
+    const at::Tensor grad = aligned(grads[0].contiguous(kChannelsLast));
     const auto options = grad.options().memory_format(kChannelsLast);
     // With an odd side the pool ignores the last row or column, whose gradient is zero.
     const bool covers = sizes[2] % 2 == 0 && sizes[3] % 2 == 0;
     at::Tensor dx = covers ? at::empty(sizes, options) : at::empty(sizes, options).zero_();
-    if (grad.scalar_type() == at::kFloat) {
+    if (grad.is_cuda()) {
+      static auto* const run =
+          reinterpret_cast<RunReluAvgPool*>(cuda_symbol("bvtrain_cuda_relu_avg_pool_gradient"));
+      run(pass_of(dx, grad, alive), cuda_stream(grad.device()));
+      note_kernel("bvtrain::relu_avg_pool_gradient", {dx, grad, alive});
+    } else if (grad.scalar_type() == at::kFloat) {
       backward_all<float>(grad, alive, dx);
     } else {
       backward_all<BFloat16>(grad, alive, dx);
@@ -137,14 +168,27 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
   }
 };
 
+at::Tensor plain_relu_avg_pool(const at::Tensor& x) { return at::avg_pool2d(at::relu(x), 2); }
+
+KernelCheck pool_check(c10::Device device) {
+  const at::Tensor images = check_numbers({2, 4, 7, 16}, 1, device, at::kBFloat16);
+  return {
+      .inputs = {images.permute({0, 3, 1, 2})},
+      .fused = [](const variable_list& all) -> variable_list { return {relu_avg_pool(all[0])}; },
+      .plain = [](const variable_list& all) -> variable_list {
+        return {plain_relu_avg_pool(all[0])};
+      }};
+}
+
 }  // namespace
 
 at::Tensor relu_avg_pool(const at::Tensor& x) {
   const bool type = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
-  if (x.is_cpu() && !plain_kernels() && type && x.size(1) % kLanes == 0 &&
-      x.is_contiguous(kChannelsLast))
+  const bool fits = (x.is_cpu() || x.is_cuda()) && !plain_kernels() && type &&
+                    x.size(1) % kLanes == 0 && x.is_contiguous(kChannelsLast);
+  if (fits && (x.is_cpu() || fused_kernel_is_right("pools", x.device(), pool_check)))
     return ReluAvgPool::apply(x);
-  return at::avg_pool2d(at::relu(x), 2);
+  return plain_relu_avg_pool(x);
 }
 
 }  // namespace bv

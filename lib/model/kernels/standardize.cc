@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/device/cuda.h"
 #include "lib/device/float_lanes.h"
+#include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/device_check.h"
 
 namespace bv {
 namespace {
@@ -23,7 +26,6 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr double kStdEps = 1e-5, kVarEps = 1e-10;
 constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
 
 struct Statistics {
@@ -131,13 +133,43 @@ void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tens
   for_rows(rows, row);
 }
 
+void forward_on_cuda(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
+  static auto* const run =
+      reinterpret_cast<RunStandardize*>(cuda_symbol("bvtrain_cuda_standardize"));
+  run({.rows = rows.size(0),
+       .size = rows.numel() / rows.size(0),
+       .rule = rule,
+       .w = rows.const_data_ptr<float>(),
+       .y = y.mutable_data_ptr(),
+       .bf16 = y.scalar_type() == at::kBFloat16},
+      cuda_stream(rows.device()));
+  note_kernel("bvtrain::standardize", {rows, y});
+}
+
+void backward_on_cuda(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& dw,
+                      StandardizeRule rule) {
+  static auto* const run =
+      reinterpret_cast<RunStandardizeGradient*>(cuda_symbol("bvtrain_cuda_standardize_gradient"));
+  run({.rows = rows.size(0),
+       .size = rows.numel() / rows.size(0),
+       .rule = rule,
+       .w = rows.const_data_ptr<float>(),
+       .grad = grad.const_data_ptr(),
+       .dw = dw.data_ptr<float>(),
+       .bf16 = grad.scalar_type() == at::kBFloat16},
+      cuda_stream(rows.device()));
+  note_kernel("bvtrain::standardize_gradient", {rows, grad, dw});
+}
+
 class Standardize : public torch::autograd::Function<Standardize> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& kernel,
                             StandardizeRule rule, at::ScalarType type) {
     const at::Tensor rows = rows_of(kernel);
     const at::Tensor y = at::empty(rows.sizes(), rows.options().dtype(type));
-    if (type == at::kFloat)
+    if (rows.is_cuda())
+      forward_on_cuda(rows, y, rule);
+    else if (type == at::kFloat)
       forward_all<float>(rows, y, rule);
     else
       forward_all<BFloat16>(rows, y, rule);
@@ -151,7 +183,9 @@ class Standardize : public torch::autograd::Function<Standardize> {
     const auto rule = static_cast<StandardizeRule>(context->saved_data["rule"].toInt());
     const at::Tensor grad = rows_of(grads[0]).contiguous();
     const at::Tensor dw = at::empty(rows.sizes(), rows.options());
-    if (grad.scalar_type() == at::kFloat)
+    if (rows.is_cuda())
+      backward_on_cuda(rows, grad, dw, rule);
+    else if (grad.scalar_type() == at::kFloat)
       backward_all<float>(rows, grad, dw, rule);
     else
       backward_all<BFloat16>(rows, grad, dw, rule);
@@ -159,16 +193,37 @@ class Standardize : public torch::autograd::Function<Standardize> {
   }
 };
 
-}  // namespace
-
-at::Tensor standardize(const at::Tensor& kernel, StandardizeRule rule, at::ScalarType type) {
-  if (kernel.is_cpu() && !plain_kernels() && kernel.scalar_type() == at::kFloat &&
-      rows_of(kernel).is_contiguous())
-    return Standardize::apply(kernel, rule, type);
+// By LibTorch's operators.
+at::Tensor plain_standardize(const at::Tensor& kernel, StandardizeRule rule, at::ScalarType type) {
   const at::Tensor centred = kernel - kernel.mean({0, 1, 2}, /*keepdim=*/true);
   const at::Tensor var = centred.square().mean({0, 1, 2}, /*keepdim=*/true);
   if (rule == StandardizeRule::bit_paper) return (centred * at::rsqrt(var + kVarEps)).to(type);
   return (centred / (var.sqrt() + kStdEps)).to(type);
+}
+
+KernelCheck standardize_check(c10::Device device) {
+  const at::Tensor weights = check_numbers({16, 3, 3, 8}, 1, device);  // (out, k, k, in)
+  const auto by = [](const auto& function, at::ScalarType type) {
+    return [=](const variable_list& all) -> variable_list {
+      return {function(all[0], StandardizeRule::bit, type),
+              function(all[0], StandardizeRule::bit_paper, type)};
+    };
+  };
+  return {.inputs = {kernel_of(weights)},
+          .fused = by(standardize, at::kBFloat16),
+          .plain = by(plain_standardize, at::kFloat)};
+}
+
+}  // namespace
+
+at::Tensor standardize(const at::Tensor& kernel, StandardizeRule rule, at::ScalarType type) {
+  const bool fits = (kernel.is_cpu() || kernel.is_cuda()) && !plain_kernels() &&
+                    kernel.scalar_type() == at::kFloat && rows_of(kernel).is_contiguous();
+  const auto right = [&] {
+    return fused_kernel_is_right("weight standardisation", kernel.device(), standardize_check);
+  };
+  if (fits && (kernel.is_cpu() || right())) return Standardize::apply(kernel, rule, type);
+  return plain_standardize(kernel, rule, type);
 }
 
 }  // namespace bv

@@ -1,5 +1,6 @@
 #include "lib/model/layers/compute.h"
 
+#include "lib/model/kernels/device_linear.h"
 #include "lib/model/kernels/linear.h"
 
 namespace bv {
@@ -17,6 +18,13 @@ void count_macs(Pass& pass, int64_t macs) {
 at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                   at::ScalarType type, Pass& pass) {
   const int64_t in = x.size(-1);
+  if (type == at::kBFloat16 && x.is_cuda()) {
+    const at::Tensor matrix = kernel.reshape({in, -1});
+    if (fits_device_linear(x, matrix) && matrix.size(1) == bias.numel()) {
+      count_macs(pass, x.numel() * matrix.size(1));
+      return device_linear(x.to(type), matrix, bias.reshape(-1));
+    }
+  }
   const at::Tensor weight = kernel.to(type).reshape({in, -1}).t();  // (out, in)
   TORCH_CHECK(weight.size(0) == bias.numel(), in, " features do not fit a kernel of shape ",
               kernel.sizes());

@@ -22,9 +22,13 @@ at::Tensor plain_group_norm(const at::Tensor& x, const GroupNorm& norm) {
       .to(x.scalar_type());
 }
 
-at::Tensor fused(const at::Tensor& x, const GroupNorm& norm, NormTail tail, at::ScalarType type,
-                 const std::optional<at::Tensor>& shortcut = {}) {
-  return fused_group_norm(x, norm.groups, norm.scale, norm.bias, norm.eps, tail, type, shortcut);
+// Kernels for CUDA take channels_last activations, which convolutions return there.
+at::Tensor for_kernel(const at::Tensor& x) {
+  return x.is_cuda() && !plain_kernels() ? x.contiguous(at::MemoryFormat::ChannelsLast) : x;
+}
+
+at::Tensor fused(const at::Tensor& x, const GroupNorm& norm, NormTail tail, at::ScalarType type) {
+  return fused_group_norm(x, norm.groups, norm.scale, norm.bias, norm.eps, tail, type);
 }
 
 }  // namespace
@@ -34,19 +38,28 @@ GroupNorm GroupNorm::add(Module& owner, const std::string& name, int64_t channel
           owner.add_parameter(name + "/bias", {channels}, zeros()), groups};
 }
 
-at::Tensor GroupNorm::operator()(const at::Tensor& x, at::ScalarType type) const {
+at::Tensor GroupNorm::operator()(const at::Tensor& given, at::ScalarType type) const {
+  const at::Tensor x = for_kernel(given);
   if (group_norm_fits(x)) return fused(x, *this, NormTail::nothing, type);
   return plain_group_norm(x, *this).to(type);
 }
 
-at::Tensor GroupNorm::relu(const at::Tensor& x, at::ScalarType type) const {
+at::Tensor GroupNorm::relu(const at::Tensor& given, at::ScalarType type) const {
+  const at::Tensor x = for_kernel(given);
   if (group_norm_fits(x)) return fused(x, *this, NormTail::relu, type);
   return at::relu(plain_group_norm(x, *this)).to(type);
 }
 
-at::Tensor GroupNorm::add_relu(const at::Tensor& x, const at::Tensor& shortcut) const {
-  if (group_norm_fits(x)) return fused(x, *this, NormTail::add_relu, at::kFloat, shortcut);
-  return at::relu(shortcut + plain_group_norm(x, *this));
+ResidualSum GroupNorm::add_relu(const at::Tensor& given, const at::Tensor& shortcut,
+                                at::ScalarType type) const {
+  const at::Tensor x = for_kernel(given);
+  if (group_norm_fits(x)) {
+    const auto [sum, rounded] =
+        fused_group_norm_add_relu(x, groups, scale, bias, eps, shortcut, type);
+    return {sum, rounded};
+  }
+  const at::Tensor sum = at::relu(shortcut + plain_group_norm(x, *this));
+  return {sum, sum.to(type)};
 }
 
 }  // namespace bv

@@ -9,6 +9,12 @@
 
 namespace bv {
 
+// The residual stream between two units: `sum` in float32, and the same rounded to the type in
+// which convolutions compute.
+struct ResidualSum {
+  at::Tensor sum, rounded;
+};
+
 // Group normalisation of (n, c, h, w): over h, w and the channels of a group. It is computed in
 // float32.
 struct GroupNorm {
@@ -22,8 +28,9 @@ struct GroupNorm {
   at::Tensor operator()(const at::Tensor& x, at::ScalarType type) const;
   // Returns relu(normalised x) in `type`.
   at::Tensor relu(const at::Tensor& x, at::ScalarType type) const;
-  // Returns relu(shortcut + normalised x) in float32; `shortcut` is float32 and has x's shape.
-  at::Tensor add_relu(const at::Tensor& x, const at::Tensor& shortcut) const;
+  // Returns relu(shortcut + normalised x) in float32 and in `type`. `shortcut` is float32 and has
+  // x's shape.
+  ResidualSum add_relu(const at::Tensor& x, const at::Tensor& shortcut, at::ScalarType type) const;
 };
 
 }  // namespace bv

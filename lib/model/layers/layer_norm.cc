@@ -5,6 +5,11 @@
 #include "lib/model/layers/stacked.h"
 
 namespace bv {
+namespace {
+
+constexpr double kEps = 1e-6;
+
+}  // namespace
 
 LayerNorm LayerNorm::add(Module& owner, const std::string& name, int64_t features, int64_t layers) {
   return {add_stacked(owner, layers, name + "/scale", {features}, ones()),
@@ -12,7 +17,12 @@ LayerNorm LayerNorm::add(Module& owner, const std::string& name, int64_t feature
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x, at::ScalarType type) const {
-  return layer_norm(x, scale, bias, 1e-6, type);
+  return layer_norm(x, scale, bias, kEps, type);
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::add(const at::Tensor& x, const at::Tensor& branch,
+                                                 at::ScalarType type) const {
+  return add_layer_norm(x, branch, scale, bias, kEps, type);
 }
 
 }  // namespace bv

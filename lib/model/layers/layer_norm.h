@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "lib/model/module.h"
 
@@ -18,6 +19,9 @@ struct LayerNorm {
                        int64_t layers = 0);
   // Returns it in `type`, float32 or bfloat16.
   at::Tensor operator()(const at::Tensor& x, at::ScalarType type = at::kFloat) const;
+  // Returns x + branch, and that normalised in `type`.
+  std::pair<at::Tensor, at::Tensor> add(const at::Tensor& x, const at::Tensor& branch,
+                                        at::ScalarType type) const;
   template <class F>
   void each(const F& f) {
     f(scale);

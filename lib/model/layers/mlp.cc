@@ -1,7 +1,10 @@
 #include "lib/model/layers/mlp.h"
 
 #include "lib/model/dropout.h"
+#include "lib/model/kernels/device_linear.h"
+#include "lib/model/kernels/device_token_mlp.h"
 #include "lib/model/kernels/gelu.h"
+#include "lib/model/layers/compute.h"
 
 namespace bv {
 
@@ -13,7 +16,22 @@ Mlp Mlp::add(Module& owner, const std::string& name, int64_t features, int64_t h
 }
 
 at::Tensor Mlp::operator()(const at::Tensor& x, double dropout_rate, Pass& pass) const {
+  const bool drops = pass.train && dropout_rate > 0, bf16 = compute_type(pass) == at::kBFloat16;
+  if (bf16 && !drops && x.size(-1) == in.kernel.size(0) && fits_device_linear(x, in.kernel) &&
+      fits_device_linear(x, out.kernel)) {
+    count_macs(pass, x.numel() / x.size(-1) * (in.kernel.numel() + out.kernel.numel()));
+    return device_mlp(to_compute(x, pass), in.kernel, in.bias, out.kernel, out.bias, pass.train);
+  }
   return out(dropout(tanh_gelu(in(x, pass)), dropout_rate, pass), pass);
+}
+
+at::Tensor Mlp::over_tokens(const at::Tensor& x, Pass& pass) const {
+  const int64_t hidden = in.kernel.size(1);
+  if (compute_type(pass) == at::kBFloat16 && device_token_mlp_fits(x, hidden)) {
+    count_macs(pass, 2 * x.numel() * hidden);
+    return device_token_mlp(x, in.kernel, in.bias, out.kernel, out.bias);
+  }
+  return (*this)(x.transpose(1, 2), /*dropout_rate=*/0, pass).transpose(1, 2);
 }
 
 }  // namespace bv

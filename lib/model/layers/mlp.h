@@ -22,6 +22,8 @@ struct Mlp {
                  int64_t layers = 0);
   // Maps (..., D) to (..., D) in pass.precision.
   at::Tensor operator()(const at::Tensor& x, double dropout_rate, Pass& pass) const;
+  // The same over dimension 1, without dropout: maps (n, tokens, features) to the same shape.
+  at::Tensor over_tokens(const at::Tensor& x, Pass& pass) const;
   template <class F>
   void each(const F& f) {
     in.each(f);

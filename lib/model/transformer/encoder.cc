@@ -5,6 +5,7 @@
 
 #include "lib/model/dropout.h"
 #include "lib/model/layers/compute.h"
+#include "lib/model/layers/residual.h"
 #include "lib/model/layers/stacked.h"
 #include "lib/model/remat.h"
 
@@ -21,22 +22,20 @@ TransformerBlock add_block(Module& owner, const std::string& name, const Transfo
           Mlp::add(owner, name + "/MlpBlock_0", width, shape.mlp_dim, layers)};
 }
 
-// Applies block `i` to (n, tokens, D).
-at::Tensor run_block(const TransformerBlock& block, size_t i, const at::Tensor& input, double rate,
-                     Pass& pass) {
-  const auto keep = [&](const char* name, const at::Tensor& value) {
-    if (pass.features) pass.keep(fmt::format("encoder/block{:02}/{}", i, name).c_str(), value);
+// Applies block `i` to the stream, (n, tokens, D).
+void run_block(const TransformerBlock& block, size_t i, Residual& stream, double rate, Pass& pass) {
+  const auto keep = [&](const char* name, const auto& value) {
+    if (pass.features) pass.keep(fmt::format("encoder/block{:02}/{}", i, name).c_str(), value());
   };
-  at::Tensor y = block.norm0(input, compute_type(pass));
+  at::Tensor y = stream.normalised(block.norm0, compute_type(pass));
   y = block.attention(y, y, pass);
-  keep("sa", y);
-  at::Tensor x = input + dropout(y, rate, pass);
-  keep("+sa", x);
-  y = block.mlp(block.norm1(x, compute_type(pass)), rate, pass);
-  keep("mlp", y);
-  x = x + dropout(y, rate, pass);
-  keep("+mlp", x);
-  return x;
+  keep("sa", [&] { return y; });
+  stream.add(dropout(y, rate, pass));
+  keep("+sa", [&] { return stream.sum(); });
+  y = block.mlp(stream.normalised(block.norm1, compute_type(pass)), rate, pass);
+  keep("mlp", [&] { return y; });
+  stream.add(dropout(y, rate, pass));
+  keep("+mlp", [&] { return stream.sum(); });
 }
 
 // The same, but only the input is kept for backward.
@@ -49,7 +48,9 @@ at::Tensor remat_block(const TransformerBlock& block, size_t i, const at::Tensor
     TransformerBlock again;
     size_t k = 1;
     again.each([&](at::Tensor& tensor) { tensor = given[k++]; });
-    return run_block(again, i, given[0], rate, pass);
+    Residual stream(given[0]);
+    run_block(again, i, stream, rate, pass);
+    return stream.sum();
   };
   return remat(block_function, inputs, pass);
 }
@@ -76,14 +77,18 @@ Encoder Encoder::add(Module& owner, const TransformerShape& shape, EncoderOption
 at::Tensor Encoder::operator()(at::Tensor x, Pass& pass) const {
   const std::vector<TransformerBlock> blocks =
       options_.scan ? unstack(blocks_[0], depth_) : blocks_;
-  const bool again = options_.remat && pass.train;
+  const bool again = options_.remat && pass.train, hooked = pass.hooks && !options_.scan;
+  Residual stream(std::move(x));
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (!options_.scan) pass.enter(static_cast<int>(i), x);
-    x = (again ? remat_block : run_block)(blocks[i], i, x, options_.dropout, pass);
-    if (!options_.scan) pass.leave(static_cast<int>(i), x);
+    if (hooked) pass.enter(static_cast<int>(i), stream.sum());
+    if (again)
+      stream = Residual(remat_block(blocks[i], i, stream.sum(), options_.dropout, pass));
+    else
+      run_block(blocks[i], i, stream, options_.dropout, pass);
+    if (hooked) pass.leave(static_cast<int>(i), stream.sum());
   }
-  if (!options_.scan) pass.keep("encoder/pre_ln", x);
-  return norm_(x);
+  if (!options_.scan && pass.features) pass.keep("encoder/pre_ln", stream.sum());
+  return stream.normalised(norm_);
 }
 
 std::vector<std::string> Encoder::units() const {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace bv {
+
+// What a fused kernel for CUDA devices computes, and how LibTorch's operators compute it.
+struct KernelCheck {
+  using Compute = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
+
+  std::vector<at::Tensor> inputs;  // small, on the device
+  Compute fused, plain;            // `plain` gets the inputs in float32
+};
+
+// Returns whether the fused kernel `name` is right on `device`. The first call for a device
+// computes the results and the gradients of all inputs in both ways, and the results once more
+// without gradients, and waits for the device. If the two ways differ, it warns, and the caller
+// must use LibTorch's operators. `fused` may call this function too: within it the answer is true.
+bool fused_kernel_is_right(const char* name, c10::Device device,
+                           const std::function<KernelCheck(c10::Device device)>& check);
+
+// Returns numbers from -1 to 1 for `inputs`, other ones for each `seed`.
+at::Tensor check_numbers(at::IntArrayRef shape, int64_t seed, c10::Device device,
+                         at::ScalarType type = at::kFloat);
+
+}  // namespace bv

@@ -1,0 +1,2 @@
+// The kernels of ReLU and average pool, for the emulated GPU.
+#include "lib/cuda/relu_avg_pool.cu"

@@ -1,0 +1,2 @@
+// The kernels of GELU over rows, for the emulated GPU.
+#include "lib/cuda/row_gelu.cu"

@@ -1,0 +1,2 @@
+// The kernels of weight standardisation for the emulated GPU.
+#include "lib/cuda/standardize.cu"
