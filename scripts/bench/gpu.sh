@@ -206,6 +206,14 @@ curves() {
   same_state "$p resumed" "$work/$p".{gpu,again}/ckpt/step-$3
 }
 
+# Compiles PyTorch's models, so that stage_peers finds them in torch.compile's cache.
+compile_peers() {
+  local model
+  for model in vit_b16 mixer_b16; do
+    within 150 python3 "$here/peer.py" --model $model --mode compile --seconds 0.1 --rounds 1 >"$work/compiled" 2>&1
+  done
+}
+
 # Several tests run at once, because none is timed.
 stage_test() {
   local steps=200 name names model precision
@@ -220,6 +228,7 @@ stage_test() {
   done
   beside evaluate_and_predict
   if [[ $device != cpu ]]; then
+    beside compile_peers
     beside step 90 "${vit_b[@]}" --batch 64 --twice 6
     beside step 90 "${vit_b_384[@]}" --batch 16 --twice 6
     beside step 90 "${vit_b[@]}" --batch 64 --twice 6 --deterministic false
