@@ -11,7 +11,7 @@ namespace bv {
 struct KernelCheck {
   using Compute = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-  std::vector<at::Tensor> inputs;  // small, on the device
+  std::vector<at::Tensor> inputs;  // on the device; small, because its memory may be almost full
   Compute fused, plain;            // `plain` gets the inputs in float32
 };
 
