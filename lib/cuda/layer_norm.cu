@@ -120,8 +120,8 @@ __device__ void add_warps(const float (&own)[kPack], int64_t first, int64_t size
   __syncthreads();
 }
 
-// Writes the gradients of the spans from First on, which are dx(i, k) plus what grad_sum adds. `at`
-// is the thread's first number of span 0.
+// Writes dx(i, k) + grad_sum, the gradient of number k of span i, for the spans from First on. `at`
+// is the index of the thread's first number in span 0.
 template <int First, int Spans, class Inside, class Dx>
 BV_INLINE void store_gradient(const LayerNormGradient& pass, int64_t at, const Inside& inside,
                               const Dx& dx) {

@@ -187,7 +187,7 @@ Key key_of(int device, const DeviceProduct& product) {
           alignment(product.aux)};
 }
 
-// The algorithms that cuBLASLt prefers. It is asked once for products that are alike.
+// Remembers which algorithm cuBLASLt prefers for each kind of product, so it is asked once.
 class Algorithms {
  public:
   Algorithm of(const Key& key, const DeviceProduct& product, const Descriptors& all) {

@@ -56,20 +56,14 @@ void open_cuda(const std::string& where) {
                 fmt::format("this build has no {}: install the wheel, or build it on a host that "
                             "has nvcc (docs/gpu.md)",
                             kFile));
+  // Its libraries are found through the run paths of LibTorch.
   plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!plugin()) {
-    const char* error = ::dlerror();
-    const std::string why = error ? error : "unknown reason";
-    // Only LibTorch's run path may lead to a library that the plug-in shares with it, such as
-    // cuBLASLt. LibTorch loads it then.
-    if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr)
-      plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (!plugin())
-      throw Error(
-          Exit::usage, where,
-          fmt::format("cannot open {}: {}; BVTRAIN_CUDA=1 scripts/bvtrain.sh fetches CUDA's "
-                      "libraries (docs/gpu.md)",
-                      kFile, why));
+    const char* why = ::dlerror();
+    throw Error(Exit::usage, where,
+                fmt::format("cannot open {}: {}; BVTRAIN_CUDA=1 scripts/bvtrain.sh fetches CUDA's "
+                            "libraries (docs/gpu.md)",
+                            kFile, why ? why : "unknown reason"));
   }
   const std::string version = function<const char*()>("bvtrain_cuda_version")();
   if (version != BV_CUDA_VERSION)

@@ -41,6 +41,16 @@ TEST_CASE("a fused kernel is used if its results and gradients are right") {
   }));
 }
 
+TEST_CASE("a fused kernel that fails is not used, but memory that runs out is no fault of it") {
+  CHECK_FALSE(is_right([](const Tensors&) -> Tensors { throw std::runtime_error("no"); }));
+  CHECK_FALSE(is_right([](const Tensors& all) -> Tensors { return {at::mm(all[0], all[0])}; }));
+  CHECK_THROWS_AS(is_right([](const Tensors&) -> Tensors {
+                    TORCH_CHECK_WITH(OutOfMemoryError, false, "full");
+                    return {};
+                  }),
+                  c10::OutOfMemoryError);
+}
+
 TEST_CASE("a fused kernel is checked once for a device") {
   int checks = 0;
   const auto check = [&](c10::Device device) {

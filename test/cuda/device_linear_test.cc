@@ -262,7 +262,8 @@ void time_work(const std::string& what, double flops, const std::function<void()
               1e-12 * flops / time, called.c_str());
 }
 
-// How long each product takes, with its epilogue and as LibTorch's operators: run it by its name.
+// Prints how long each product takes, with its epilogue and by LibTorch's operators. gpu.sh runs
+// it.
 TEST_CASE("the time of products on a device", "[.][speed]") {
   if (!gpu()) return;
   const int64_t n = std::getenv("ROWS") ? std::stoll(std::getenv("ROWS")) : 256 * 196;

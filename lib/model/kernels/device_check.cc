@@ -90,6 +90,8 @@ bool fused_kernel_is_right(const char* name, c10::Device device,
     right = is_right(device, check);
   } catch (const c10::OutOfMemoryError&) {
     throw;
+  } catch (const c10::Error& error) {
+    why = fmt::format("failed ({})", error.what_without_backtrace());
   } catch (const std::exception& error) {
     why = fmt::format("failed ({})", error.what());
   }

@@ -24,8 +24,9 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kMultiple = 8;        // of features: rows begin at multiples of 16 bytes
 constexpr int64_t kLeastFeatures = 16;  // in and out
-// Whether the gradient of the first bias of an MLP comes from the product that computes GELU's
-// gradient, rounded to bfloat16, or from that of the first weight's gradient.
+// Two products of an MLP can sum up the gradient of its first bias. True: the one that computes the
+// gradient of GELU; the sum is then bfloat16. False: the one that computes the gradient of the
+// first weight.
 constexpr bool kSumWithGelu = true;
 
 // Returns the values as a matrix (n, columns) for lib/model/kernels/dense_products.h.

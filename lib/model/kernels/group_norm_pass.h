@@ -36,8 +36,8 @@ struct GroupNormForward {
   double eps;
   const void* x;
   const float *scale, *bias;  // (c)
-  // The rest of the inputs and outputs of add_relu, where y is float32.
-  const float* shortcut;  // like x
+  // The next three are for add_relu only. y is float32 there.
+  const float* shortcut;  // (n, pixels, c)
   uint16_t* rounded;      // y as bfloat16, or null
   uint8_t* active;        // a bit for each element of y: whether the ReLU lets it pass
 
@@ -53,7 +53,7 @@ struct GroupNormBackward {
   const void* x;
   const float *scale, *tables;
   const void* grad;  // of y; null counts as zero, for add_relu only
-  // add_relu only.
+  // The next three are for add_relu only.
   const uint16_t* rounded_grad;  // of `rounded`, or null
   const uint8_t* active;
   float* dshortcut;
@@ -63,8 +63,8 @@ struct GroupNormBackward {
 };
 
 // The plug-in's functions. They run on a CUDA stream, read nothing back and have the same bits each
-// time. With the same shape of an image, a result does not depend on n, except for dscale and
-// dbias.
+// time. The results of an image do not depend on the number of images; dscale and dbias are sums
+// over all images.
 using RunGroupNorm = void(const GroupNormForward& pass, void* stream);
 using RunGroupNormGradient = void(const GroupNormBackward& pass, void* stream);
 
