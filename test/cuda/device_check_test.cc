@@ -16,11 +16,11 @@ using Tensors = std::vector<at::Tensor>;
 
 Tensors square(const Tensors& all) { return {all[0] * all[0]}; }
 
-// Asks for a kernel of a new name, on the CPU, which serves as well.
+// Asks for a kernel of a new name, on a GPU if there is one.
 bool is_right(const KernelCheck::Compute& fused) {
   static int asked = 0;
   const std::string name = "test " + std::to_string(++asked);
-  return fused_kernel_is_right(name.c_str(), c10::kCPU, [&](c10::Device device) {
+  return fused_kernel_is_right(name.c_str(), here(), [&](c10::Device device) {
     return KernelCheck{{check_numbers({5, 7}, 1, device, at::kBFloat16)}, fused, square};
   });
 }
@@ -57,7 +57,7 @@ TEST_CASE("a fused kernel is checked once for a device") {
     ++checks;
     return KernelCheck{{check_numbers({3}, 1, device)}, square, square};
   };
-  for (int i = 0; i < 3; ++i) CHECK(fused_kernel_is_right("checked once", c10::kCPU, check));
+  for (int i = 0; i < 3; ++i) CHECK(fused_kernel_is_right("checked once", here(), check));
   CHECK(checks == 1);
 }
 
