@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "lib/cuda/launch.h"
-#include "lib/model/kernels/group_norm_pass.h"
+#include "lib/model/kernels/device/group_norm_pass.h"
 #include "lib/util/bf16.h"
 
 namespace bv::group_norm_cuda {

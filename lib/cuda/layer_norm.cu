@@ -1,4 +1,4 @@
-// Layer normalisation with the addition before it: lib/model/kernels/layer_norm_pass.h. A warp
+// Layer normalisation with the addition before it: lib/model/kernels/device/layer_norm_pass.h. A warp
 // computes a row. A thread has four neighbouring numbers of each 128.
 //
 // Sums repeat bit for bit: the number of blocks, and so which rows a block adds, depends on nothing
@@ -9,7 +9,7 @@
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"
 #include "lib/cuda/scratch.h"
-#include "lib/model/kernels/layer_norm_pass.h"
+#include "lib/model/kernels/device/layer_norm_pass.h"
 #include "lib/util/bf16.h"
 
 namespace bv {

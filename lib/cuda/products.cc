@@ -1,4 +1,4 @@
-// Products of matrices by cuBLASLt, for lib/model/kernels/device_product.h. The layouts are those
+// Products of matrices by cuBLASLt, for lib/model/kernels/device/device_product.h. The layouts are those
 // for which Hopper's kernels exist (NVIDIA's Transformer Engine uses the same).
 //
 // Everything here may be called while a CUDA graph is recorded: it does not wait, and its memory
@@ -21,7 +21,7 @@
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/scratch.h"
-#include "lib/model/kernels/device_product.h"
+#include "lib/model/kernels/device/device_product.h"
 
 namespace bv {
 namespace {

@@ -1,8 +1,8 @@
-// lib/model/kernels/relu_avg_pool_pass.h. A thread has 16 bytes of one output.
+// lib/model/kernels/device/relu_avg_pool_pass.h. A thread has 16 bytes of one output.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"
-#include "lib/model/kernels/relu_avg_pool_pass.h"
+#include "lib/model/kernels/device/relu_avg_pool_pass.h"
 
 namespace bv {
 namespace {

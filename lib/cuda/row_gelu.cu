@@ -1,8 +1,8 @@
-// lib/model/kernels/row_gelu_pass.h. A warp computes a row.
+// lib/model/kernels/device/row_gelu_pass.h. A warp computes a row.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"
-#include "lib/model/kernels/row_gelu_pass.h"
+#include "lib/model/kernels/device/row_gelu_pass.h"
 
 namespace bv {
 namespace {

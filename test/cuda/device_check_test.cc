@@ -1,12 +1,12 @@
-// Whether wrong kernels of a device are found: lib/model/kernels/device_check.h.
-#include "lib/model/kernels/device_check.h"
+// Whether wrong kernels of a device are found: lib/model/kernels/device/device_check.h.
+#include "lib/model/kernels/device/device_check.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include <catch2/catch.hpp>
 
-#include "lib/model/kernels/device_linear.h"
+#include "lib/model/kernels/device/device_linear.h"
 #include "test/cuda/gpu_runs.h"
 
 namespace bv::test {

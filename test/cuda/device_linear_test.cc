@@ -1,5 +1,5 @@
-// Dense layers on a device: lib/model/kernels/device_linear.h.
-#include "lib/model/kernels/device_linear.h"
+// Dense layers on a device: lib/model/kernels/device/device_linear.h.
+#include "lib/model/kernels/device/device_linear.h"
 
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -12,7 +12,7 @@
 #include <map>
 
 #include "lib/device/operator_record.h"
-#include "lib/model/kernels/dense_products.h"
+#include "lib/model/kernels/device/dense_products.h"
 #include "test/cuda/gpu_runs.h"
 
 namespace bv::test {

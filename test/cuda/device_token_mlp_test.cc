@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/model/kernels/device_token_mlp.h"
+#include "lib/model/kernels/device/device_token_mlp.h"
 #include "test/cuda/gpu_runs.h"
 
 namespace bv {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lib/cuda/export.h"
-#include "lib/model/kernels/device_product.h"
+#include "lib/model/kernels/device/device_product.h"
 #include "test/emulated_cuda/memory.h"
 #include "test/emulated_cuda/recording.h"
 #include "test/emulated_cuda/tensors.h"

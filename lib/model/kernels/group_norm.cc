@@ -16,7 +16,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/group_norm_cuda.h"
+#include "lib/model/kernels/device/group_norm_cuda.h"
 #include "lib/model/kernels/group_norm_parts.h"
 
 namespace bv {

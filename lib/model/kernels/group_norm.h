@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "lib/model/kernels/group_norm_pass.h"
+#include "lib/model/kernels/device/group_norm_pass.h"
 
 namespace bv {
 

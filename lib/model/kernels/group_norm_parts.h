@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "lib/device/float_lanes.h"
-#include "lib/model/kernels/group_norm_pass.h"
+#include "lib/model/kernels/device/group_norm_pass.h"
 #include "lib/model/kernels/moments.h"
 
 namespace bv::group_norm_parts {

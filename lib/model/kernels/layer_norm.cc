@@ -12,7 +12,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/device_layer_norm.h"
+#include "lib/model/kernels/device/device_layer_norm.h"
 
 namespace bv {
 namespace {

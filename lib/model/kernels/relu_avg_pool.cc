@@ -11,9 +11,9 @@
 #include "lib/device/float_lanes.h"
 #include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/aligned.h"
-#include "lib/model/kernels/device_check.h"
-#include "lib/model/kernels/relu_avg_pool_pass.h"
+#include "lib/model/kernels/device/aligned.h"
+#include "lib/model/kernels/device/device_check.h"
+#include "lib/model/kernels/device/relu_avg_pool_pass.h"
 
 namespace bv {
 namespace {

@@ -15,7 +15,7 @@
 #include "lib/device/float_lanes.h"
 #include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/device_check.h"
+#include "lib/model/kernels/device/device_check.h"
 
 namespace bv {
 namespace {

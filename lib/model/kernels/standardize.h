@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lib/model/kernels/standardize_pass.h"
+#include "lib/model/kernels/device/standardize_pass.h"
 
 namespace bv {
 

@@ -1,6 +1,6 @@
 #include "lib/model/layers/compute.h"
 
-#include "lib/model/kernels/device_linear.h"
+#include "lib/model/kernels/device/device_linear.h"
 #include "lib/model/kernels/linear.h"
 
 namespace bv {

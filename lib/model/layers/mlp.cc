@@ -1,8 +1,8 @@
 #include "lib/model/layers/mlp.h"
 
 #include "lib/model/dropout.h"
-#include "lib/model/kernels/device_linear.h"
-#include "lib/model/kernels/device_token_mlp.h"
+#include "lib/model/kernels/device/device_linear.h"
+#include "lib/model/kernels/device/device_token_mlp.h"
 #include "lib/model/kernels/gelu.h"
 #include "lib/model/layers/compute.h"
 

@@ -8,6 +8,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>
@@ -52,6 +54,7 @@ std::map<std::string, std::string> g_args = {
     {"rounds", "3"},
     {"every", "0"},  // how often a step is measured, as with log_training_steps; 0: never
     {"profile", "0"},
+    {"shapes", "0"},  // 1: `profile` on a CPU counts each shape of an operator by itself
     {"twice", "0"},
     {"state", "0"},
     {"tflops", "989"}};  // the device's peak, for the utilisation
@@ -239,7 +242,7 @@ void print_longest(const char* what, const std::map<std::string, Sum>& sums, dou
 }
 
 // Returns the name of each kernel of a GPU with its nanoseconds, or of each operator on a CPU
-// without those that it calls.
+// without those that it calls, followed by the shapes of its tensors if these were recorded.
 std::vector<std::pair<std::string, double>> own_times(
     const torch::autograd::profiler::ProfilerResult& result, c10::DeviceType type) {
   struct Open {
@@ -264,6 +267,9 @@ std::vector<std::pair<std::string, double>> own_times(
       around.push_back({event->startNs() + event->durationNs(), times.size()});
     }
     times.emplace_back(event->name(), length);
+    if (event->hasShapes())
+      for (const auto& shape : event->shapes())
+        if (!shape.empty()) times.back().first += fmt::format(" {}", fmt::join(shape, "x"));
   }
   return times;
 }
@@ -272,7 +278,7 @@ void profile(Run& run, const Batch& batch, c10::Device device) {
   namespace kineto = torch::autograd::profiler;
   using namespace torch::profiler::impl;
   const auto steps = static_cast<double>(number("profile"));
-  const ProfilerConfig config(ProfilerState::KINETO);
+  const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/number("shapes") > 0);
   const auto type = device.type();
   const std::set<ActivityType> what = {device.is_cpu() ? ActivityType::CPU : ActivityType::CUDA};
   kineto::prepareProfiler(config, what);

@@ -1,5 +1,5 @@
 // The products of a dense layer, y = x weight^T + bias, on a CUDA device. Each is one product of
-// lib/model/kernels/device_product.h; where the device's library does not have it, LibTorch's
+// lib/model/kernels/device/device_product.h; where the device's library does not have it, LibTorch's
 // operators compute the same.
 //
 // All matrices are contiguous, begin at multiples of 16 bytes, and are bfloat16 unless a comment

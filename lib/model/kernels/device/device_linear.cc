@@ -1,4 +1,4 @@
-#include "lib/model/kernels/device_linear.h"
+#include "lib/model/kernels/device/device_linear.h"
 
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/gelu.h>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/aligned.h"
-#include "lib/model/kernels/dense_products.h"
-#include "lib/model/kernels/device_check.h"
+#include "lib/model/kernels/device/aligned.h"
+#include "lib/model/kernels/device/dense_products.h"
+#include "lib/model/kernels/device/device_check.h"
 
 namespace bv {
 namespace {
@@ -29,7 +29,7 @@ constexpr int64_t kLeastFeatures = 16;  // in and out
 // first weight.
 constexpr bool kSumWithGelu = true;
 
-// Returns the values as a matrix (n, columns) for lib/model/kernels/dense_products.h.
+// Returns the values as a matrix (n, columns) for lib/model/kernels/device/dense_products.h.
 at::Tensor matrix(const at::Tensor& values, int64_t columns) {
   return aligned(values.to(at::kBFloat16).contiguous().view({-1, columns}));
 }

@@ -1,4 +1,4 @@
-#include "lib/model/kernels/device_check.h"
+#include "lib/model/kernels/device/device_check.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "lib/model/kernels/dense_products.h"
+#include "lib/model/kernels/device/dense_products.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -10,7 +10,7 @@
 
 #include "lib/device/cuda.h"
 #include "lib/device/operator_record.h"
-#include "lib/model/kernels/device_product.h"
+#include "lib/model/kernels/device/device_product.h"
 
 namespace bv {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/model/kernels/device_token_mlp.h"
+#include "lib/model/kernels/device/device_token_mlp.h"
 
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -12,9 +12,9 @@
 #include "lib/device/cuda.h"
 #include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/aligned.h"
-#include "lib/model/kernels/device_check.h"
-#include "lib/model/kernels/row_gelu_pass.h"
+#include "lib/model/kernels/device/aligned.h"
+#include "lib/model/kernels/device/device_check.h"
+#include "lib/model/kernels/device/row_gelu_pass.h"
 
 namespace bv {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/model/kernels/group_norm_cuda.h"
+#include "lib/model/kernels/device/group_norm_cuda.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -8,8 +8,8 @@
 
 #include "lib/device/cuda.h"
 #include "lib/device/operator_record.h"
-#include "lib/model/kernels/aligned.h"
-#include "lib/model/kernels/device_check.h"
+#include "lib/model/kernels/device/aligned.h"
+#include "lib/model/kernels/device/device_check.h"
 
 namespace bv {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/model/kernels/device_layer_norm.h"
+#include "lib/model/kernels/device/device_layer_norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -8,9 +8,9 @@
 #include "lib/device/cuda.h"
 #include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/aligned.h"
-#include "lib/model/kernels/device_check.h"
-#include "lib/model/kernels/layer_norm_pass.h"
+#include "lib/model/kernels/device/aligned.h"
+#include "lib/model/kernels/device/device_check.h"
+#include "lib/model/kernels/device/layer_norm_pass.h"
 
 namespace bv {
 namespace {
