@@ -25,7 +25,6 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/conv2d.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
@@ -125,11 +124,9 @@ struct WhiteningLayer {
   }
   // Maps (n, in, h, w) to (n, out, h, w). Zeros follow the last row and the last column.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
-    const at::Tensor weight = to_compute(kernel, pass).permute({3, 2, 0, 1});  // (out, in, 2, 2)
     const at::Tensor padded = at::constant_pad_nd(to_compute(x, pass), {0, 1, 0, 1});
-    const at::Tensor y = at::conv2d(padded.contiguous(at::MemoryFormat::ChannelsLast), weight,
-                                    to_compute(bias, pass));
-    count_macs(pass, y.numel() * kernel.size(0) * kernel.size(1) * kernel.size(2));
+    const at::Tensor y = convolve(padded.contiguous(at::MemoryFormat::ChannelsLast),
+                                  kernel.permute({3, 2, 0, 1}), bias, {1, 1}, {0, 0}, pass);
     return at::relu(y);
   }
 };

@@ -1,5 +1,6 @@
-// Group normalisation of channels_last activations (lib/model/kernels/device/group_norm_pass.h). Each
-// direction reads the activations twice: once for the sums of each image, and once for the result.
+// Group normalisation of channels_last activations (lib/model/kernels/device/group_norm_pass.h).
+// Each direction reads the activations twice: once for the sums of each image, and once for the
+// result.
 //
 // Sums are reproducible: a thread adds its pixels, a block adds its threads in a fixed tree, and
 // one block for each image adds the parts.

@@ -1,5 +1,5 @@
-// Layer normalisation with the addition before it: lib/model/kernels/device/layer_norm_pass.h. A warp
-// computes a row. A thread has four neighbouring numbers of each 128.
+// Layer normalisation with the addition before it: lib/model/kernels/device/layer_norm_pass.h. A
+// warp computes a row. A thread has four neighbouring numbers of each 128.
 //
 // Sums repeat bit for bit: the number of blocks, and so which rows a block adds, depends on nothing
 // but the number of rows.

@@ -1,5 +1,5 @@
-// Products of matrices by cuBLASLt, for lib/model/kernels/device/device_product.h. The layouts are those
-// for which Hopper's kernels exist (NVIDIA's Transformer Engine uses the same).
+// Products of matrices by cuBLASLt, for lib/model/kernels/device/device_product.h. The layouts are
+// those for which Hopper's kernels exist (NVIDIA's Transformer Engine uses the same).
 //
 // Everything here may be called while a CUDA graph is recorded: it does not wait, and its memory
 // comes from LibTorch. Results repeat: the same product always gets the same algorithm, and a

@@ -1,5 +1,6 @@
-// Weight standardisation (lib/model/kernels/device/standardize_pass.h): a block for each output channel.
-// Its weights fit into the cache, so only the first of the passes over them reads from memory.
+// Weight standardisation (lib/model/kernels/device/standardize_pass.h): a block for each output
+// channel. Its weights fit into the cache, so only the first of the passes over them reads from
+// memory.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"

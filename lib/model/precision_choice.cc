@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "lib/model/kernels/small_products.h"
-
 namespace bv {
 namespace {
 
@@ -39,12 +37,6 @@ std::string PrecisionChoice::config() const { return automatic ? "auto" : name()
 
 std::string PrecisionChoice::text() const {
   return automatic ? fmt::format("auto: {}, because {}", name(), reason) : name();
-}
-
-CpuBf16 cpu_bf16() {
-  if (has_amx()) return CpuBf16::fast;
-  if (!__builtin_cpu_supports("avx512bf16")) return CpuBf16::none;
-  return __builtin_cpu_is("intel") ? CpuBf16::slow : CpuBf16::fast;
 }
 
 }  // namespace bv

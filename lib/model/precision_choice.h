@@ -7,22 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "lib/device/cpu_bf16.h"
 #include "lib/model/pass.h"
 
 namespace bv {
 
-// How fast a CPU multiplies matrices in bf16.
-enum class CpuBf16 {
-  none,  // it has no bf16 instructions; oneDNN emulates them, slowly
-  slow,  // Intel's with AVX-512's but without AMX: half as fast as float32 on a Xeon with AMX off
-  fast,  // with AMX, or AMD's with AVX-512's
-};
-
 struct PrecisionChoice {
   Precision precision = Precision::float32;
   bool automatic = false;  // the config says `auto`
-  // Why `auto` chose this precision, or why the bf16 of the config is slow: "this CPU has no bf16
-  // instructions". Empty if there is nothing to say.
+  // Why `auto` chose this precision, or why the bf16 of the config saves no time: "this CPU has no
+  // bf16 instructions". Empty if there is nothing to say.
   std::string reason;
 
   std::string name() const;    // "float32" or "bf16"
@@ -34,7 +28,5 @@ struct PrecisionChoice {
 
 // `word` is "float32", "bf16" or "auto"; any other word means "float32".
 PrecisionChoice choose_precision(std::string_view word, c10::Device device, CpuBf16 cpu);
-
-CpuBf16 cpu_bf16();
 
 }  // namespace bv

@@ -1,25 +1,18 @@
-// Compares attention and dense layers, forward and backward, with their formulas in float64.
+// Compares attention, forward and backward, with its formula in float64.
 #include "lib/model/kernels/attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "lib/model/kernels/linear.h"
 #include "lib/model/layers/attention.h"
+#include "test/model/against_formula.h"
 
 namespace bv::test {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
-
-at::Tensor noise(at::IntArrayRef shape, at::ScalarType type, uint64_t seed) {
-  return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat).to(type);
-}
 
 struct Sizes {
   int64_t n, heads, l, m, d;
@@ -34,19 +27,6 @@ Tensors operands(const Sizes& s, at::ScalarType type) {
   return all;
 }
 
-// Returns the result and the gradients of the inputs. `all`: the inputs, and last the gradient of
-// the result.
-template <class F>
-Tensors results(const F& f, const Tensors& all, at::ScalarType type) {
-  Tensors inputs;
-  for (size_t i = 0; i + 1 < all.size(); ++i)
-    inputs.push_back(all[i].detach().to(type).requires_grad_());
-  const at::Tensor y = f(inputs);
-  Tensors out = torch::autograd::grad({y}, inputs, {all.back().to(type)});
-  out.insert(out.begin(), y.detach());
-  return out;
-}
-
 at::Tensor ours(const Tensors& in) { return attention(in[0], in[1], in[2]); }
 at::Tensor formula(const Tensors& in) {
   const double scale = 1 / std::sqrt(static_cast<double>(in[0].size(-1)));
@@ -55,26 +35,6 @@ at::Tensor formula(const Tensors& in) {
 at::Tensor torch_attention(const Tensors& in) {
   return at::scaled_dot_product_attention(in[0], in[1], in[2]);
 }
-
-// The greatest distance of each, in parts of the greatest value.
-std::vector<double> errors(const Tensors& found, const Tensors& exact) {
-  std::vector<double> all;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    REQUIRE(found[i].sizes() == exact[i].sizes());
-    const at::Tensor far = (found[i].to(at::kDouble) - exact[i]).abs().max();
-    all.push_back((far / exact[i].abs().max()).item<double>());
-  }
-  return all;
-}
-
-class Threads {
- public:
-  explicit Threads(int count) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_ = at::get_num_threads();
-};
 
 }  // namespace
 
@@ -216,69 +176,6 @@ TEST_CASE("attention keeps what is not finite") {
         CHECK(found[0].isnan().sum().item<int64_t>() == 64);  // the other queries are as before
       }
     }
-  }
-}
-
-TEST_CASE("a linear layer agrees with its formula, forward and backward") {
-  const auto layer = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
-  const auto onednn = [](const Tensors& in) { return linear_by_onednn(in[0], in[1], in[2]); };
-  const auto exact_layer = [](const Tensors& in) { return in[0].matmul(in[1].t()) + in[2]; };
-  struct Shape {
-    std::vector<int64_t> x;
-    int64_t out;
-  };
-  for (const Shape& shape : std::vector<Shape>{{{2, 3}, 4},
-                                               {{400, 64}, 96},
-                                               {{3, 197, 48}, 80},
-                                               {{2, 5, 33, 65}, 129},
-                                               {{1, 2000}, 1000},
-                                               {{2, 331, 100}, 129},
-                                               {{331, 129}, 100}}) {
-    const int64_t in = shape.x.back();
-    std::vector<int64_t> grad = shape.x;
-    grad.back() = shape.out;
-    for (const auto type : {at::kFloat, at::kBFloat16}) {
-      // As a kernel (in, out), which a layer passes as the transposed matrix.
-      const Tensors all = {noise(shape.x, type, 1), noise({in, shape.out}, type, 2).t(),
-                           noise({shape.out}, type, 3), noise(grad, type, 4)};
-      const Tensors exact = results(exact_layer, all, at::kDouble);
-      INFO(shape.x << " to " << shape.out << " in " << type);
-      for (const double far : errors(results(layer, all, type), exact))
-        CHECK(far < (type == at::kFloat ? 2e-6 : 0x1p-7));
-      if (type == at::kBFloat16) continue;
-      for (const double far : errors(results(onednn, all, type), exact)) CHECK(far < 2e-6);
-    }
-  }
-}
-
-TEST_CASE("a linear layer takes inputs and gradients of any strides, and frozen operands") {
-  const auto onednn = [](const Tensors& in) { return linear_by_onednn(in[0], in[1], in[2]); };
-  const auto exact_layer = [](const Tensors& in) { return in[0].matmul(in[1].t()) + in[2]; };
-  const at::Tensor number = at::ones({1}), row = noise({1, 170}, at::kFloat, 5);
-  const Tensors inputs = {noise({170, 300}, at::kFloat, 1).t(), row.expand({300, 170}),
-                          noise({300, 4, 170}, at::kFloat, 6).select(1, 2)};
-  for (const int64_t out : {128, 200}) {
-    for (const at::Tensor& x : inputs) {
-      const Tensors gradients = {number.expand({300, out}), noise({300, out}, at::kFloat, 4),
-                                 noise({1, out}, at::kFloat, 4).expand({300, out})};
-      for (const at::Tensor& grad : gradients) {
-        const Tensors all = {x, noise({out, 170}, at::kFloat, 2), noise({out}, at::kFloat, 3),
-                             grad};
-        INFO(out << " outputs, strides " << x.strides() << " and " << grad.strides());
-        for (const double far :
-             errors(results(onednn, all, at::kFloat), results(exact_layer, all, at::kDouble)))
-          CHECK(far < 1e-5);  // the rounding errors of equal rows add up
-      }
-    }
-  }
-  const at::Tensor x = noise({300, 170}, at::kFloat, 1);
-  for (size_t trained = 0; trained < 3; ++trained) {
-    Tensors in = {x, noise({128, 170}, at::kFloat, 2), noise({128}, at::kFloat, 3)};
-    in[trained].set_requires_grad(true);
-    const at::Tensor grad = noise({300, 128}, at::kFloat, 4);
-    const at::Tensor found = torch::autograd::grad({onednn(in)}, {in[trained]}, {grad})[0];
-    const at::Tensor exact = torch::autograd::grad({exact_layer(in)}, {in[trained]}, {grad})[0];
-    CHECK(at::allclose(found, exact, 1e-4, 1e-4));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "lib/device/cpu_bf16.h"
 #include "lib/device/plain_kernels.h"
 #include "lib/model/deterministic_backward.h"
 #include "lib/model/kernels/attention_parts.h"
@@ -57,6 +58,27 @@ Sizes sizes_of(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3)};
 }
 
+// S is the type of the operands in memory, and T that of the products. Where they differ, the rows
+// of one head at a time are converted.
+template <class S, class T>
+constexpr bool kConverts = !std::is_same_v<S, T>;
+
+template <class S, class T>
+T* memory_for(ThreadMemory& memory, int64_t count) {
+  return kConverts<S, T> ? memory.take<T>(count) : nullptr;
+}
+
+// Returns the matrix (count, d) in type T: `rows` or a copy in `memory`.
+template <class S, class T>
+HeadRows<const T> rows_in(const HeadRows<const S>& rows, int64_t count, int64_t d, T* memory) {
+  if constexpr (kConverts<S, T>) {
+    store_scaled(rows.data, rows.stride, nullptr, count, d, memory, d);
+    return {memory, d};
+  } else {
+    return rows;
+  }
+}
+
 // A length for rows of `count` numbers that vectors and sums can go over.
 template <class T>
 int64_t row_length(int64_t count) {
@@ -92,7 +114,7 @@ void transpose_operand(const HeadRows<const T>& rows, int64_t count, int64_t d, 
     std::fill(to + (i * ld + count) * kPerWord, to + (i + 1) * ld * kPerWord, T(0.0f));
 }
 
-template <class T>
+template <class S, class T>
 void forward_heads(const Sizes& s, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& out, float* log_sums, int64_t begin, int64_t end) {
   const AmxUse use;
@@ -104,33 +126,37 @@ void forward_heads(const Sizes& s, const at::Tensor& q, const at::Tensor& k, con
   T* const weights = memory.take<T>(block * ldm);
   auto* const sums = memory.take<float>(block * s.d);
   auto* const norms = memory.take<float>(block);
-  const Heads<const T> queries(q), all_keys(k), values(v);
-  const Heads<T> outs(out);
+  T* const query_rows = memory_for<S, T>(memory, s.l * s.d);
+  T* const other_rows = memory_for<S, T>(memory, s.m * s.d);
+  const Heads<const S> queries(q), all_keys(k), values(v);
+  const Heads<S> outs(out);
   for (int64_t head = begin; head < end; ++head) {
-    transpose_operand<T>(all_keys[head], s.m, s.d, ldm, keys);
-    const Packed<T> value = packed_rows<T>(values[head], s.m, s.d, pairs);
+    transpose_operand<T>(rows_in<S, T>(all_keys[head], s.m, s.d, other_rows), s.m, s.d, ldm, keys);
+    const HeadRows<const T> query = rows_in<S, T>(queries[head], s.l, s.d, query_rows);
+    const Packed<T> value =
+        packed_rows<T>(rows_in<S, T>(values[head], s.m, s.d, other_rows), s.m, s.d, pairs);
     for (int64_t i = 0; i < s.l; i += block) {
       const int64_t rows = std::min(block, s.l - i);
-      multiply<T>(rows, ldm, s.d, queries[head].data + i * queries[head].stride,
-                  queries[head].stride, keys, ldm, scores, ldm);
+      multiply<T>(rows, ldm, s.d, query.data + i * query.stride, query.stride, keys, ldm, scores,
+                  ldm);
       softmax_rows(scores, rows, s.m, ldm, s.scale(), weights, norms, log_sums + head * s.l + i);
       multiply<T>(rows, s.d, terms<T>(s.m), weights, ldm, value.data, value.stride, sums, s.d);
-      const HeadRows<T> o = outs[head];
+      const HeadRows<S> o = outs[head];
       store_scaled(sums, s.d, norms, rows, s.d, o.data + i * o.stride, o.stride);
     }
   }
 }
 
-template <class T>
+template <class S>
 struct BackwardTensors {
-  Heads<const T> q, k, v, out, grad;
-  Heads<T> dq, dk, dv;
+  Heads<const S> q, k, v, out, grad;
+  Heads<S> dq, dk, dv;
   const float* log_sums;  // (n * heads, l)
 };
 
 // Goes over the columns of P = softmax(q k^T) in blocks, as rows of P^T. With dS, the gradient of
 // the scores: dv = P^T grad, dk = dS^T q, and dq^T = k^T dS^T, which adds up over the blocks.
-template <class T>
+template <class S, class T>
 class BackwardHead {
  public:
   explicit BackwardHead(const Sizes& s)
@@ -152,10 +178,17 @@ class BackwardHead {
     dq_ = memory_.take<float>(s.d * ldl_);
     log_sums_ = memory_.take<float>(ldl_);
     deltas_ = memory_.take<float>(ldl_);
+    query_rows_ = memory_for<S, T>(memory_, s.l * s.d);
+    grad_rows_ = memory_for<S, T>(memory_, s.l * s.d);
+    key_rows_ = memory_for<S, T>(memory_, s.m * s.d);
+    value_rows_ = memory_for<S, T>(memory_, s.m * s.d);
   }
 
-  void run(const BackwardTensors<T>& all, int64_t head) {
-    const HeadRows<const T> q = all.q[head], k = all.k[head], grad = all.grad[head];
+  void run(const BackwardTensors<S>& all, int64_t head) {
+    const HeadRows<const T> q = rows_in<S, T>(all.q[head], s_.l, s_.d, query_rows_),
+                            k = rows_in<S, T>(all.k[head], s_.m, s_.d, key_rows_),
+                            v = rows_in<S, T>(all.v[head], s_.m, s_.d, value_rows_),
+                            grad = rows_in<S, T>(all.grad[head], s_.l, s_.d, grad_rows_);
     transpose_operand<T>(q, s_.l, s_.d, ldl_, queries_);
     transpose_operand<T>(grad, s_.l, s_.d, ldl_, grads_);
     transpose<T>(k.data, k.stride, s_.m, s_.d, ldk_, keys_);
@@ -163,12 +196,11 @@ class BackwardHead {
     const Packed<T> gradient = packed_rows<T>(grad, s_.l, s_.d, grad_pairs_);
     std::memcpy(log_sums_, all.log_sums + head * s_.l, sizeof(float) * s_.l);
     std::fill(log_sums_ + s_.l, log_sums_ + ldl_, kNothing);
-    const HeadRows<const T> out = all.out[head];
-    row_products(grad.data, grad.stride, out.data, out.stride, s_.l, s_.d, deltas_);
+    const HeadRows<const S> out = all.out[head], above = all.grad[head];
+    row_products(above.data, above.stride, out.data, out.stride, s_.l, s_.d, deltas_);
     std::fill(deltas_ + s_.l, deltas_ + ldl_, 0.0f);
     for (int64_t j = 0; j < s_.m; j += block_) {
       const int64_t rows = std::min(block_, s_.m - j);
-      const HeadRows<const T> v = all.v[head];
       multiply<T>(rows, ldl_, s_.d, k.data + j * k.stride, k.stride, queries_, ldl_, scores_, ldl_);
       multiply<T>(rows, ldl_, s_.d, v.data + j * v.stride, v.stride, grads_, ldl_, slopes_, ldl_);
       softmax_slopes(scores_, slopes_, rows, ldl_, s_.scale(), log_sums_, deltas_, p_, ds_);
@@ -183,13 +215,13 @@ class BackwardHead {
       multiply<T>(s_.d, ldl_, terms<T>(rows), keys_ + j, ldk_, right, ldl_, dq_, ldl_,
                   /*add=*/j > 0);
     }
-    const HeadRows<T> dq = all.dq[head];
+    const HeadRows<S> dq = all.dq[head];
     store_transposed(dq_, ldl_, s_.l, s_.d, dq.data, dq.stride);
   }
 
  private:
   // Rows j, j + 1, ... of `to` become the product of left (rows, l) and right (l, d).
-  void product_rows(int64_t rows, const T* left, const Packed<T>& right, const HeadRows<T>& to,
+  void product_rows(int64_t rows, const T* left, const Packed<T>& right, const HeadRows<S>& to,
                     int64_t j) {
     multiply<T>(rows, s_.d, terms<T>(s_.l), left, ldl_, right.data, right.stride, sums_, s_.d);
     store_scaled(sums_, s_.d, nullptr, rows, s_.d, to.data + j * to.stride, to.stride);
@@ -199,6 +231,7 @@ class BackwardHead {
   const int64_t ldl_, ldk_, block_;
   ThreadMemory memory_;
   T *queries_, *grads_, *query_pairs_, *grad_pairs_, *keys_, *p_, *ds_, *ds_pairs_;
+  T *query_rows_, *grad_rows_, *key_rows_, *value_rows_;
   float *scores_, *slopes_, *sums_, *dq_, *log_sums_, *deltas_;
 };
 
@@ -208,14 +241,14 @@ at::Tensor empty_heads(const Sizes& s, int64_t l, const at::Tensor& like) {
 }
 
 // Returns softmax(q k^T / sqrt(d)) v. Sets log_sums (n * heads, l), float32, for the backward.
-template <class T>
+template <class S, class T>
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   at::Tensor& log_sums) {
   const Sizes s = sizes_of(q, k);
   const at::Tensor out = empty_heads(s, s.l, q);
   log_sums = at::empty({s.n * s.heads, s.l}, at::kFloat);
   at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
-    forward_heads<T>(s, q, k, v, out, log_sums.data_ptr<float>(), begin, end);
+    forward_heads<S, T>(s, q, k, v, out, log_sums.data_ptr<float>(), begin, end);
   });
   return out;
 }
@@ -226,36 +259,36 @@ struct QueriesKeysValues {
 
 // Writes the gradients of `inputs` to `gradients`. The last dimension of each of these tensors must
 // be contiguous. `out` and `log_sums` are what attend() computed.
-template <class T>
+template <class S, class T>
 void attend_backward(const QueriesKeysValues& inputs, const at::Tensor& out,
                      const at::Tensor& log_sums, const at::Tensor& grad_out,
                      const QueriesKeysValues& gradients) {
   const at::Tensor grad = grad_out.stride(-1) == 1 ? grad_out : grad_out.contiguous();
   const Sizes s = sizes_of(inputs.q, inputs.k);
-  using Const = Heads<const T>;
-  const BackwardTensors<T> all = {Const(inputs.q),
+  using Const = Heads<const S>;
+  const BackwardTensors<S> all = {Const(inputs.q),
                                   Const(inputs.k),
                                   Const(inputs.v),
                                   Const(out),
                                   Const(grad),
-                                  Heads<T>(gradients.q),
-                                  Heads<T>(gradients.k),
-                                  Heads<T>(gradients.v),
+                                  Heads<S>(gradients.q),
+                                  Heads<S>(gradients.k),
+                                  Heads<S>(gradients.v),
                                   log_sums.data_ptr<float>()};
   at::parallel_for(0, s.n * s.heads, 1, [&](int64_t begin, int64_t end) {
     const AmxUse use;
-    BackwardHead<T> one(s);
+    BackwardHead<S, T> one(s);
     for (int64_t head = begin; head < end; ++head) one.run(all, head);
   });
 }
 
-template <class T>
-class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
+template <class S, class T>
+class FlashAttention : public torch::autograd::Function<FlashAttention<S, T>> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v) {
     at::Tensor log_sums;
-    const at::Tensor out = attend<T>(q, k, v, log_sums);
+    const at::Tensor out = attend<S, T>(q, k, v, log_sums);
     context->save_for_backward({q, k, v, out, log_sums});
     return out;
   }
@@ -266,7 +299,7 @@ class FlashAttention : public torch::autograd::Function<FlashAttention<T>> {
     const Sizes s = sizes_of(q, k);
     const QueriesKeysValues gradients = {empty_heads(s, s.l, q), empty_heads(s, s.m, q),
                                          empty_heads(s, s.m, q)};
-    attend_backward<T>({q, k, saved[2]}, saved[3], saved[4], grads[0], gradients);
+    attend_backward<S, T>({q, k, saved[2]}, saved[3], saved[4], grads[0], gradients);
     return {gradients.q, gradients.k, gradients.v};
   }
 };
@@ -277,13 +310,13 @@ QueriesKeysValues parts_of(const at::Tensor& qkv) {
   return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
 }
 
-template <class T>
-class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<T>> {
+template <class S, class T>
+class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<S, T>> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv) {
     const QueriesKeysValues parts = parts_of(qkv);
     at::Tensor log_sums;
-    const at::Tensor out = attend<T>(parts.q, parts.k, parts.v, log_sums);
+    const at::Tensor out = attend<S, T>(parts.q, parts.k, parts.v, log_sums);
     context->save_for_backward({qkv, out, log_sums});
     return out;
   }
@@ -291,7 +324,7 @@ class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<T
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor gradient = at::empty_like(saved[0], at::MemoryFormat::Contiguous);
-    attend_backward<T>(parts_of(saved[0]), saved[1], saved[2], grads[0], parts_of(gradient));
+    attend_backward<S, T>(parts_of(saved[0]), saved[1], saved[2], grads[0], parts_of(gradient));
     return {gradient};
   }
 };
@@ -313,7 +346,8 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   }
   if (q.scalar_type() == at::kFloat)
     return q.size(2) * k.size(2) * q.size(3) >= kLeastMacs && can_multiply<float>();
-  return q.scalar_type() == at::kBFloat16 && can_multiply<BFloat16>();
+  return q.scalar_type() == at::kBFloat16 &&
+         (multiplies_bf16_in_float32() ? can_multiply<float>() : can_multiply<BFloat16>());
 }
 
 // Calls LibTorch's attention. If results must be reproducible, its backward is deterministic or
@@ -328,15 +362,17 @@ at::Tensor by_libtorch(const QueriesKeysValues& x) {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (!fits(q, k, v)) return by_libtorch({q, k, v});
-  return q.scalar_type() == at::kFloat ? FlashAttention<float>::apply(q, k, v)
-                                       : FlashAttention<BFloat16>::apply(q, k, v);
+  if (q.scalar_type() == at::kFloat) return FlashAttention<float, float>::apply(q, k, v);
+  return multiplies_bf16_in_float32() ? FlashAttention<BFloat16, float>::apply(q, k, v)
+                                      : FlashAttention<BFloat16, BFloat16>::apply(q, k, v);
 }
 
 at::Tensor self_attention(const at::Tensor& qkv) {
   const QueriesKeysValues parts = parts_of(qkv);
   if (!fits(parts.q, parts.k, parts.v)) return by_libtorch(parts);
-  return qkv.scalar_type() == at::kFloat ? SelfFlashAttention<float>::apply(qkv)
-                                         : SelfFlashAttention<BFloat16>::apply(qkv);
+  if (qkv.scalar_type() == at::kFloat) return SelfFlashAttention<float, float>::apply(qkv);
+  return multiplies_bf16_in_float32() ? SelfFlashAttention<BFloat16, float>::apply(qkv)
+                                      : SelfFlashAttention<BFloat16, BFloat16>::apply(qkv);
 }
 
 }  // namespace bv

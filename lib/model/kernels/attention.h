@@ -13,7 +13,8 @@ namespace bv {
 // with AMX LibTorch's backward in bfloat16 takes four times as long. Like
 // LibTorch's, it is FlashAttention (Dao et al. 2022): backward computes the probabilities again, so
 // no tensor of l times m numbers for each head is kept. In bfloat16 the probabilities are rounded
-// before they are multiplied with v; all sums and the softmax are float32. On a CPU without the
+// before they are multiplied with v; all sums and the softmax are float32. Where bf16 is multiplied
+// in float32 (lib/device/cpu_bf16.h), the probabilities are not rounded. On a CPU without the
 // instructions that this kernel needs, LibTorch's runs.
 //
 // A query, key or value that is not finite has gradients of NaN. A query's result is NaN too, but

@@ -1,5 +1,5 @@
-// The loops of attention.cc around its products: softmax, layouts and rounding, with vectors. T is
-// float or BFloat16. Where "ld" is not given, rows follow each other.
+// The loops of attention.cc around its products: softmax, layouts and rounding, with vectors. T and
+// From are float or BFloat16. Where "ld" is not given, rows follow each other.
 #pragma once
 
 #include <cmath>
@@ -108,8 +108,8 @@ void row_products(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t rows
 }
 
 // to = from times factors[i] for row i, or times 1; both (rows, d).
-template <class T>
-void store_scaled(const float* from, int64_t ldfrom, const float* factors, int64_t rows, int64_t d,
+template <class From, class T>
+void store_scaled(const From* from, int64_t ldfrom, const float* factors, int64_t rows, int64_t d,
                   T* to, int64_t ldto) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < rows; ++i) {

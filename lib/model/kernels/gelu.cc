@@ -6,49 +6,20 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <bit>
 
-#include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/model/kernels/exp_series.h"
+#include "lib/model/kernels/gelu_parts.h"
 
 namespace bv {
 namespace {
 
 using c10::BFloat16;
 using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
-using simd::Words;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 1 << 14;         // elements; less is not worth a thread
-constexpr float kTwoRoots = 1.5957691216f;  // 2 sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-// y = exp(x) for |x| <= 87, to about one unit in the last place. A NaN stays a NaN.
-[[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
-  const Floats shifted = x * 1.44269504f + kRound, n = shifted - kRound;
-  exp_of_rest(x, n, y);
-  const Words exponent = ((Words)shifted - 0x4B400000u + 127u) << 23;
-  y *= (Floats)exponent;
-}
-
-// y = 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), without the difference of two numbers near 1. Where
-// exp(-2 u) is out of range, -2 u is taken as 87 or -87, and y is exactly 0 or 1.
-[[gnu::always_inline]] inline void gate(const Floats& x, Floats& y) {
-  constexpr auto kLargest = std::bit_cast<int32_t>(87.0f);
-  const Ints t = (Ints)(x * (x * x * kCubic + 1.0f) * -kTwoRoots), size = t & 0x7fffffff;
-  Ints nan;
-  simd::is_nan((Floats)t, nan);
-  const Ints over = ((kLargest - size) >> 31) & ~nan, negative = t >> 31;
-  Floats within, power;
-  simd::choose(over, (Floats)((t ^ size) | kLargest), (Floats)t, within);
-  exponential(within, power);
-  simd::keep(~over | negative, 1.0f / (power + 1.0f), y);
-}
+constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
 
 // Calls f(i, count) for the elements from i to i + count - 1: sixteen, or fewer in a thread's last
 // call. f computes these few as a vector too, so an element's result does not depend on its place.
@@ -67,7 +38,7 @@ void forward_all(const T* x, T* y, int64_t n) {
       n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
         Floats value, g;
         simd::load_some(x + i, count, value);
-        gate(value, g);
+        simd::gelu_gate(value, g);
         simd::store_some(value * g, count, y + i);
       });
 }
@@ -76,12 +47,12 @@ template <class T>
 void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
   for_vectors(
       n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
-        Floats value, above, g;
+        Floats value, above, g, slope;
         simd::load_some(x + i, count, value);
         simd::load_some(grad + i, count, above);
-        gate(value, g);
-        const Floats slope = (value * value * (3 * kCubic) + 1.0f) * kTwoRoots;  // of 2 u
-        simd::store_some(above * (g + g * (1.0f - g) * value * slope), count, dx + i);
+        simd::gelu_gate(value, g);
+        simd::gelu_slope(value, g, slope);
+        simd::store_some(above * slope, count, dx + i);
       });
 }
 

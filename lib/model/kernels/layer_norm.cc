@@ -1,6 +1,5 @@
 #include "lib/model/kernels/layer_norm.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/layer_norm.h>
@@ -13,6 +12,7 @@
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
 #include "lib/model/kernels/device/device_layer_norm.h"
+#include "lib/model/kernels/row_chunks.h"
 
 namespace bv {
 namespace {
@@ -22,16 +22,6 @@ using simd::Floats;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Elements of a partial sum in float32: few enough for its precision and for the cache.
-constexpr int64_t kChunk = 32768;
-
-// `count` rows of `size` values, in chunks.
-struct RowChunks {
-  int64_t count, size;
-  int64_t of_chunk() const { return std::max<int64_t>(1, kChunk / size); }
-  int64_t chunks() const { return (count + of_chunk() - 1) / of_chunk(); }
-};
 
 // Of a row.
 struct RowMoments {
@@ -97,18 +87,6 @@ template <class T>
     value = (value - m.mean) * m.rstd;
     simd::store((g * gain - mean - value * slope) * m.rstd, dx + k);
   }
-}
-
-// Calls f(chunk, first, last) with the rows of each chunk.
-template <class F>
-void for_chunks(const RowChunks& rows, const F& f) {
-  at::parallel_for(0, rows.chunks(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i * rows.of_chunk();
-      const int64_t last = std::min(rows.count, first + rows.of_chunk());
-      simd::dispatch([&]() __attribute__((always_inline)) { f(i, first, last); });
-    }
-  });
 }
 
 template <class T>

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lib/device/cpu_bf16.h"
+
 namespace bv {
 
 // The right operand of a bfloat16 product has pairs of rows interleaved: pack_pairs() in
@@ -17,12 +19,6 @@ template <class T>
 constexpr bool kPairs = std::is_same_v<T, c10::BFloat16>;
 
 constexpr int64_t even(int64_t x) { return (x + 1) & -2; }
-
-// Whether products in bfloat16 use AMX.
-inline bool has_amx() {
-  static const bool has = at::native::cpublas::could_pack(at::kBFloat16);
-  return has;
-}
 
 // Returns `count` rounded up to a k that is fast: with AMX a multiple of 32. The caller pads A's
 // columns or B's rows with zeros, and the other operand's with finite numbers.

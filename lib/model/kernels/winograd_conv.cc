@@ -44,6 +44,8 @@ int64_t block_tiles(int64_t channels) { return std::clamp<int64_t>(8192 / channe
 
 TileGrid tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
 
+// In the templates S is the type of images, and T that of points and products.
+
 template <class T>
 T* zeros(ThreadMemory& memory, int64_t count) {
   T* const all = memory.take<T>(count);
@@ -51,8 +53,8 @@ T* zeros(ThreadMemory& memory, int64_t count) {
   return all;
 }
 
-// Returns the points of filters `taps` (3, 3, rows, columns) as the right operands of products:
-// (blocks of columns, 16, rows, block).
+// Returns the points of filters `taps` (3, 3, rows, columns), of type T, as the right operands of
+// products: (blocks of columns, 16, rows, block).
 template <class T>
 at::Tensor filter_points_of(const at::Tensor& taps, bool turned) {
   const int64_t rows = taps.size(2), columns = taps.size(3), width = block_width(columns, kOutputs);
@@ -76,23 +78,23 @@ at::Tensor filter_points_of(const at::Tensor& taps, bool turned) {
 }
 
 // y = the convolution of x (n, h, w, in) with filters whose points are `filters`.
-template <class T>
+template <class S, class T>
 void winograd_convolve(const at::Tensor& x, const at::Tensor& filters, const float* bias,
                        const at::Tensor& y) {
   const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = y.size(1), width = filters.size(3);
   const int64_t block = block_tiles(in);
-  const T* const from = x.const_data_ptr<T>();
+  const S* const from = x.const_data_ptr<S>();
   const T* const weights = filters.const_data_ptr<T>();
-  T* const to = y.data_ptr<T>();
+  S* const to = y.data_ptr<S>();
   at::parallel_for(0, divided_up(s.count(), block), 1, [&](int64_t begin, int64_t end) {
     const AmxUse use;
     ThreadMemory memory;
     const int64_t stride = point_stride(block * in), sums_stride = point_stride(block * width);
     T* const points = memory.take<T>(kPoints * stride);
     auto* const sums = memory.take<float>(kPoints * sums_stride);
-    const T* const nothing = zeros<T>(memory, in);
-    T* const sink = memory.take<T>(out);
+    const S* const nothing = zeros<S>(memory, in);
+    S* const sink = memory.take<S>(out);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * block, count = std::min(block, s.count() - first);
       transform_patches(s, from, {first, count, 0, in, in}, nothing, stride, points);
@@ -130,7 +132,7 @@ struct Pieces {
 };
 
 // Computes one piece of the kernel's gradient after the other.
-template <class T>
+template <class S, class T>
 class KernelGradient {
  public:
   KernelGradient(const TileGrid& s, const Pieces& pieces, int64_t all_out, int64_t all_in)
@@ -145,11 +147,11 @@ class KernelGradient {
     if (kPairs<T>) pairs_ = memory_.take<T>(kTiles * pieces.in);
     grads_ = memory_.take<T>(kPoints * grad_stride_);
     sums_ = memory_.take<float>(kPoints * sums_stride_);
-    nothing_ = zeros<T>(memory_, std::max(all_out, all_in));
+    nothing_ = zeros<S>(memory_, std::max(all_out, all_in));
   }
 
   // Writes its part of `all` (ranges, out, 9, in).
-  void run(const T* x, const T* grad, int64_t piece, float* all) {
+  void run(const S* x, const S* grad, int64_t piece, float* all) {
     const int64_t in = piece % pieces_.in_blocks * pieces_.in;
     const int64_t out = piece / pieces_.in_blocks % pieces_.out_blocks * pieces_.out;
     const int64_t range = piece / (pieces_.in_blocks * pieces_.out_blocks);
@@ -185,12 +187,13 @@ class KernelGradient {
   const int64_t all_out_, all_in_;
   const int64_t patch_stride_, grad_stride_, sums_stride_;
   ThreadMemory memory_;
-  T *patches_, *pairs_ = nullptr, *grads_, *nothing_;
+  T *patches_, *pairs_ = nullptr, *grads_;
+  S* nothing_;
   float* sums_;
 };
 
 // Returns the gradient of the kernel (3, 3, in, out), float32, stored as (out, 3, 3, in).
-template <class T>
+template <class S, class T>
 at::Tensor winograd_kernel_gradient(const at::Tensor& x, const at::Tensor& grad) {
   const TileGrid s = tiles_of(x);
   const int64_t in = x.size(1), out = grad.size(1);
@@ -198,35 +201,36 @@ at::Tensor winograd_kernel_gradient(const at::Tensor& x, const at::Tensor& grad)
   const at::Tensor parts = at::empty({pieces.ranges, out, 9, in}, at::kFloat);
   at::parallel_for(0, pieces.count(), 1, [&](int64_t begin, int64_t end) {
     const AmxUse use;
-    KernelGradient<T> one(s, pieces, out, in);
+    KernelGradient<S, T> one(s, pieces, out, in);
     for (int64_t i = begin; i < end; ++i)
-      one.run(x.const_data_ptr<T>(), grad.const_data_ptr<T>(), i, parts.data_ptr<float>());
+      one.run(x.const_data_ptr<S>(), grad.const_data_ptr<S>(), i, parts.data_ptr<float>());
   });
   return parts.sum(0).view({out, 3, 3, in}).permute({1, 2, 3, 0});
 }
 
-template <class T>
+template <class S, class T>
 struct WinogradConv {
   static at::Tensor convolve(const at::Tensor& x, const at::Tensor& kernel,
                              const at::Tensor& bias) {
-    const at::Tensor taps = kernel.to(x.scalar_type()).contiguous();
+    const at::Tensor taps = kernel.to(c10::CppTypeToScalarType<T>::value).contiguous();
     const at::Tensor y = empty_result(x, kernel.size(3));
-    winograd_convolve<T>(x, filter_points_of<T>(taps, /*turned=*/false),
-                         bias.defined() ? bias.const_data_ptr<float>() : nullptr, y);
+    winograd_convolve<S, T>(x, filter_points_of<T>(taps, /*turned=*/false),
+                            bias.defined() ? bias.const_data_ptr<float>() : nullptr, y);
     return y;
   }
 
   static at::Tensor input_gradient(const at::Tensor& x, const at::Tensor& kernel,
                                    const at::Tensor& grad) {
-    const at::Tensor taps = kernel.to(x.scalar_type()).transpose(2, 3).contiguous();
+    const at::Tensor taps =
+        kernel.to(c10::CppTypeToScalarType<T>::value).transpose(2, 3).contiguous();
     const at::Tensor dx = at::empty_like(x);
-    winograd_convolve<T>(grad, filter_points_of<T>(taps, /*turned=*/true), nullptr, dx);
+    winograd_convolve<S, T>(grad, filter_points_of<T>(taps, /*turned=*/true), nullptr, dx);
     return dx;
   }
 
   static at::Tensor kernel_gradient(const at::Tensor& x, const at::Tensor&,
                                     const at::Tensor& grad) {
-    return winograd_kernel_gradient<T>(x, grad);
+    return winograd_kernel_gradient<S, T>(x, grad);
   }
 };
 
@@ -241,15 +245,19 @@ bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::Scala
   if (!has_wide_blocks(in) || !has_wide_blocks(out)) return false;
   if (type == at::kFloat) return can_multiply<float>();
   // Where there is AMX, direct_conv() is faster.
-  return type == at::kBFloat16 && can_multiply<BFloat16>() && !has_amx();
+  if (type != at::kBFloat16 || has_amx()) return false;
+  return multiplies_bf16_in_float32() ? can_multiply<float>() : can_multiply<BFloat16>();
 }
 
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                          at::ScalarType type) {
   const at::Tensor input = x.to(type).contiguous(kChannelsLast);
   const std::optional<at::Tensor> start = bias.defined() ? std::optional(bias) : std::nullopt;
-  return type == at::kFloat ? ConvFunction<WinogradConv<float>>::apply(input, kernel, start)
-                            : ConvFunction<WinogradConv<BFloat16>>::apply(input, kernel, start);
+  if (type == at::kFloat)
+    return ConvFunction<WinogradConv<float, float>>::apply(input, kernel, start);
+  return multiplies_bf16_in_float32()
+             ? ConvFunction<WinogradConv<BFloat16, float>>::apply(input, kernel, start)
+             : ConvFunction<WinogradConv<BFloat16, BFloat16>>::apply(input, kernel, start);
 }
 
 }  // namespace bv

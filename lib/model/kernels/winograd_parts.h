@@ -1,7 +1,7 @@
-// The transforms of winograd_conv.cc, with vectors of 16 channels. T is float or BFloat16. An image
-// is cut into tiles of 2x2 outputs; each needs a patch of 4x4 inputs. A tile's transform has 16
-// numbers a channel, its "points". Arrays of points are (16, tiles, channels); `stride` is the
-// distance from one point to the next.
+// The transforms of winograd_conv.cc, with vectors of 16 channels. S and T are float or BFloat16: S
+// is the type of images, T that of points. An image is cut into tiles of 2x2 outputs; each needs a
+// patch of 4x4 inputs. A tile's transform has 16 numbers a channel, its "points". Arrays of points
+// are (16, tiles, channels); `stride` is the distance from one point to the next.
 #pragma once
 
 #include <algorithm>
@@ -57,12 +57,12 @@ template <int kSize, class T>
 }
 
 // points = B^T d B of the 4x4 patches d of x (n, h, w, channels). zeros: `channels` zeros.
-template <class T>
-void transform_patches(const TileGrid& s, const T* x, const TilePart& part, const T* zeros,
+template <class S, class T>
+void transform_patches(const TileGrid& s, const S* x, const TilePart& part, const S* zeros,
                        int64_t stride, T* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < part.count; ++i) {
-      const T* pixels[16];
+      const S* pixels[16];
       find_pixels<4>(s, x, part.channels, part.first + i, /*border=*/1, zeros, pixels);
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
         simd::Floats d[16];
@@ -82,8 +82,8 @@ void transform_patches(const TileGrid& s, const T* x, const TilePart& part, cons
 
 // Transposes 16 channels, from `channel` on, of 16 tiles: to[c] holds channel c of pixel `at` of
 // each tile. from[i][at] is that pixel of tile i.
-template <class T>
-[[gnu::always_inline]] inline void turn(const T* const (&from)[simd::kLanes][4], int64_t at,
+template <class S>
+[[gnu::always_inline]] inline void turn(const S* const (&from)[simd::kLanes][4], int64_t at,
                                         int64_t channel, simd::Floats (&to)[simd::kLanes]) {
   simd::Floats rows[simd::kLanes];
   for (int64_t i = 0; i < simd::kLanes; ++i) simd::load(from[i][at] + channel, rows[i]);
@@ -98,12 +98,12 @@ template <class T>
 // points (16, width, ld) = A g A^T of the 2x2 tiles g of the gradient (n, h, w, channels). Tiles
 // are columns here; those from part.count to the next multiple of 16 are 0. zeros: `channels`
 // zeros.
-template <class T>
-void transform_gradients(const TileGrid& s, const T* grad, const TilePart& part, const T* zeros,
+template <class S, class T>
+void transform_gradients(const TileGrid& s, const S* grad, const TilePart& part, const S* zeros,
                          int64_t ld, int64_t stride, T* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < part.count; i += simd::kLanes) {
-      const T* pixels[simd::kLanes][4];
+      const S* pixels[simd::kLanes][4];
       for (int64_t j = 0; j < simd::kLanes; ++j) {
         std::fill(pixels[j], pixels[j] + 4, zeros);
         if (i + j < part.count)
@@ -133,12 +133,12 @@ void transform_gradients(const TileGrid& s, const T* grad, const TilePart& part,
 
 // y (n, h, w, channels) = A^T m A of the points m, plus a bias (channels) if there is one.
 // sink: `channels` numbers that take what lies outside of the image.
-template <class T>
+template <class S>
 void store_outputs(const TileGrid& s, const float* points, int64_t stride, const TilePart& part,
-                   const float* bias, T* sink, T* y) {
+                   const float* bias, S* sink, S* y) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < part.count; ++i) {
-      T* pixels[4];
+      S* pixels[4];
       find_pixels<2>(s, y, part.channels, part.first + i, /*border=*/0, sink, pixels);
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
         const float* const from = points + i * part.width + c;
@@ -175,8 +175,8 @@ void store_outputs(const TileGrid& s, const float* points, int64_t stride, const
 
 // points (16, width) = G g G^T of the 3x3 filters g. Tap t is at taps + t * stride. With `turned`
 // the filters are turned by 180 degrees: tap t is at taps + (8 - t) * stride.
-template <class T>
-void transform_filters(const T* taps, int64_t stride, bool turned, int64_t width, float* points) {
+template <class S>
+void transform_filters(const S* taps, int64_t stride, bool turned, int64_t width, float* points) {
   simd::dispatch([&]() __attribute__((always_inline)) {
     for (int64_t c = 0; c < width; c += simd::kLanes) {
       simd::Floats g[9], rows[12], all[16];

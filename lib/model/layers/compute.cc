@@ -1,5 +1,9 @@
 #include "lib/model/layers/compute.h"
 
+#include <ATen/ops/conv2d.h>
+
+#include "lib/device/cpu_bf16.h"
+#include "lib/model/kernels/conv_in_float32.h"
 #include "lib/model/kernels/device/device_linear.h"
 #include "lib/model/kernels/linear.h"
 
@@ -15,6 +19,14 @@ void count_macs(Pass& pass, int64_t macs) {
   if (pass.macs) *pass.macs += static_cast<double>(macs);
 }
 
+namespace {
+
+bool computes_in_float32(const at::Tensor& x, at::ScalarType type) {
+  return type == at::kBFloat16 && x.is_cpu() && multiplies_bf16_in_float32();
+}
+
+}  // namespace
+
 at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                   at::ScalarType type, Pass& pass) {
   const int64_t in = x.size(-1);
@@ -25,11 +37,25 @@ at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tenso
       return device_linear(x.to(type), matrix, bias.reshape(-1));
     }
   }
-  const at::Tensor weight = kernel.to(type).reshape({in, -1}).t();  // (out, in)
+  const bool in_float32 = computes_in_float32(x, type);
+  const at::Tensor matrix = in_float32 ? kernel : kernel.to(type);
+  const at::Tensor weight = matrix.reshape({in, -1}).t();  // (out, in)
   TORCH_CHECK(weight.size(0) == bias.numel(), in, " features do not fit a kernel of shape ",
               kernel.sizes());
   count_macs(pass, x.numel() * weight.size(0));
+  if (in_float32) return linear_in_float32(x.to(type), weight, bias.reshape(-1));
   return linear(x.to(type), weight, bias.to(type).reshape(-1));
+}
+
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    at::IntArrayRef stride, at::IntArrayRef padding, Pass& pass) {
+  const at::ScalarType type = compute_type(pass);
+  const at::Tensor y = computes_in_float32(x, type)
+                           ? conv2d_in_float32(x.to(type), weight, bias, stride, padding)
+                           : at::conv2d(x.to(type), weight.to(type),
+                                        bias.defined() ? bias.to(type) : bias, stride, padding);
+  count_macs(pass, y.numel() * (weight.numel() / weight.size(0)));
+  return y;
 }
 
 }  // namespace bv

@@ -22,4 +22,10 @@ void count_macs(Pass& pass, int64_t macs);
 at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                   at::ScalarType type, Pass& pass);
 
+// Returns the convolution of x (n, in, h, w) with weight (out, in, k, k) plus bias (out), if it is
+// defined, in compute_type(pass). stride and padding are (rows, columns). Counts
+// multiply-accumulates.
+at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    at::IntArrayRef stride, at::IntArrayRef padding, Pass& pass);
+
 }  // namespace bv

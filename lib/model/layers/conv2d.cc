@@ -1,7 +1,5 @@
 #include "lib/model/layers/conv2d.h"
 
-#include <ATen/ops/conv2d.h>
-
 #include <utility>
 
 #include "lib/model/kernels/conv.h"
@@ -23,13 +21,8 @@ at::Tensor Conv2d::operator()(const at::Tensor& x, Pass& pass) const {
     count_macs(pass, x.numel() * kernel.size(0) * kernel.size(0) * kernel.size(3));
     return own_conv(x, kernel, bias, compute_type(pass));
   }
-  const at::Tensor weight = to_compute(kernel, pass).permute({3, 2, 0, 1});  // (out, in, k, k)
   const int64_t pad = (kernel.size(0) - 1) / 2;
-  const at::Tensor y =
-      at::conv2d(to_compute(x, pass), weight, bias.defined() ? to_compute(bias, pass) : bias,
-                 /*stride=*/1, /*padding=*/pad);
-  count_macs(pass, y.numel() * (weight.numel() / weight.size(0)));
-  return y;
+  return convolve(x, kernel.permute({3, 2, 0, 1}), bias, {1, 1}, {pad, pad}, pass);
 }
 
 at::Tensor Conv2d::relu_avg_pool(const at::Tensor& x, Pass& pass) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lib/model/kernels/mlp.h"
 #include "lib/model/layers/dense.h"
 #include "lib/model/module.h"
 #include "lib/model/pass.h"
@@ -29,6 +30,9 @@ struct Mlp {
     in.each(f);
     out.each(f);
   }
+
+ private:
+  MlpWeights weights() const;
 };
 
 }  // namespace bv

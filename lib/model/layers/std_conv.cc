@@ -1,7 +1,6 @@
 #include "lib/model/layers/std_conv.h"
 
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/conv2d.h>
 
 #include <algorithm>
 #include <vector>
@@ -42,9 +41,7 @@ at::Tensor StdConv::operator()(const at::Tensor& x, Pass& pass) const {
           input, {columns / 2, columns - columns / 2, rows / 2, rows - rows / 2}, 0);
     }
   }
-  const at::Tensor y = at::conv2d(input, weight, /*bias=*/{}, {stride, stride}, pads);
-  count_macs(pass, y.numel() * size * size * kernel.size(2));
-  return y;
+  return convolve(input, weight, /*bias=*/{}, {stride, stride}, pads, pass);
 }
 
 }  // namespace bv

@@ -61,7 +61,7 @@ Exit Trainer::run() {
   if (recipe_.precision_choice.automatic)
     log::info("precision {}", recipe_.precision_choice.text());
   else if (!recipe_.precision_choice.reason.empty())
-    log::info("precision bf16 is slow here: {}", recipe_.precision_choice.reason);
+    log::info("precision bf16 saves no time here: {}", recipe_.precision_choice.reason);
   if (!recipe_.graph_refusal.empty())
     log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
   if (recipe_.image_normalization) log::info("Images travel to the step as bytes");

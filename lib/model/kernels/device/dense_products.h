@@ -1,6 +1,6 @@
 // The products of a dense layer, y = x weight^T + bias, on a CUDA device. Each is one product of
-// lib/model/kernels/device/device_product.h; where the device's library does not have it, LibTorch's
-// operators compute the same.
+// lib/model/kernels/device/device_product.h; where the device's library does not have it,
+// LibTorch's operators compute the same.
 //
 // All matrices are contiguous, begin at multiples of 16 bytes, and are bfloat16 unless a comment
 // says otherwise: x (n, in), weight (out, in), y (n, out). `in` and `out` are multiples of 8.
