@@ -96,6 +96,7 @@ if(TARGET test_e2e)
 endif()
 
 # Measures a step without a loader; scripts/bench/gpu.sh takes it to machines with a GPU.
-add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc)
+add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc
+               ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/product_times.cc)
 target_include_directories(step_bench PRIVATE ${CMAKE_SOURCE_DIR})
 bv_link_rooms(step_bench train)

@@ -216,8 +216,8 @@ flag | debug check validate_only | - | '--dry-run' checks everything and writes 
 flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates beside it,
     and 'bvtrain predict' applies a checkpoint to data
 flag | jaxline_post_mortem | - | write --debug-on-crash: a process that crashes waits for gdb
-flag | jaxline_disable_pmap_jit jaxline_tpu_driver jaxline_ensure_tpu | - | nothing takes
-    its place here; leave it out
+flag | jaxline_disable_pmap_jit jaxline_tpu_driver | - | nothing takes its place here; leave it out
+flag | jaxline_ensure_tpu | - | write --devices cuda: a run without a GPU then ends with an error
 
 # flags of timm's train.py; its other flags are among the lines above (docs/from-timm.md)
 flag | val_split | - | an evaluator has data of its own: 'evals: {val: {data: {name: ..., split: ...}, ...}}'

@@ -25,11 +25,6 @@ std::string folder_of_executable() {
   return file.substr(0, file.rfind('/'));
 }
 
-template <class Function>
-Function* function(const char* name) {
-  return reinterpret_cast<Function*>(cuda_symbol(name));
-}
-
 }  // namespace
 
 bool has_cuda_driver() {
@@ -65,7 +60,7 @@ void open_cuda(const std::string& where) {
                             "libraries (docs/gpu.md)",
                             kFile, why ? why : "unknown reason"));
   }
-  const std::string version = function<const char*()>("bvtrain_cuda_version")();
+  const std::string version = cuda_function<const char*()>("bvtrain_cuda_version")();
   if (version != BV_CUDA_VERSION)
     throw Error(Exit::usage, where,
                 fmt::format("{} was built with bvtrain {}, but this is {}: build both again", kFile,
@@ -74,19 +69,19 @@ void open_cuda(const std::string& where) {
 
 int count_cuda(const std::string& where) {
   char why[500] = "";
-  const int count = function<int(char*, int)>("bvtrain_cuda_count")(why, sizeof(why));
+  const int count = cuda_function<int(char*, int)>("bvtrain_cuda_count")(why, sizeof(why));
   if (count > 0) return count;
   throw Error(Exit::usage, where, fmt::format("no CUDA device can be used: {}", why));
 }
 
 std::string cuda_name(int index) {
   char name[200] = "";
-  function<void(int, char*, int)>("bvtrain_cuda_name")(index, name, sizeof(name));
+  cuda_function<void(int, char*, int)>("bvtrain_cuda_name")(index, name, sizeof(name));
   return name;
 }
 
 void use_cuda(int index) {
-  function<void(int)>("bvtrain_cuda_use")(index);
+  cuda_function<void(int)>("bvtrain_cuda_use")(index);
   set_deterministic(true);
 }
 
@@ -98,7 +93,7 @@ void* cuda_symbol(const char* name) {
 }
 
 void* cuda_stream(c10::Device device) {
-  static auto* const stream = function<void*(int)>("bvtrain_cuda_stream");
+  static auto* const stream = cuda_function<void*(int)>("bvtrain_cuda_stream");
   return stream(device.index());
 }
 

@@ -1,7 +1,8 @@
-// Access to the CUDA plug-in, libbvtrain_cuda.so: beside the executable in a build, and in
-// ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and libraries
-// (lib/cuda) and is opened at run time only when a CUDA device is asked for. The executable itself
-// links only the CPU part of LibTorch, so a run on CPUs starts in a fifth of a second.
+// Access to the CUDA plug-in, libbvtrain_cuda.so. The file is beside the executable in a build, and
+// in ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and
+// libraries (lib/cuda) and is opened at run time only when a CUDA device is asked for. The
+// executable itself links only the CPU part of LibTorch, so a run on CPUs starts in a fifth of a
+// second.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -31,9 +32,14 @@ std::string cuda_name(int index);
 // algorithms whose results repeat, until set_deterministic(false).
 void use_cuda(int index);
 
-// Returns the address of a symbol that the plug-in exports. Error(internal) if the symbol does not
-// exist or the plug-in is not open.
+// Returns the address of a symbol that the plug-in exports. Throws Error(Exit::internal) if the
+// symbol does not exist or the plug-in is not open.
 void* cuda_symbol(const char* name);
+// Returns that symbol as a pointer to a function.
+template <class Function>
+Function* cuda_function(const char* name) {
+  return reinterpret_cast<Function*>(cuda_symbol(name));
+}
 // Returns the current stream of `device`, a cudaStream_t.
 void* cuda_stream(c10::Device device);
 

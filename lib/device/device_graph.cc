@@ -19,15 +19,10 @@ namespace {
 
 using at::cuda::CUDAGraph;
 
-template <class Function>
-Function* function(const char* name) {
-  return reinterpret_cast<Function*>(cuda_symbol(name));
-}
-
 class CudaGraph : public DeviceGraph {
  public:
   explicit CudaGraph(const std::function<void()>& work)
-      : graph_(function<CUDAGraph*()>("bvtrain_cuda_graph_begin")()) {
+      : graph_(cuda_function<CUDAGraph*()>("bvtrain_cuda_graph_begin")()) {
     try {
       work();
     } catch (...) {
@@ -49,13 +44,13 @@ class CudaGraph : public DeviceGraph {
   CudaGraph(const CudaGraph&) = delete;
 
   void replay() override {
-    static auto* const replay = function<void(CUDAGraph*)>("bvtrain_cuda_graph_replay");
+    static auto* const replay = cuda_function<void(CUDAGraph*)>("bvtrain_cuda_graph_replay");
     replay(graph_);
   }
 
  private:
-  void end() { function<void(CUDAGraph*)>("bvtrain_cuda_graph_end")(graph_); }
-  void destroy() { function<void(CUDAGraph*)>("bvtrain_cuda_graph_delete")(graph_); }
+  void end() { cuda_function<void(CUDAGraph*)>("bvtrain_cuda_graph_end")(graph_); }
+  void destroy() { cuda_function<void(CUDAGraph*)>("bvtrain_cuda_graph_delete")(graph_); }
 
   CUDAGraph* graph_;
 };
@@ -89,7 +84,7 @@ class CudaGraphRecorder : public GraphRecorder {
       const c10::StreamGuard guard(stream_);
       work();
     } catch (...) {
-      // What `work` has allocated is freed now, while the stream may still write it.
+      // What `work` has allocated is freed now, while the stream may still write to it.
       try {
         join();
       } catch (const c10::Error&) {

@@ -18,8 +18,7 @@ namespace {
 
 // Returns `bytes` bytes, a multiple of the page size; null if the driver does not lock them.
 void* lock(size_t bytes) {
-  static auto* const pin =
-      reinterpret_cast<const char* (*)(void*, size_t)>(cuda_symbol("bvtrain_cuda_pin"));
+  static auto* const pin = cuda_function<const char*(void*, size_t)>("bvtrain_cuda_pin");
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -42,7 +41,7 @@ void* lock(size_t bytes) {
 }
 
 void unlock(void* memory, size_t bytes) {
-  static auto* const unpin = reinterpret_cast<void (*)(void*)>(cuda_symbol("bvtrain_cuda_unpin"));
+  static auto* const unpin = cuda_function<void(void*)>("bvtrain_cuda_unpin");
   unpin(memory);
   ::munmap(memory, bytes);
 }

@@ -208,7 +208,7 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
     const auto& keys = impl->store->impl().keys;
     impl->cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, layout.rank, layout.size, gloo);
     if (options.cuda >= 0) {
-      auto* const make = reinterpret_cast<MakeNccl*>(cuda_symbol("bvtrain_cuda_nccl"));
+      auto* const make = cuda_function<MakeNccl>("bvtrain_cuda_nccl");
       make(keys, layout.rank, layout.size, options.cuda, impl->cuda);
     }
     // A rank that continues and fails at once must not close connections that others still open.
@@ -400,7 +400,7 @@ void Group::finish() {
     else
       impl->store->add("gone", 1);
   } catch (const std::exception&) {
-    impl->close();  // the store's host ended first, which does no harm any more
+    impl->close();  // the store's host ended first, which is harmless by now
   }
   impl->store.reset();
   impl->watch.reset();

@@ -39,8 +39,7 @@ at::Tensor random_mask(at::IntArrayRef shape, double rate, double kept,
       for (int64_t block = begin; block < end; ++block) draw.fill(block, out);
     });
   } else if (!mask.is_meta()) {
-    static auto* const fill =
-        reinterpret_cast<FillDropoutMask*>(cuda_symbol("bvtrain_cuda_dropout"));
+    static auto* const fill = cuda_function<FillDropoutMask>("bvtrain_cuda_dropout");
     fill(draw, step, mask.data_ptr<float>(), cuda_stream(mask.device()));
   }
   return mask.to(options.dtype());

@@ -108,7 +108,7 @@ step() {
   said=$(mktemp -p "$work")
   within "$most" "$here/run" step_bench --device "$device" "$@" >"$said" 2>"$said.err" || code=$?
   cat "$said" "$said.err" >>"$log"
-  grep -aE '^(step|state|twice|profile|FAIL|  )' "$said"
+  grep -aE '^(step|state|twice|profile|product|FAIL|  )' "$said"
   if [[ " $* " == *" --twice "* ]]; then
     [[ " $* " == *" --deterministic false "* ]] || say "$( ((code == 0)) && echo PASS || echo FAIL) same bits twice: $*"
   elif ((code != 0)); then
@@ -364,7 +364,7 @@ stage_prof() {
   step 90 "${vit_b[@]}" --name vit_b16.prof --batch 256 --seconds 1 --rounds 1 --profile 5
   step 90 "${mixer[@]}" --name mixer_b16.prof --batch 256 --seconds 1 --rounds 1 --profile 5
   step 90 "${bit[@]}" --name resnetv2_50x1.prof --batch 128 --seconds 1 --rounds 1 --profile 3
-  within 60 "$here/run" test_cuda "the time of products on a device" 2>>"$log" | tee -a "$log"
+  step 60 --name products --products 1 --batch 256
   within 150 python3 "$here/micro.py" "$here/jpeg" 2>>"$log" | tee -a "$log" || say "FAIL micro.py"
 }
 

@@ -2,12 +2,9 @@
 #include "lib/model/kernels/device/device_linear.h"
 
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdio>
 #include <functional>
 #include <map>
 
@@ -240,62 +237,6 @@ TEST_CASE("a vit computes its dense layers and GELU by fused products on a devic
   CHECK(fused["aten::gelu_backward"] == 0);
   CHECK(plain["bvtrain::product"] == 0);
   CHECK(plain["aten::gelu"] > 0);
-}
-
-// Prints the time of `work`, which computes `flops`, and the operators that it calls.
-void time_work(const std::string& what, double flops, const std::function<void()>& work) {
-  constexpr int kRounds = 20;
-  const auto names = operators_of(work);
-  const c10::impl::VirtualGuardImpl device(c10::kCUDA);
-  const auto seconds = [&](int rounds) {
-    device.synchronizeDevice(0);
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < rounds; ++i) work();
-    device.synchronizeDevice(0);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / rounds;
-  };
-  seconds(3);
-  const double time = seconds(kRounds);
-  std::string called;
-  for (const auto& [name, count] : names) called += fmt::format(" {}x{}", name, count);
-  std::printf("product %-44s %7.3f ms %5.0f TFLOP/s %s\n", what.c_str(), 1e3 * time,
-              1e-12 * flops / time, called.c_str());
-}
-
-// Prints how long each product takes, with its epilogue and by LibTorch's operators. gpu.sh runs
-// it.
-TEST_CASE("the time of products on a device", "[.][speed]") {
-  if (!gpu()) return;
-  const int64_t n = std::getenv("ROWS") ? std::stoll(std::getenv("ROWS")) : 256 * 196;
-  using Sizes = std::pair<int64_t, int64_t>;
-  for (const auto& [in, out] :
-       {Sizes{768, 2304}, Sizes{768, 768}, Sizes{768, 3072}, Sizes{3072, 768}}) {
-    const auto make = [](at::IntArrayRef shape) {
-      return at::randn(shape, at::TensorOptions(kGpu).dtype(at::kFloat)).to(at::kBFloat16);
-    };
-    const at::Tensor x = make({n, in}), weight = make({out, in}), bias = make({out});
-    const at::Tensor grad = make({n, out});
-    at::Tensor other;
-    const auto time = [&, in = in, out = out](const char* what, const std::function<void()>& work) {
-      time_work(fmt::format("{} {} {}", in, out, what), 2.0 * static_cast<double>(n * in * out),
-                work);
-    };
-    time("forward", [&] { linear_product(x, weight, bias); });
-    time("forward plain", [&] { at::linear(x, weight, bias); });
-    time("forward gelu aux", [&] { gelu_product(x, weight, bias, &other); });
-    time("forward gelu", [&] { gelu_product(x, weight, bias, nullptr); });
-    time("forward gelu plain", [&] { at::gelu(at::linear(x, weight, bias), "tanh"); });
-    time("input gradient", [&] { input_gradient(grad, weight); });
-    time("input gradient plain", [&] { at::mm(grad, weight); });
-    time("input gradient dgelu bgrad", [&] { gelu_input_gradient(grad, weight, x, &other); });
-    time("input gradient dgelu", [&] { gelu_input_gradient(grad, weight, x, nullptr); });
-    time("input gradient dgelu plain",
-         [&] { at::gelu_backward(at::mm(grad, weight), x, "tanh").sum(0); });
-    time("weight gradient bgrad", [&] { weight_gradient(grad, x, &other); });
-    time("weight gradient", [&] { weight_gradient(grad, x, nullptr); });
-    time("weight gradient plain", [&] { at::mm(grad.t(), x).to(at::kFloat); });
-    time("sum of rows", [&] { sum_of_rows(grad); });
-  }
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ at::Tensor device_images(const at::Tensor& bytes, const Normalization& normaliza
   const bool has_kernel = bytes.is_cuda() && !plain_kernels() && bytes.is_contiguous() &&
                           normalization.low.size() <= ImagePass::kChannels;
   if (!has_kernel) return plain_device_images(bytes, normalization, mixup, before);
-  static auto* const run = reinterpret_cast<RunImagePass*>(cuda_symbol("bvtrain_cuda_images"));
+  static auto* const run = cuda_function<RunImagePass>("bvtrain_cuda_images");
   at::Tensor images = at::empty(bytes.sizes(), bytes.options().dtype(at::kFloat));
   const bool mixes = mixup.defined();
   const at::Tensor first = mixes ? before.contiguous() : bytes;

@@ -79,7 +79,7 @@ HeadRows<const T> rows_in(const HeadRows<const S>& rows, int64_t count, int64_t 
   }
 }
 
-// A length for rows of `count` numbers that vectors and sums can go over.
+// The length of a row of `count` numbers with the padding that whole vectors and products need.
 template <class T>
 int64_t row_length(int64_t count) {
   return terms<T>((count + simd::kLanes - 1) & -simd::kLanes);

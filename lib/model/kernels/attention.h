@@ -10,12 +10,12 @@ namespace bv {
 //
 // LibTorch's kernel for CPUs multiplies with MKL, which is slow on AMD's processors: forward and
 // backward of float32 and bfloat16 take two to three times as long as with this kernel. On CPUs
-// with AMX LibTorch's backward in bfloat16 takes four times as long. Like
-// LibTorch's, it is FlashAttention (Dao et al. 2022): backward computes the probabilities again, so
-// no tensor of l times m numbers for each head is kept. In bfloat16 the probabilities are rounded
-// before they are multiplied with v; all sums and the softmax are float32. Where bf16 is multiplied
-// in float32 (lib/device/cpu_bf16.h), the probabilities are not rounded. On a CPU without the
-// instructions that this kernel needs, LibTorch's runs.
+// with AMX LibTorch's backward in bfloat16 takes four times as long. Like LibTorch's, this kernel
+// is FlashAttention (Dao et al. 2022): backward computes the probabilities again, so no tensor of l
+// times m numbers for each head is kept. In bfloat16 the probabilities are rounded before they are
+// multiplied with v; all sums and the softmax are float32. Where bf16 is multiplied in float32
+// (lib/device/cpu_bf16.h), the probabilities are not rounded. On a CPU without the instructions
+// that this kernel needs, LibTorch's runs.
 //
 // A query, key or value that is not finite has gradients of NaN. A query's result is NaN too, but
 // LibTorch's kernel may give 0 for an infinite query.

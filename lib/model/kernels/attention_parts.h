@@ -1,5 +1,5 @@
 // The loops of attention.cc around its products: softmax, layouts and rounding, with vectors. T and
-// From are float or BFloat16. Where "ld" is not given, rows follow each other.
+// From are float or BFloat16. Where no "ld" is given, rows follow each other without gaps.
 #pragma once
 
 #include <cmath>
@@ -107,7 +107,7 @@ void row_products(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t rows
   });
 }
 
-// to = from times factors[i] for row i, or times 1; both (rows, d).
+// Row i of `to` = row i of `from` times factors[i], or times 1 if factors is null; both (rows, d).
 template <class From, class T>
 void store_scaled(const From* from, int64_t ldfrom, const float* factors, int64_t rows, int64_t d,
                   T* to, int64_t ldto) {

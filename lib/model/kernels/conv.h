@@ -1,4 +1,4 @@
-// The convolutions for which there is an own kernel for CPUs: direct_conv.h and winograd_conv.h.
+// The convolutions for which bvtrain has its own CPU kernels: direct_conv.h and winograd_conv.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -54,7 +54,7 @@ class ConvFunction : public torch::autograd::Function<ConvFunction<Algorithm>> {
   }
 };
 
-// An uninitialized result of a convolution of x with so many channels.
+// Returns an uninitialized tensor for the result, with `channels` channels, of a convolution of x.
 inline at::Tensor empty_result(const at::Tensor& x, int64_t channels) {
   return at::empty({x.size(0), channels, x.size(2), x.size(3)},
                    x.options().memory_format(at::MemoryFormat::ChannelsLast));

@@ -23,8 +23,9 @@ namespace {
 using c10::BFloat16;
 
 // Returns the kernel (k, k, in, out) as the right operands of products: (blocks of outputs, k * k,
-// inputs, block), with pairs of inputs interleaved. If `turned`, as that of the convolution that
-// gives the gradient of the input, whose inputs are the channels `out`.
+// inputs, block), with pairs of inputs interleaved. If `turned`, it returns the operands of the
+// convolution that gives the gradient of the input. That one takes the channels `out` as its
+// inputs.
 at::Tensor filters_of(const at::Tensor& kernel, bool turned) {
   const at::Tensor taps = kernel.permute({3, 0, 1, 2}).to(at::kBFloat16).contiguous();
   const int64_t out = taps.size(0), count = taps.size(1) * taps.size(2), in = taps.size(3);
@@ -96,10 +97,11 @@ class GroupConvolution {
       else
         std::fill_n(sums_ + k * width_, width_, 0.0f);
     }
-    // Taps of one column see the same number of pixels. When it changes, AMX is set up again.
+    // Taps of one column see the same number of pixels. A change of that number configures AMX
+    // again.
     for (int64_t column = 0; column < s_.size; ++column) {
       const int64_t shift = column - s_.border();
-      // The pixels whose neighbour is in the image.
+      // The pixels for which the tap is inside the image.
       const int64_t begin = std::max<int64_t>(0, -shift), end = std::min(s_.w, s_.w - shift);
       for (int64_t row = 0; row < s_.size; ++row) {
         const int64_t source = i + row - s_.border();

@@ -7,10 +7,10 @@
 
 namespace bv {
 
-// Products have about so many rows and columns. Their sums fit into the first-level cache.
+// About how many rows and columns a product has. Their sums fit into the first-level cache.
 inline constexpr int64_t kProductSide = 64;
-// Appended to the rows of operands. Without it, the same column of several rows would often have
-// the same place in the caches.
+// Appended to the rows of operands. Without it, the same column of several rows would often map to
+// the same cache set.
 inline constexpr int64_t kRowGap = 32;
 
 // n images of h x w pixels, and a kernel of size x size taps. Tap (i, j) of the pixel (y, x) is the
@@ -22,9 +22,9 @@ struct ConvSizes {
   int64_t border() const { return (size - 1) / 2; }
 };
 
-// Returns the gradient, float32, of the kernel (size, size, in, out), stored as (out, size, size,
-// in), where x (n, in, h, w) and grad (n, out, h, w), the gradient of the result, are bfloat16 and
-// channels_last. Sums are float32.
+// Returns the float32 gradient of the kernel (size, size, in, out), stored as (out, size, size,
+// in). x is (n, in, h, w), and grad (n, out, h, w) is the gradient of the result. Both are bfloat16
+// and channels_last. Sums are float32.
 at::Tensor direct_kernel_gradient(const ConvSizes& s, const at::Tensor& x, const at::Tensor& grad);
 
 }  // namespace bv

@@ -25,7 +25,7 @@ at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias = std::nullopt);
 at::Tensor onednn_transposed_product(const at::Tensor& left, const at::Tensor& right);
 
-// Whether oneDNN computes products of that many multiply-accumulates here.
+// Whether oneDNN computes products of that many multiply-accumulates on this CPU.
 bool prefers_onednn(int64_t macs);
 
 }  // namespace bv

@@ -1,7 +1,9 @@
-// The passes of mlp.cc over a hidden layer: a bias, GELU, and their gradients.
+// The passes of mlp.cc over a hidden layer: a bias, GELU, and their gradients. T is float or
+// BFloat16; the arithmetic is float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
@@ -25,12 +27,14 @@ template <BiasOf kBiasOf>
     simd::load_some(bias + column, count, to);
 }
 
-// y = tanh_gelu(h + bias). y may be h. If `copy` is not null, it becomes h.
+// y = tanh_gelu(h + bias); both have type T. y may be h. If `copy` is not null, it becomes h.
 template <BiasOf kBiasOf, class T>
-void gelu_rows(const at::Tensor& h, const at::Tensor& bias, const at::Tensor& y, T* copy) {
+void gelu_rows(const at::Tensor& h, const at::Tensor& bias, const at::Tensor& y,
+               c10::BFloat16* copy) {
   const RowChunks rows = {h.numel() / h.size(-1), h.size(-1)};
-  const float *from = h.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();
-  float* const to = y.data_ptr<float>();
+  const T* const from = h.const_data_ptr<T>();
+  const float* const shift = bias.const_data_ptr<float>();
+  T* const to = y.data_ptr<T>();
   const int64_t biases = bias.numel();
   const auto chunk = [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
     for (int64_t row = first; row < last; ++row) {
@@ -49,23 +53,26 @@ void gelu_rows(const at::Tensor& h, const at::Tensor& bias, const at::Tensor& y,
   for_chunks(rows, chunk);
 }
 
-// Returns how many rows the sums of gelu_rows_backward() have.
+// Returns memory for the sums of gelu_rows_backward(): (parts, biases) float32, whose sum over the
+// parts is the gradient of the bias.
 template <BiasOf kBiasOf>
-int64_t rows_of_sums(const at::Tensor& h) {
+at::Tensor empty_sums(const at::Tensor& h, const at::Tensor& bias) {
   const RowChunks rows = {h.numel() / h.size(-1), h.size(-1)};
-  return kBiasOf == BiasOf::rows ? rows.count : rows.chunks();
+  const int64_t parts = kBiasOf == BiasOf::rows ? rows.count / bias.numel() : rows.chunks();
+  return at::empty({parts, bias.numel()}, bias.options());
 }
 
 // grad = grad times the derivative of GELU at h + bias, y = tanh_gelu(h + bias), and `sums` = sums
-// of the new grad: of each row, or of each column in each chunk of rows, (chunks, columns).
-template <BiasOf kBiasOf, class T>
+// of the new grad: of each row, or of each column in each chunk of rows, (chunks, columns). h has
+// type H, grad and y have type T, and sums are float32.
+template <BiasOf kBiasOf, class H, class T>
 void gelu_rows_backward(const at::Tensor& h, const at::Tensor& bias, const at::Tensor& grad,
                         const at::Tensor& y, const at::Tensor& sums) {
   const RowChunks rows = {h.numel() / h.size(-1), h.size(-1)};
-  const T* const from = h.const_data_ptr<T>();
+  const H* const from = h.const_data_ptr<H>();
   const float* const shift = bias.const_data_ptr<float>();
-  float *const g = grad.data_ptr<float>(), *const to = y.data_ptr<float>(),
-               *const parts = sums.data_ptr<float>();
+  T *const g = grad.data_ptr<T>(), *const to = y.data_ptr<T>();
+  float* const parts = sums.data_ptr<float>();
   const int64_t biases = bias.numel();
   const auto chunk = [=](int64_t i, int64_t first, int64_t last) __attribute__((always_inline)) {
     float* const of_columns = parts + i * rows.size;

@@ -28,7 +28,7 @@ at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tenso
                             const std::optional<at::Tensor>& shortcut = {});
 
 // Returns relu(shortcut + normalised x) in float32, and rounded to `type`. On a CUDA device the
-// same pass writes both, and that of backward reads both gradients.
+// same pass writes both, and the backward pass reads both gradients.
 std::pair<at::Tensor, at::Tensor> fused_group_norm_add_relu(const at::Tensor& x, int64_t groups,
                                                             const at::Tensor& scale,
                                                             const at::Tensor& bias, double eps,

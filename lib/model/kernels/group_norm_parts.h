@@ -14,7 +14,7 @@ using simd::Floats;
 using simd::Ints;
 using simd::kLanes;
 
-// Those of one image, each (c).
+// The tables of one image (NormTable), each (c).
 struct Tables {
   const float *gain, *shift, *mean;
   Tables(const at::Tensor& tables, int64_t image)

@@ -23,7 +23,7 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of a row.
+// The moments of a row.
 struct RowMoments {
   float mean, rstd;
 };

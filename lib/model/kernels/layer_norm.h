@@ -8,10 +8,10 @@ namespace bv {
 
 // Returns (x - mean) / sqrt(var + eps) * scale + bias (Ba et al. 2016, "Layer Normalization") in
 // `type`, float32 or bfloat16. x is (..., features), float32 or bfloat16; scale and bias are
-// (features) float32. Computes in float32 and rounds once, to `type`. On a CPU, if features is a
-// multiple of 16, and on a CUDA device, if it is a multiple of 4 and at most 2048, one kernel does
-// this and takes the gradient in `type`, so a matmul in bfloat16 needs no conversions. The results
-// do not depend on the number of threads. Other sizes take LibTorch's kernel.
+// (features) float32. Computes in float32 and rounds once, to `type`. One kernel does this on a CPU
+// if features is a multiple of 16, and on a CUDA device if it is a multiple of 4 and at most 2048.
+// The kernel takes the gradient in `type`, so a matmul in bfloat16 needs no conversions. Its
+// results do not depend on the number of threads. For other sizes LibTorch's kernel runs.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                       double eps, at::ScalarType type);
 

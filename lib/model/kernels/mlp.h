@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "lib/device/cpu_bf16.h"
+
 namespace bv {
 
 // The tensors of an MLP: weights (hidden, in) and (out, hidden), biases (hidden) and (out),
@@ -26,7 +28,9 @@ at::Tensor mlp(const at::Tensor& x, const MlpWeights& weights);
 bool token_mlp_fits(const at::Tensor& x, const MlpWeights& weights);
 
 // The same over dimension 1 of x (n, in, features): the result is (n, out, features). It transposes
-// nothing: the weights are the left operands of products with each image.
-at::Tensor token_mlp(const at::Tensor& x, const MlpWeights& weights);
+// nothing: the weights are the left operands of products with each image. If x is bfloat16 and
+// in_float32 is false, the products and what lies between them are bfloat16.
+at::Tensor token_mlp(const at::Tensor& x, const MlpWeights& weights,
+                     bool in_float32 = multiplies_bf16_in_float32());
 
 }  // namespace bv

@@ -13,6 +13,7 @@
 #include "lib/device/plain_kernels.h"
 #include "lib/model/kernels/device/aligned.h"
 #include "lib/model/kernels/device/device_check.h"
+#include "lib/model/kernels/device/numbers.h"
 #include "lib/model/kernels/device/relu_avg_pool_pass.h"
 
 namespace bv {
@@ -108,11 +109,8 @@ void backward_all(const at::Tensor& grad, const at::Tensor& alive, const at::Ten
   });
 }
 
-Numbers numbers(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), tensor.scalar_type() == at::kBFloat16};
-}
-
-// Of CUDA tensors: `wide` (n, c, h, w) before the pool, `pooled` and `alive` after it.
+// Returns the pass over CUDA tensors: `wide` (n, c, h, w) before the pool, `pooled` and `alive`
+// after it.
 ReluAvgPoolPass pass_of(const at::Tensor& wide, const at::Tensor& pooled, const at::Tensor& alive) {
   return {.n = wide.size(0),
           .h = wide.size(2),
@@ -132,8 +130,7 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
     const at::Tensor alive =
         at::empty(sizes, x.options().dtype(at::kByte).memory_format(kChannelsLast));
     if (x.is_cuda()) {
-      static auto* const run =
-          reinterpret_cast<RunReluAvgPool*>(cuda_symbol("bvtrain_cuda_relu_avg_pool"));
+      static auto* const run = cuda_function<RunReluAvgPool>("bvtrain_cuda_relu_avg_pool");
       run(pass_of(x, y, alive), cuda_stream(x.device()));
       note_kernel("bvtrain::relu_avg_pool", {x, y, alive});
     } else if (x.scalar_type() == at::kFloat) {
@@ -155,8 +152,7 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
     const bool covers = sizes[2] % 2 == 0 && sizes[3] % 2 == 0;
     at::Tensor dx = covers ? at::empty(sizes, options) : at::empty(sizes, options).zero_();
     if (grad.is_cuda()) {
-      static auto* const run =
-          reinterpret_cast<RunReluAvgPool*>(cuda_symbol("bvtrain_cuda_relu_avg_pool_gradient"));
+      static auto* const run = cuda_function<RunReluAvgPool>("bvtrain_cuda_relu_avg_pool_gradient");
       run(pass_of(dx, grad, alive), cuda_stream(grad.device()));
       note_kernel("bvtrain::relu_avg_pool_gradient", {dx, grad, alive});
     } else if (grad.scalar_type() == at::kFloat) {

@@ -29,9 +29,9 @@ int64_t terms(int64_t count) {
 }
 
 // Computes C = A B, or C = C + A B if `add` is true. A is (rows, k), B is (k, n), C is (rows, n).
-// lda, ldb and ldc are the distances, in elements, between the beginnings of two rows; ldb is that
-// before the rows of B are paired. If T is bfloat16 and k is odd, A must have one more column of
-// finite numbers, and B one more row, of zeros. Calls oneDNN through LibTorch.
+// lda, ldb and ldc are the distances, in elements, between the beginnings of two rows; ldb is the
+// distance before the rows of B are paired. If T is bfloat16 and k is odd, A must have one more
+// column of finite numbers, and B one more row, of zeros. Calls oneDNN through LibTorch.
 template <class T>
 void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
               float* c, int64_t ldc, bool add = false) {
@@ -39,9 +39,9 @@ void multiply(int64_t rows, int64_t n, int64_t k, const T* a, int64_t lda, const
                               kPairs<T>);
 }
 
-// multiply<BFloat16>() sets up AMX for its sizes, and remembers which they were. Other code sets it
-// up too. So a thread that calls multiply() must have one of these, and must call nothing else that
-// uses AMX as long as it has it.
+// multiply<BFloat16>() configures AMX for its sizes, and remembers them. Other code configures AMX
+// differently. So a thread that calls multiply() must hold an AmxUse, and while it does, it must
+// call nothing else that uses AMX.
 class AmxUse {
  public:
   AmxUse() { at::native::cpublas::brgemm_release(); }
@@ -68,7 +68,7 @@ bool can_multiply() {
   return can;
 }
 
-// Arrays for one thread, aligned to 64 bytes. They live as long as this.
+// Arrays for one thread, aligned to 64 bytes. They live as long as this object.
 class ThreadMemory {
  public:
   template <class T>

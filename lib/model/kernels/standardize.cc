@@ -134,8 +134,7 @@ void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tens
 }
 
 void forward_on_cuda(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
-  static auto* const run =
-      reinterpret_cast<RunStandardize*>(cuda_symbol("bvtrain_cuda_standardize"));
+  static auto* const run = cuda_function<RunStandardize>("bvtrain_cuda_standardize");
   run({.rows = rows.size(0),
        .size = rows.numel() / rows.size(0),
        .rule = rule,
@@ -149,7 +148,7 @@ void forward_on_cuda(const at::Tensor& rows, const at::Tensor& y, StandardizeRul
 void backward_on_cuda(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& dw,
                       StandardizeRule rule) {
   static auto* const run =
-      reinterpret_cast<RunStandardizeGradient*>(cuda_symbol("bvtrain_cuda_standardize_gradient"));
+      cuda_function<RunStandardizeGradient>("bvtrain_cuda_standardize_gradient");
   run({.rows = rows.size(0),
        .size = rows.numel() / rows.size(0),
        .rule = rule,
@@ -193,7 +192,7 @@ class Standardize : public torch::autograd::Function<Standardize> {
   }
 };
 
-// By LibTorch's operators.
+// Does the same with LibTorch's operators.
 at::Tensor plain_standardize(const at::Tensor& kernel, StandardizeRule rule, at::ScalarType type) {
   const at::Tensor centred = kernel - kernel.mean({0, 1, 2}, /*keepdim=*/true);
   const at::Tensor var = centred.square().mean({0, 1, 2}, /*keepdim=*/true);

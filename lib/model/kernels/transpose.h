@@ -42,8 +42,8 @@ typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias)
   }
 }
 
-// Writes the numbers of 16 bits at `from`, `rows` x 2 `words`, at most 16 x 16, transposed to `to`.
-// Strides in numbers.
+// Writes the transposed matrix of 16-bit numbers at `from`, `rows` x 2 `words`, at most 16 x 16, to
+// `to`. Strides count numbers.
 [[gnu::always_inline]] inline void transpose16(const uint16_t* from, int64_t stride, int64_t rows,
                                                int64_t words, int64_t ldto, uint16_t* to) {
   Words8 evens[8], odds[8];  // columns; each word has two rows
@@ -187,7 +187,7 @@ void store_row_pair(const float* first, const float* second, int64_t columns, T*
   });
 }
 
-// to (rows, d) = the transposed matrix (d, ldfrom), of which it has the first `rows` columns.
+// to (rows, d) = the first `rows` columns of the matrix (d, ldfrom), transposed.
 template <class T>
 void store_transposed(const float* from, int64_t ldfrom, int64_t rows, int64_t d, T* to,
                       int64_t ldto) {

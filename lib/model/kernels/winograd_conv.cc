@@ -26,8 +26,9 @@ bool has_wide_blocks(int64_t channels) {
   return channels % kLanes == 0 && (channels <= 128 || block_width(channels, 128) >= 64);
 }
 
-// Of an image. With fewer tiles the transforms of the filters cost more than the products save. The
-// number of images must not decide: one process and several would then round differently.
+// The fewest tiles of an image. With fewer, the transforms of the filters cost more than the
+// products save. The choice must not depend on the number of images: one process and several would
+// then round differently.
 constexpr int64_t kLeastTiles = 4;
 // With few channels the transforms cost more than the products save. And in small networks some
 // weights have gradients that are exactly 0, because the activations that they see are all 0. Here
@@ -35,8 +36,8 @@ constexpr int64_t kLeastTiles = 4;
 constexpr int64_t kLeastChannels = 64;
 constexpr int64_t kOutputs = 128;  // channels of a block of outputs, at most
 
-// The distance of points that have `count` numbers each. Without the addend, the same number of all
-// points would often have the same place in the caches.
+// The distance between points of `count` numbers each. Without the addend, the same number of all
+// points would often map to the same cache set.
 int64_t point_stride(int64_t count) { return count + 2 * kLanes; }
 
 // Tiles of a block: its inputs' points should stay in the second-level cache.

@@ -14,7 +14,7 @@ bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::Scala
 // undefined), with stride 1 and SAME padding: (n, out, h, w) of `type`, float32 or bfloat16,
 // channels_last. x may have another type and is rounded to `type`. Sums are float32. In bfloat16
 // the kernel and the transforms of both are rounded too, so the result's error is about twice that
-// of a convolution whose result alone is rounded. Where bf16 is multiplied in float32
+// of a convolution that rounds only its result. Where bf16 is multiplied in float32
 // (lib/device/cpu_bf16.h), only x and the result are rounded.
 at::Tensor winograd_conv(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                          at::ScalarType type);

@@ -4,7 +4,8 @@
 //   twice     whether runs of --twice steps have the same bits: two without a CUDA graph, one with
 //   state()   how long a checkpoint's snapshot stops the training, with --state 1
 //   profile   the time of the kernels of --profile steps, or on a CPU of the operators, by name
-// gpu.sh calls it. The keys and their defaults are below.
+// With --products 1 it prints the times of products instead (product_times.h). gpu.sh calls it. The
+// keys and their defaults are below.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -29,6 +30,7 @@
 #include "lib/params/host_copies.h"
 #include "lib/train/step.h"
 #include "lib/util/error.h"
+#include "scripts/bench/gpu/product_times.h"
 
 using namespace bv;
 
@@ -56,6 +58,7 @@ std::map<std::string, std::string> g_args = {
     {"profile", "0"},
     {"shapes", "0"},  // 1: `profile` on a CPU counts each shape of an operator by itself
     {"twice", "0"},
+    {"products", "0"},
     {"state", "0"},
     {"tflops", "989"}};  // the device's peak, for the utilisation
 
@@ -319,6 +322,10 @@ int bench() {
   if (text("sdpa") == "cudnn") {
     at::globalContext().setSDPUseCuDNN(true);
     at::globalContext().setSDPUseFlash(false);
+  }
+  if (number("products") > 0) {
+    print_product_times(device, number("batch") * 196);
+    return 0;
   }
   const Batch batch = make_batch(device);
   if (number("twice") > 0) return compare_two_runs(batch, device);

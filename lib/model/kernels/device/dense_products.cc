@@ -15,10 +15,9 @@
 namespace bv {
 namespace {
 
-// Returns whether the device has the product; it is computed then.
+// Starts the product. Returns false, and does nothing, if the device's library does not have it.
 bool start(const DeviceProduct& product, const at::Tensor& result) {
-  static auto* const compute =
-      reinterpret_cast<ComputeProduct*>(cuda_symbol("bvtrain_cuda_product"));
+  static auto* const compute = cuda_function<ComputeProduct>("bvtrain_cuda_product");
   if (!compute(product, cuda_stream(result.device()))) return false;
   const double m = static_cast<double>(product.m), n = static_cast<double>(product.n),
                k = static_cast<double>(product.k), aux = product.aux ? 2 : 0;

@@ -13,8 +13,7 @@ namespace bv {
 // Returns x weight^T + bias; bias (out).
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// Returns tanh_gelu(x weight^T + bias). If `before` is not null, it becomes what GELU was applied
-// to.
+// Returns tanh_gelu(x weight^T + bias). If `before` is not null, it becomes the input of GELU.
 at::Tensor gelu_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                         at::Tensor* before);
 

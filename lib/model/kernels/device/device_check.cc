@@ -22,7 +22,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of the norm: several roundings to bfloat16 make up to 0.03, a wrong kernel about 1.
+// The largest error, as a fraction of the norm: several roundings to bfloat16 make up to 0.03, a
+// wrong kernel about 1.
 constexpr double kBound = 0.1;
 
 thread_local bool t_checking = false;
@@ -32,7 +33,7 @@ struct Checking {
   ~Checking() { t_checking = false; }
 };
 
-// Returns the gradients of the inputs, for some gradients of the results, and the results.
+// Returns the gradients of the inputs for made-up gradients of the results, and then the results.
 Tensors results(const KernelCheck::Compute& compute, const Tensors& inputs) {
   const c10::AutoGradMode grad_mode(true);
   Tensors leaves, above;
@@ -61,8 +62,8 @@ bool is_right(c10::Device device, const std::function<KernelCheck(c10::Device)>&
   const Checking checking;
   const c10::InferenceMode ordinary(false);
   const KernelCheck check = make(device);
-  // Both get the same numbers, those that bfloat16 has: otherwise a ReLU could be active in one
-  // only.
+  // Both get the same numbers, rounded to bfloat16. Otherwise a ReLU could be active in only one of
+  // them.
   Tensors inputs, wide;
   for (const at::Tensor& input : check.inputs) {
     inputs.push_back(input.to(at::kBFloat16).to(input.scalar_type()));
@@ -86,7 +87,7 @@ bool fused_kernel_is_right(const char* name, c10::Device device,
   if (found != known->end()) return found->second;
   bool right = false;
   std::string why = "gives other numbers than LibTorch's operators";
-  try {  // backward's thread must not come here: it would wait for this one
+  try {  // backward must not call this: its thread would wait for this one forever
     right = is_right(device, check);
   } catch (const c10::OutOfMemoryError&) {
     throw;

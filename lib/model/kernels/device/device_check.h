@@ -22,8 +22,8 @@ struct KernelCheck {
 bool fused_kernel_is_right(const char* name, c10::Device device,
                            const std::function<KernelCheck(c10::Device device)>& check);
 
-// Returns a tensor of numbers between -1 and 1, to be used as an input. Each seed gives other
-// numbers.
+// Returns a tensor of numbers between -1 and 1, to be used as an input. Different seeds give
+// different numbers.
 at::Tensor check_numbers(at::IntArrayRef shape, int64_t seed, c10::Device device,
                          at::ScalarType type = at::kFloat);
 

@@ -11,22 +11,13 @@
 #include "lib/model/kernels/device/aligned.h"
 #include "lib/model/kernels/device/device_check.h"
 #include "lib/model/kernels/device/layer_norm_pass.h"
+#include "lib/model/kernels/device/numbers.h"
 
 namespace bv {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-Numbers numbers(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.data_ptr(), tensor.scalar_type() == at::kBFloat16};
-}
-
-template <class Function>
-Function* plugin_function(const char* name) {
-  return reinterpret_cast<Function*>(cuda_symbol(name));
-}
 
 bool is_float(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16;
@@ -55,7 +46,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
                                 .bias = bias.const_data_ptr<float>(),
                                 .y = numbers(y),
                                 .moments = moments.data_ptr<float>()};
-    static auto* const run = plugin_function<RunLayerNorm>("bvtrain_cuda_layer_norm");
+    static auto* const run = cuda_function<RunLayerNorm>("bvtrain_cuda_layer_norm");
     run(pass, cuda_stream(x.device()));
     note_kernel("bvtrain::layer_norm", {x, branch, given_branch ? sum : at::Tensor(), y});
     context->set_materialize_grads(false);
@@ -73,7 +64,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
     const at::Tensor of_sum =
         branch.isNone() || !grads[0].defined() ? at::Tensor() : aligned(grads[0].contiguous());
     const at::Tensor& of_y = grads.back();
-    // Gradient of s without that through y: nobody has used y.
+    // Nothing used y, so s has no gradient through y.
     if (!of_y.defined()) return only_through_sum(of_sum, branch);
     const at::Tensor grad = aligned(of_y.contiguous());
     const at::Tensor dx = at::empty(s.sizes(), s.options());
@@ -95,7 +86,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
                                     .dbranch = numbers(other ? dbranch : at::Tensor()),
                                     .dparams = dparams.data_ptr<float>()};
     static auto* const run =
-        plugin_function<RunLayerNormGradient>("bvtrain_cuda_layer_norm_gradient");
+        cuda_function<RunLayerNormGradient>("bvtrain_cuda_layer_norm_gradient");
     run(pass, cuda_stream(s.device()));
     note_kernel("bvtrain::layer_norm_gradient",
                 {s, grad, of_sum, dx, other ? dbranch : at::Tensor()});

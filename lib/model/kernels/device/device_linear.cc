@@ -34,14 +34,15 @@ at::Tensor matrix(const at::Tensor& values, int64_t columns) {
   return aligned(values.to(at::kBFloat16).contiguous().view({-1, columns}));
 }
 
-// Returns the weight (out, in) in bfloat16, of a float32 one of any strides.
+// Returns a float32 weight (out, in) of any strides, rounded to bfloat16 and contiguous.
 at::Tensor rounded(const at::Tensor& weight) {
   return weight.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false,
                    at::MemoryFormat::Contiguous);
 }
 
-// Returns a matrix (n, columns) in the shape of `like`, whose last size is another one. Nobody else
-// may use the matrix: the result does not count as a view of it, so it may be changed in place.
+// Returns a matrix (n, columns) in the shape of `like`, but with `columns` as the last size.
+// Nothing else may use the matrix: the result does not count as a view of it, so it may be changed
+// in place.
 at::Tensor reshaped(const at::Tensor& values, const at::Tensor& like, int64_t columns) {
   std::vector<int64_t> shape = like.sizes().vec();
   shape.back() = columns;

@@ -62,7 +62,7 @@ class DeviceTokenMlp : public torch::autograd::Function<DeviceTokenMlp> {
                               .x = numbers(sums),
                               .bias = shift.const_data_ptr<float>(),
                               .y = numbers(hidden)};
-    static auto* const run = reinterpret_cast<RunRowGelu*>(cuda_symbol("bvtrain_cuda_row_gelu"));
+    static auto* const run = cuda_function<RunRowGelu>("bvtrain_cuda_row_gelu");
     run(pass, cuda_stream(x.device()));
     note_kernel("bvtrain::row_gelu", {sums, hidden});
     context->save_for_backward({x, weight1, shift, sums, hidden, weight2});
@@ -87,8 +87,7 @@ class DeviceTokenMlp : public torch::autograd::Function<DeviceTokenMlp> {
                                   .grad = numbers(of_hidden),
                                   .dx = numbers(dsums),
                                   .sums = row_sums.data_ptr<float>()};
-    static auto* const run =
-        reinterpret_cast<RunRowGeluGradient*>(cuda_symbol("bvtrain_cuda_row_gelu_gradient"));
+    static auto* const run = cuda_function<RunRowGeluGradient>("bvtrain_cuda_row_gelu_gradient");
     run(pass, cuda_stream(x.device()));
     note_kernel("bvtrain::row_gelu_gradient", {sums, of_hidden, dsums});
     variable_list result(5);

@@ -42,8 +42,7 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
                                const at::Tensor& scale, const at::Tensor& bias, double eps,
                                NormTail tail, at::ScalarType type,
                                const std::optional<at::Tensor>& shortcut, at::ScalarType rounded) {
-    static auto* const run =
-        reinterpret_cast<RunGroupNorm*>(cuda_symbol("bvtrain_cuda_group_norm"));
+    static auto* const run = cuda_function<RunGroupNorm>("bvtrain_cuda_group_norm");
     const GroupNormShape shape = shape_of(x, groups);
     const at::Tensor tables =
         at::empty({shape.n, group_norm_parts::kTables, shape.c}, scale.options());
@@ -82,7 +81,7 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     static auto* const run =
-        reinterpret_cast<RunGroupNormGradient*>(cuda_symbol("bvtrain_cuda_group_norm_gradient"));
+        cuda_function<RunGroupNormGradient>("bvtrain_cuda_group_norm_gradient");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &scale = saved[1], &tables = saved[2], &active = saved[3];
     const auto tail = static_cast<NormTail>(context->saved_data["tail"].toInt());

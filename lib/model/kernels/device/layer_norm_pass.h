@@ -1,5 +1,5 @@
-// The passes of layer normalisation over the memory of a CUDA device, without LibTorch: lib/model
-// fills these structs, lib/cuda/layer_norm.cu computes.
+// The passes of layer normalisation over the memory of a CUDA device, without LibTorch. lib/model
+// fills these structs, and lib/cuda/layer_norm.cu runs the passes.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct LayerNormGradient {
   const float* moments;  // of the forward pass
   const float* scale;
   Numbers grad;      // of y
-  Numbers grad_sum;  // of s, from what else uses it; its data may be null
+  Numbers grad_sum;  // of s, through its other uses; its data may be null
   Numbers dx;        // of s, in the type of s
-  Numbers dbranch;   // the same in the type of the branch; null without one, or if it has that of s
+  Numbers dbranch;   // the same in the type of the branch; null without one, or if dx has that type
   float* dparams;    // (2, size): the gradients of scale and of bias
 };
 

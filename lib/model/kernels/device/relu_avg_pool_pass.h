@@ -1,5 +1,5 @@
-// The passes of relu_avg_pool() over the memory of a CUDA device, without LibTorch: lib/model fills
-// this struct, lib/cuda/relu_avg_pool.cu computes.
+// The passes of relu_avg_pool() over the memory of a CUDA device, without LibTorch. lib/model fills
+// this struct, and lib/cuda/relu_avg_pool.cu runs the passes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace bv {
 
 // `wide` is (n, h, w, c), `pooled` and `alive` are (n, h/2, w/2, c); c is a multiple of 8. Bit p of
 // `alive` says that pixel p of the window was positive or NaN. Forward reads wide and writes the
-// others. The gradient reads the others and writes wide, except the last row or column if h or w is
+// others. Backward reads the others and writes wide, except the last row or column if h or w is
 // odd.
 struct ReluAvgPoolPass {
   int64_t n, h, w, c;

@@ -1,5 +1,5 @@
 // The passes over the hidden values of an MLP over tokens, in the memory of a CUDA device, without
-// LibTorch: lib/model fills these structs, lib/cuda/row_gelu.cu computes.
+// LibTorch. lib/model fills these structs, and lib/cuda/row_gelu.cu runs the passes.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// y = gelu(x + bias) of (rows, size), contiguous. Row r has the bias r % period. The GELU is
-// tanh_gelu() of lib/model/kernels/gelu.h.
+// y = gelu(x + bias); x and y are (rows, size) and contiguous. Row r gets bias[r % period]. The
+// GELU is tanh_gelu() of lib/model/kernels/gelu.h.
 struct RowGeluPass {
   int64_t rows, size, period;
   const Bf16* x;

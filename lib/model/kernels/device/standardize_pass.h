@@ -28,10 +28,10 @@ struct StandardizeBackward {
   const float* w;
   const void* grad;  // of y
   float* dw;
-  bool bf16;  // grad is
+  bool bf16;  // grad is bfloat16
 };
 
-// The plug-in's functions. They run on a CUDA stream and read nothing back.
+// The plug-in's functions. They run on a CUDA stream and copy nothing to the host.
 using RunStandardize = void(const StandardizeForward& pass, void* stream);
 using RunStandardizeGradient = void(const StandardizeBackward& pass, void* stream);
 
