@@ -84,8 +84,8 @@ Error does_not_apply(const std::string& option, const Commands& commands) {
   return {Exit::usage, option, "does not apply to " + full_name(commands)};
 }
 
-// Returns what to write for a flag that is a key here, or a word of other trainers; "" if it is
-// neither.
+// Returns what to write instead of a flag that is a key here, or a word of other trainers; "" if it
+// is neither.
 std::string advice_for(const std::string& flag, const std::string& value) {
   const FamiliarWord familiar = familiar_flag(flag);
   if (familiar.ours.empty()) return familiar.advice;
@@ -237,7 +237,7 @@ DryRun read_dry_run(const std::string& text) {
   throw Error(Exit::usage, "--dry-run=" + text, "expected --dry-run or --dry-run=full");
 }
 
-// Fills what follows from several options.
+// Fills in what follows from several options.
 void read_values(Options& options, const Commands& commands, const std::vector<Override>& spelled,
                  Arguments& out) {
   const CLI::App& command = *commands.back();

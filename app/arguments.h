@@ -31,7 +31,7 @@ struct Arguments {
   } verb = Verb::train;
   std::vector<std::string> argv;  // as given
   bool version = false;
-  // Whether the command trains, which a signal may only interrupt between two steps.
+  // Whether the command trains. A signal may interrupt training only between two steps.
   bool trains() const {
     return verb == Verb::train && !version && list.empty() && dry_run == DryRun::no && !explain;
   }
@@ -39,7 +39,7 @@ struct Arguments {
   bool json = false;  // print JSON; training itself has no such output
   std::string part;   // the second word of the verb: "scaling" of bench scaling, "ls" of ckpt ls
 
-  // Of several verbs.
+  // Shared by several verbs.
   std::string config, workdir;
   std::vector<Override> overrides;  // --set a.b=v, --config.a.b=v
   std::string devices = "auto";
@@ -47,7 +47,7 @@ struct Arguments {
   bool ema = false;    // export, predict, ckpt average: the averaged weights
   bool best = false;   // export, predict, eval: the best checkpoint, which `workdir` then names
   std::string output;  // export, predict, init, ckpt average, data check
-  std::string format;  // export, predict: empty if the suffix of the output tells it
+  std::string format;  // export, predict; empty: the suffix of `output` decides
 
   // train
   DryRun dry_run = DryRun::no;

@@ -1,4 +1,5 @@
-// The commands and flags as CLI11 parses them. Others include app/arguments.h, without CLI11.
+// The commands and flags as CLI11 parses them. Other files include app/arguments.h, which does not
+// need CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,8 @@
 namespace bv {
 
 struct Options {
-  // Values go to `out`, which must live longer; those that need another look stay below.
+  // Values go to `out`, which must outlive this. Values that need more work stay in the members
+  // below.
   explicit Options(Arguments& out);
 
   CLI::App app{"bvtrain: trains image models from a YAML file", "bvtrain"};

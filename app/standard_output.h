@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// Prints text for people. What a terminal would obey in it is escaped (printable_lines()): names in
+// Prints text for people. Escapes what a terminal would obey (printable_lines()), because names in
 // files may hold anything.
 void print(std::string_view text);
 

@@ -3,7 +3,7 @@
 
 namespace bv {
 
-// The commit of the sources: "1c5c5c8f2d10", with "-dirty" behind it if they had changes, or
+// The commit of the sources: "1c5c5c8f2d10", with "-dirty" after it if they had changes, or
 // "unknown" if they were not in a repository. cmake/write_commit.cmake writes the definition.
 const char* build_commit();
 

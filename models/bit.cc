@@ -1,9 +1,9 @@
 // bit: a ResNet V1 (post-activation) with group normalisation and weight standardisation:
 // big_vision's models/bit.py, class Model.
 //
-// Padding is TensorFlow's SAME: with stride 2 and an even size, one more at the right and the
-// bottom. The scale and bias of each unit's gn3 and the head's kernel start at zero, convolutions
-// LeCun normal.
+// Padding is TensorFlow's SAME: with stride 2 and an even size, there is one more row of zeros at
+// the bottom and one more column at the right. The scale and bias of each unit's gn3 and the head's
+// kernel start at zero, convolutions LeCun normal.
 //
 // Activations: stem, stage<i> (from 1), pre_logits_2d and logits_2d (n, h, w, c); pre_logits and
 // logits (n, c).

@@ -154,7 +154,7 @@ class MlpMixer : public Model {
   }
 
  private:
-  // Unlike Mlp::add(), which is vit's: LeCun normal kernels and zero biases.
+  // Starts with LeCun normal kernels and zero biases, unlike Mlp::add(), which starts as in vit.
   Mlp add_mlp(const std::string& name, int64_t features, int64_t hidden) {
     return {Dense::add(*this, name + "/Dense_0", features, hidden, lecun_normal(features)),
             Dense::add(*this, name + "/Dense_1", hidden, features, lecun_normal(hidden))};

@@ -10,7 +10,7 @@
 //
 // The keys whitening: 2000, widths: [64, 256, 256], stage_convs: 2 and blocks: [0, 0, 0] give
 // nearly the network of airbench94 (K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU",
-// 2024). That one has GELU for ReLU, and pools before the norm.
+// 2024). That network uses GELU instead of ReLU, and pools before the norm.
 //
 // Convolutions have no bias and start He normal. With `identity_init` they start as the identity
 // where they have room for it, and elsewhere with PyTorch's default variance 1 / (3 fan_in). The

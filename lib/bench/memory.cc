@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kSteps = 2;            // the first one allocates what later ones use again
 constexpr double kClear = 64 << 20;  // bytes by which the last two batches should differ
-constexpr double kSlowStep = 10;     // seconds: no larger batch is tried
-constexpr double kSafe = 0.97;       // part of the memory that a batch may fill
+constexpr double kSlowStep = 10;     // seconds: after such a step, no larger batch is tried
+constexpr double kSafe = 0.97;       // fraction of the memory that a batch may fill
 constexpr int kAttempts = 6;         // to run the largest batch
 
 // How much memory this process has taken on a device.

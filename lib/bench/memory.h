@@ -1,5 +1,5 @@
-// The measurement behind `bvtrain bench memory`: what the memory of a device goes to, and the
-// largest batch that fits.
+// The measurement behind `bvtrain bench memory`: what takes up a device's memory, and the largest
+// batch that fits.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ RingShape shape(int ranks, const Machine& machine) {
   return {inside, (ranks + inside - 1) / inside};
 }
 
-// Simulates a step of one rank: follows the time until which the rank has computed (now_) and the
+// Simulates a step of one rank: tracks the time up to which the rank has computed (now_) and the
 // time at which its collectives end (channel_).
 class StepSimulation {
  public:

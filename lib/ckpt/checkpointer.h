@@ -52,9 +52,9 @@ class Checkpointer {
   explicit Checkpointer(const Workdir& workdir, Writers writers = {}, int newest_kept = 2);
   ~Checkpointer();  // waits for the last save, without trying again; logs its failure
 
-  // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names another
-  // checkpoint than the newest. Only rank 0 may call it, before its first save. Without this call,
-  // the first save does the same. Throws Error(Exit::storage).
+  // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names a
+  // checkpoint other than the newest. Only rank 0 may call it, before its first save. Without this
+  // call, the first save does the same. Throws Error(Exit::storage).
   void start();
 
   // Returns whether the save of this step is left out because saves are due too often, and counts
@@ -66,18 +66,18 @@ class Checkpointer {
   // Throws like save().
   int free_buffer();
   // Saves the snapshot, which is in free_buffer(), in the background. Saves are committed in the
-  // order of these calls; without `keep`, the next call may replace this one. Before rank 0
-  // commits the checkpoint, that thread calls snapshot.before_commit; if this throws, the save has
+  // order of these calls; without `keep`, the next call may replace this one. Before rank 0 commits
+  // the checkpoint, the saving thread calls snapshot.before_commit; if this throws, the save has
   // failed. With several ranks, every rank calls save(): rank 0 passes the replicated tensors and
   // the metadata, the other ranks pass only their shards. The newest checkpoints are kept, and all
   // that were saved with `keep`. Throws Error(Exit::storage) if the last two saves have failed.
   void save(Snapshot snapshot, bool keep);
   // Makes the checkpoint of point.step the best one of the series `name`, in the background. It
-  // must be the last one that was saved, or one that is committed. For rank 0. A failure is thrown
-  // by wait(), a second one in a row also by save(), as an Error(Exit::storage).
+  // must be the last one that was saved, or one that is committed. For rank 0. wait() throws a
+  // failure as an Error(Exit::storage); save() throws it too if it is the second in a row.
   void mark_best(const std::string& name, const BestPoint& point);
   // Waits until the last save is committed (on ranks other than 0: written) and the best
-  // checkpoints are written. Throws what has failed of these.
+  // checkpoints are written. Throws if one of these has failed.
   void wait();
   // Like wait(), but throws only what ends the run: the last save may have failed.
   void drain();
@@ -88,9 +88,9 @@ class Checkpointer {
   // each newer one that cannot be used. nullopt if there is none; throws Error(Exit::usage) if
   // there are checkpoints but none can be used.
   static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
-  // Returns the step of the newest checkpoint whose checksums all verify and whose manifest is of
-  // the step that its folder names; with `resumes` also one from which a run can continue. nullopt
-  // if there is none. Throws Error(Exit::usage) if the folder cannot be listed.
+  // Returns the step of the newest checkpoint whose checksums all verify and whose manifest names
+  // the same step as its folder; with `resumes` also one from which a run can continue. nullopt if
+  // there is none. Throws Error(Exit::usage) if the folder cannot be listed.
   static std::optional<int64_t> latest_step(const CkptFolder& ckpt, bool resumes = false);
   // Reads the checkpoint at `path`: a checkpoint folder, the newest of a ckpt/ folder or workdir,
   // or its best one (see checkpoint_path()). Verifies all checksums. Throws Error(Exit::usage), or

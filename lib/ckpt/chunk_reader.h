@@ -1,7 +1,7 @@
 // Reading large files in parallel, chunk by chunk, with checksums: the counterpart of FileWriter.
 //
-// Files are read with pread(2), not mapped. If a sector cannot be read, or somebody cuts the file
-// off, that is an Error here; with a mapping it would be SIGBUS, the end of the process.
+// Files are read with pread(2), not mapped. If a sector cannot be read, or somebody truncates the
+// file, that is an Error here. With a mapping it would be a SIGBUS, which ends the process.
 #pragma once
 
 #include <cstdint>

@@ -154,7 +154,7 @@ std::string Manifest::text() const {
                {"files", std::move(entries)},
                {"meta", meta}};
   if (!pieced.empty()) root["pieced"] = std::move(layouts);
-  std::string text = json_text(root, 1);  // also if a class name is not UTF-8
+  std::string text = json_text(root, 1);  // even if a class name is not UTF-8
   text.resize(text.size() - 2);           // the final "\n}", which follows the checksum
   return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
 }

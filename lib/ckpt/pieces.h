@@ -46,7 +46,7 @@ bool dense_strides(const std::vector<int64_t>& shape, const std::vector<int64_t>
 
 std::string piece_name(const std::string& tensor, int64_t first);
 // Returns {"params/head/kernel", 640} for "params/head/kernel@640", and {"", 0} for a name that is
-// not the name of a piece, also because its number is not below 2^60.
+// not the name of a piece. That includes names with a number of 2^60 or more.
 std::pair<std::string, int64_t> parse_piece_name(const std::string& name);
 
 // Returns the whole tensor in new memory with its strides. The pieces must cover it.

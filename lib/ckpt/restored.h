@@ -47,8 +47,8 @@ struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.
   Wanted wanted = nullptr;
-  // Whether a run will continue from the checkpoint. Then a checkpoint without the metadata that
-  // this needs is refused.
+  // Whether a run will continue from the checkpoint. If so, a checkpoint without the metadata that
+  // the run needs is refused.
   bool resumes = false;
 };
 

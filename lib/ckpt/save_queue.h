@@ -45,7 +45,7 @@ class SaveQueue {
   // for a save to end, or drops one that has not begun.
   int free_buffer();
   void add(Job job);
-  // From now on the save of this step may not be left out. Does nothing if it is not waiting.
+  // From now on the save of this step must not be left out. Does nothing if it is not waiting.
   void require(int64_t step);
   void await_all();  // waits until all jobs are done
   int64_t left_out() const { return left_out_; }

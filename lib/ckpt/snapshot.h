@@ -16,13 +16,14 @@ namespace bv {
 struct Snapshot {
   int64_t step = 0;
   NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved
-  // Waits until the tensors hold their values, which may still be on the way from a GPU. Null: they
-  // do.
+  // Waits until the tensors hold their values, which may still be on the way from a GPU. Null: the
+  // values are there.
   std::function<void()> await_values = nullptr;
   nlohmann::json meta;  // what is not a tensor: class names, pp, config, metrics of a partial row
   PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
-  // Waits until all that the run has written up to this step outside the checkpoint is on disk: a
-  // run that continues from the checkpoint could not write it again. Null: there is nothing.
+  // Waits until everything that the run has written outside the checkpoint up to this step is on
+  // disk. A run that continues from the checkpoint could not write it again. Null: there is nothing
+  // to wait for.
   std::function<void()> before_commit = nullptr;
 };
 

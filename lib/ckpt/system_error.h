@@ -11,7 +11,8 @@ namespace bv {
 
 inline std::string reason(int error) { return std::generic_category().message(error); }
 
-// Returns the exit code if a path cannot be created or locked: is the path wrong, or the disk?
+// Returns the exit code for a path that cannot be created or locked. It says whether the path or
+// the disk is at fault.
 inline Exit exit_for_path(int error) {
   const bool disk = error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS;
   return disk ? Exit::storage : Exit::usage;

@@ -223,7 +223,8 @@ Format find_format(Target& target) {
   if (head.size() > 8 && head[8] == '{') return Format::safetensors;
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return Format::npz;
   refuse_wrong_file(head, target.file);
-  // The content tells nothing: the file is damaged. Its name says in which format to report that.
+  // The content does not show the format, so the file is damaged. Its name says which format's
+  // reader reports that.
   if (target.file.ends_with(".safetensors")) return Format::safetensors;
   if (target.file.ends_with(".npz")) return Format::npz;
   if (head.starts_with('\x80')) refuse_pickle(target.file);

@@ -12,11 +12,11 @@ namespace bv {
 // Returns the parameters at `path` under the names that the file gives them. `path` is
 //   - a checkpoint of bvtrain, a ckpt/ folder or a workdir: its params/... and buffers/...
 //   - an npz file of big_vision: its params/..., or else its opt/target/..., or else all of it (as
-//     utils.py, `load_checkpoint_np` and `load_params`)
+//     in utils.py, `load_checkpoint_np` and `load_params`)
 //   - a safetensors file, or a folder that holds model.safetensors
 // Parameters are returned without the root "params/"; buffers (running statistics) as
 // "buffers/...". A suffix ":sub/tree" of `path` selects the parameters below that name instead, in
-// the file or below its root. If there are none, the error lists the subtrees that there are.
+// the file or below its root. If there are none, the error lists the subtrees that exist.
 //
 // The format is recognised by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are refused with
 // advice on how to convert them; nothing of them is ever executed. An npz file is refused before

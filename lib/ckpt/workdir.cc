@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPrefix = ".trash-";
-// write_file_atomically() writes LAST under a name that begins so.
+// write_file_atomically() first writes LAST under a name that begins like this.
 constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
 

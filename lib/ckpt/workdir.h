@@ -31,7 +31,7 @@
 //       best/, best-<name>/     the checkpoint at which a metric was best (key `best`): a commit of
 //                               its own, with links to the files of its step
 //       step-<n>.tmp/           a checkpoint being written by one process
-//       step-<n>.<id>.tmp/      a checkpoint being written by several ranks; holds also
+//       step-<n>.<id>.tmp/      a checkpoint being written by several ranks; also holds
 //         part-<rank>.json      what rank 0 must know about the file of another rank
 //       best.tmp/               a best checkpoint being written
 //       .trash-step-<n>/        a checkpoint being deleted
@@ -52,7 +52,7 @@ namespace bv {
 // instead.
 void refuse_remote_path(const std::string& path);
 
-// The name of the best checkpoint in ckpt/, and behind a ':' in paths.
+// The name of the best checkpoint in ckpt/, and after a ':' in paths.
 inline constexpr const char* kBestName = "best";
 
 // The file names in the folder of one checkpoint.
@@ -78,7 +78,8 @@ class CkptFolder {
   // Returns the folder in which the checkpoint of a step is written before it is committed. `id` is
   // Writers::id; empty for a single process.
   std::string unfinished(int64_t step, const std::string& id) const;
-  // Returns the folder of the best checkpoint of a series; `name` is empty if the config has one.
+  // Returns the folder of the best checkpoint of a series; `name` is empty if the config has only
+  // one series.
   std::string best(const std::string& name) const {
     return path_ + "/" + kBestName + (name.empty() ? "" : "-" + name);
   }
@@ -98,9 +99,9 @@ class CkptFolder {
   std::string path_;
 };
 
-// Returns the folder of the checkpoint that `path` means: ":best" and ":best-<name>" behind a
-// workdir or a ckpt/ folder stand for its best checkpoint. Any other path is returned as it is.
-// Throws Error(Exit::usage) if there is no such best checkpoint, with those that there are.
+// Returns the folder of the checkpoint that `path` means: ":best" and ":best-<name>" after a
+// workdir or a ckpt/ folder stand for its best checkpoint. Any other path is returned as it is. If
+// there is no such best checkpoint, throws Error(Exit::usage) that lists those that exist.
 std::string checkpoint_path(const std::string& path);
 
 class Workdir {

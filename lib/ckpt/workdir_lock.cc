@@ -68,7 +68,7 @@ Note read_note(int fd) {
   return Note(all.substr(0, all.find('\n')));
 }
 
-// Opens the file anew, because only then network file systems ask their server what it holds.
+// Opens the file anew, because only then do network file systems ask their server what it holds.
 Note read_note_again(const std::string& path) {
   const int fd =
       retry_interrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
@@ -78,7 +78,7 @@ Note read_note_again(const std::string& path) {
   return note;
 }
 
-// The note of this process, but for the counter. It is made once: a host name may change.
+// The note of this process, except for the counter. It is made once: a host name may change.
 std::string own_name() {
   const std::string boot = boot_id();
   return fmt::format("{} {} {}", ::getpid(), host_name(), boot.empty() ? "-" : boot);

@@ -60,8 +60,9 @@ struct Comparison {
 // Throws Error(Exit::usage) for a metric that no run has.
 Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options);
 
-// Returns the metric by which runs are compared if the user names none: one of an evaluator, best a
-// top-1 accuracy on validation data, otherwise the training loss. "" if there is no metric.
+// Returns the metric by which runs are compared if the user names none: one of an evaluator,
+// preferably a top-1 accuracy on validation data, otherwise the training loss. "" if there is no
+// metric.
 std::string main_metric(const std::vector<RunRecord>& runs);
 
 // Whether a lower value of a metric is better, as its name says.

@@ -7,8 +7,9 @@
 
 namespace bv {
 
-// Returns one line for each run, in the order of the table, below a line of names. A group's mean,
-// standard deviation and n stand on each line of its runs. RFC 4180, except that lines end in \n.
+// Returns a header line and then one line for each run, in the order of the table. A group's mean,
+// standard deviation and n are repeated on the lines of all its runs. RFC 4180, except that lines
+// end in \n.
 std::string comparison_csv(const Comparison& comparison);
 
 // Returns an object of groups, each with its config (the keys that differ), its spreads and its

@@ -118,7 +118,7 @@ TextColumn metric_column(const Comparison& all, const std::vector<TableRow>& row
       cell.value = "-";
     }
   }
-  // All values end in the same column, whatever stands behind them.
+  // All values end in the same column, whatever follows them.
   size_t behind = 0;
   bool marks = false;
   for (const Cell& cell : cells) {

@@ -10,7 +10,7 @@ namespace bv {
 
 // Returns "test/prec@1, last value, higher is better": what sorts the table.
 std::string sort_text(const Comparison& comparison);
-// Returns "2 finished, 1 unfinished"; of a single run, how far it has come.
+// Returns "2 finished, 1 unfinished"; for a single run, how far it has come.
 std::string group_status(const Comparison& comparison, const RunGroup& group);
 
 // Returns the table with a heading and a legend. Lines are at most `width` columns wide where that

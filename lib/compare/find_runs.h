@@ -7,14 +7,14 @@
 namespace bv {
 
 // Returns the workdirs that `paths` name, each once, sorted. A path is a workdir, a folder that
-// holds workdirs (at most three levels below it), or a glob of such folders. What exists but is or
-// holds no workdir gets a line in `warnings`. Throws Error(Exit::usage) for a path that does not
-// exist, or a glob that matches nothing.
+// holds workdirs (at most three levels below it), or a glob of such folders. A path that exists,
+// but neither is nor holds a workdir, gets a line in `warnings`. Throws Error(Exit::usage) for a
+// path that does not exist, or a glob that matches nothing.
 std::vector<std::string> find_runs(const std::vector<std::string>& paths,
                                    std::vector<std::string>& warnings);
 
-// Returns the workdirs without the folders that all of them begin with, and without the last of
-// these only if nothing would remain: {"out/a", "out/b"} gives {"a", "b"}.
+// Returns the workdirs without the folders that all of them begin with: {"out/a", "out/b"} gives
+// {"a", "b"}. The last folder of a path always stays.
 std::vector<std::string> short_names(const std::vector<std::string>& workdirs);
 
 }  // namespace bv

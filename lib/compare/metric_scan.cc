@@ -27,7 +27,7 @@ class RowCursor {
     rest_.remove_prefix(1);
     return true;
   }
-  // Returns what stands between the quotes, with its escapes.
+  // Returns the text between the quotes, without decoding its escapes.
   std::optional<std::string_view> quoted() {
     if (!take('"')) return std::nullopt;
     for (size_t i = 0; i < rest_.size(); ++i) {
@@ -169,7 +169,7 @@ class Scanner {
       const auto value = row.number();
       if (!value) return false;
       if (*name == "step") {
-        constexpr double kLargest = 9007199254740992.0;  // 2^53: larger steps are no whole numbers
+        constexpr double kLargest = 9007199254740992.0;  // 2^53: beyond it a double skips integers
         if (!(*value >= 0 && *value < kLargest)) return false;
         step = static_cast<int64_t>(*value);
         if (static_cast<double>(step) != *value) return false;

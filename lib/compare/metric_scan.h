@@ -1,5 +1,5 @@
-// What a comparison needs of a metrics.jsonl: for each metric its last value, its extremes and, for
-// charts, its curve.
+// What a comparison needs from a metrics.jsonl: for each metric its last value, its extremes and,
+// for charts, its curve.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct MetricSeries {
 struct MetricScan {
   std::map<std::string, MetricSeries> series;  // by metric
   int64_t rows = 0, last_step = 0;
-  int64_t damaged = 0, first_damaged = 0;  // lines that are no rows, and the number of the first
-  int64_t cut_line = 0;  // the number of a last line that does not end; 0 if there is none
+  int64_t damaged = 0, first_damaged = 0;  // lines that are not rows; line number of the first
+  int64_t cut_line = 0;  // line number of a last line without its end; 0 if there is none
 };
 
 // Reads every row once. Lines that are not rows, or not in the order of steps, do not count. A file

@@ -13,7 +13,7 @@ namespace bv {
 
 struct RunRecord {
   std::string workdir;  // as it was given or found
-  std::string name;     // the workdir without what the workdirs of all runs begin with
+  std::string name;     // the workdir without the folders that all workdirs begin with
   FlatConfig config;    // without the seed, with what a restart replaced ("lr until step 100")
   std::string seed;     // as JSON; "" if the config has none
   RunStatus status;

@@ -13,8 +13,9 @@
 namespace bv {
 namespace {
 
-// Returns how many examples an epoch has, from two rows that have both the step and the epoch, so
-// that steps before a change of the batch size do not count; 0 if there are none.
+// Returns how many examples an epoch has, or 0 if that is not known. It compares the last row with
+// an epoch to the one before, or else to the start, so that steps before a change of the batch size
+// do not count.
 int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
   const auto epoch = metrics.series.find("epoch");
   if (epoch == metrics.series.end()) return 0;
@@ -35,7 +36,7 @@ std::optional<int64_t> total_steps(const Config& config, const MetricScan& metri
     length.data_size = data_size(metrics, length.batch_size);
     if (const auto steps = duration_steps(config, "total", length)) return steps;
   } catch (const Error&) {
-    // Nothing has been measured yet that tells how many steps an epoch has.
+    // Nothing has been measured yet that shows how many steps an epoch has.
   }
   const auto progress = metrics.series.find("progress");
   if (progress == metrics.series.end()) return std::nullopt;
@@ -50,13 +51,13 @@ std::optional<int> number_in(const std::string& file) {
   try {
     return parse_count<int>(trim(read_file(file, limits::kNoteBytes)));
   } catch (const Error&) {
-    // There is no such file, or it tells nothing.
+    // There is no such file, or it cannot be read.
   }
   return std::nullopt;
 }
 
-// Returns what result.json holds, which a run writes when it ends; null if there is none, or if it
-// tells nothing.
+// Returns the content of result.json, which a run writes when it ends; null if there is no such
+// file, or if it is damaged.
 nlohmann::json result_of(const Workdir& workdir) {
   try {
     const auto text = read_file_if_any(workdir.result(), limits::kRunResultBytes);
@@ -68,7 +69,7 @@ nlohmann::json result_of(const Workdir& workdir) {
   return {};
 }
 
-// Returns the exit code of the last start of the run; nullopt if it still goes or was killed.
+// Returns the exit code of the last start of the run; nullopt if it is still running or was killed.
 std::optional<int> ended_with(const Workdir& workdir) {
   const nlohmann::json result = result_of(workdir);
   const bool known = result.contains("exit_code") && result.at("exit_code").is_number_integer();

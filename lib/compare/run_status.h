@@ -26,12 +26,12 @@ struct RunStatus {
 
 const char* kind_name(RunStatus::Kind kind);
 
-// Returns the config_hash of result.json, which the last start of the run has written when it
-// ended; "" if there is none.
+// Returns the config_hash of result.json, which the last start of the run wrote when it ended; ""
+// if there is none.
 std::string last_config_hash(const Workdir& workdir);
 
-// Returns the exit code with which the last start of the run failed. 0 if it has not failed: it
-// still goes, has finished, or was stopped by a signal and can be continued.
+// Returns the exit code with which the last start of the run failed. 0 if it has not failed: it is
+// still running, has finished, or was stopped by a signal and can be continued.
 int failure_code(const Workdir& workdir);
 
 // `config` is the run's resolved config. This marks the keys of its durations as read.

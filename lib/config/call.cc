@@ -114,7 +114,7 @@ class Parser {
     return name;
   }
 
-  // Parses the arguments behind '('.
+  // Parses the arguments after '('.
   void arguments(Node& call) {
     while (true) {
       skip_blanks();

@@ -28,7 +28,7 @@ std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::s
 // Returns `text` with the value of num_classes in place of its name. While the config still says
 // `auto`, the name stays.
 std::string fill_constants(std::string_view text, const Config& owner);
-// Parses a text that stands in no config file (--pp on the command line, tests).
+// Parses a text that is not in a config file (--pp on the command line, tests).
 std::vector<Call> parse_calls(std::string_view text, const Place& origin);
 
 }  // namespace bv

@@ -6,7 +6,7 @@
 //
 //     Vit::Vit(const Config& config) : width_(config.get<int64_t>("width", 768)) { ... }
 //
-// What the key means is said in a table at the head of the same file (lib/config/key_table.h).
+// A table at the head of the same file says what the key means (lib/config/key_table.h).
 //
 // Three rules make the reader strict:
 //   - Every read is remembered. done() reports the keys that nobody read, each with the nearest
@@ -69,7 +69,7 @@ class Config {
   //     std::vector<std::pair<std::string, double>>        a list of [pattern, number]
   //     std::vector<std::pair<std::string, std::string>>   a list of [string, string]
   //     std::vector<std::optional<int64_t>>                a list of integers or null: [40, null]
-  // The last one can be read without a fallback only.
+  // The last one can only be read without a fallback.
   // Conversions are strict:
   //   - Numbers are finite, also as float32.
   //   - A double may be written as an integer. An int64_t may be written as 1e3, but not as 5.0.

@@ -51,11 +51,11 @@ class Document {
 
   std::shared_ptr<Node> root;
   std::vector<Error> problems;  // each with its place
-  size_t left_out = 0;          // further problems, of which nobody kept the text
+  size_t left_out = 0;          // further problems, whose texts were not kept
   // For each problem that is a missing key: its text and the path of the key.
   std::map<std::string, std::string> missing;
-  // The paths that the messages about unknown keys say to write. If one of them is missing, that is
-  // no problem of its own.
+  // The paths that messages about unknown keys recommend. If one of them is missing, that is not a
+  // separate problem.
   std::set<std::string> recommended;
   std::vector<std::string> warnings;  // lines
   std::vector<Read> reads;            // in order

@@ -75,7 +75,7 @@ bool holds_map(const Node& node) {
 
 void emit(const Node& node, bool with_origins, const std::string& indent, std::string& out);
 
-// Writes the value behind "key:" or "-", up to the end of its last line.
+// Writes the value after "key:" or "-", up to the end of its last line.
 void emit_value(const Node& value, bool with_origins, const std::string& indent, std::string& out) {
   const bool block = (value.kind == Node::Kind::map && !value.map.empty()) ||
                      (value.kind == Node::Kind::list && holds_map(value));

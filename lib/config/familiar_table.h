@@ -1,6 +1,6 @@
 // Private to lib/config: the tables behind familiar_words.h, as text.
 //
-// Each line has fields that are separated by " | ". A line that begins with blanks goes on with the
+// Each line has fields that are separated by " | ". A line that begins with blanks continues the
 // one before it. "#" begins a comment, and "-" is an empty field. Words are in lower case, with '_'
 // for '-'.
 #pragma once
@@ -9,11 +9,11 @@
 
 namespace bv {
 
-// mapping | words that are no keys of it | what takes their place | a sentence that says it
+// mapping | words that are not keys of it | what takes their place | a sentence that says it
 // The mappings are top, input, data (of any section), model, optax, schedule and evaluator. The
 // mapping `flag` has words that are flags elsewhere, besides those of `top`.
 extern const std::string_view kFamiliarKeys;
-// kind of plug-in | words that are no names of it | the name here | a sentence, if one is needed
+// kind of plug-in | words that are not names of it | the name here | a sentence, if one is needed
 extern const std::string_view kFamiliarNames;
 // mapping | well-known keys of it. Keys of several mappings, or of few models, are left out.
 extern const std::string_view kKeyPlaces;

@@ -8,7 +8,7 @@
 //                          {"dropout", "float 0..1", "0", "Rate before the last layer."}});
 //
 // `bvtrain help`, the JSON Schema, the reference pages, the man page and the completion of shells
-// are made from these tables (lib/help). Tests hold that each key that is read has a row, that the
+// are made from these tables (lib/help). Tests check that each key that is read has a row, that the
 // row has the default of the read, and that each plug-in has a table.
 //
 // The place of a table says which mapping has the keys:
@@ -43,8 +43,8 @@ struct KeyText {
   //     map of PLACE        a mapping with the keys of the tables at PLACE: "map of input.data"
   //     map of TYPE         a mapping with keys of the user's choice: "map of float"
   // int and float may have a range: "int >= 1", "float > 0", "float 0..1"; "float 0..<1" if 1
-  // itself is not allowed, "float 0<..1" if 0 is not. test/help/key_ranges_test.cc holds that the
-  // program refuses the values outside.
+  // itself is not allowed, "float 0<..1" if 0 is not. test/help/key_ranges_test.cc checks that the
+  // program refuses values outside the range.
   std::string_view type;
   // A value as YAML, or "required", or "none" if an absent key has no value, or "= " and words if
   // the program computes the value: "= 4 * width".

@@ -61,7 +61,7 @@ std::string substitute_environment(std::string& text) {
   return valid_utf8(text) ? "" : "the environment variable holds invalid UTF-8";
 }
 
-// Whether the quoted text at the start of `text` is closed: yaml-cpp takes the end of the file for
+// Whether the quoted text at the start of `text` is closed: yaml-cpp accepts the end of the file as
 // its end. Returns true for a text that is not quoted.
 bool quote_closes(std::string_view text) {
   const char quote = text.empty() ? '\0' : text[0];

@@ -36,8 +36,8 @@ struct Node {
   Style style = Style::plain;
   std::string text;  // of a scalar
   Place place;       // of the value; with an empty file, the node is a default
-  // If the file holds `text` letter for letter: how many columns behind `place` it begins (1 after
-  // a quote). -1 if it does not, for example after an escape or an environment variable.
+  // If the file holds `text` letter for letter: how many columns after `place` it begins (1 after a
+  // quote). -1 if it does not, for example after an escape or an environment variable.
   int shift = -1;
   bool folded = false;  // an unquoted text of several lines, which YAML joins by blanks
   std::vector<std::shared_ptr<Node>> list;  // the items of a list

@@ -50,8 +50,7 @@ FamiliarWord familiar_word(const Document& document, const std::string& path,
   return here && !document.was_asked(path, ours) ? FamiliarWord{} : word;
 }
 
-// Says what may be wrong with a key that stands without a value: "lr:0.1" is one to YAML, and so is
-// "lr 0.1".
+// Says what may be wrong with a key without a value. To YAML, "lr:0.1" and "lr 0.1" are such keys.
 std::string without_value(const Node::Entry& entry) {
   if (entry.value->kind != Node::Kind::null) return "";
   const size_t end = entry.key.find_first_of(":= ");

@@ -13,20 +13,20 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
-// A line of block YAML, as far as it can be told without its context.
+// A line of block YAML, as far as it can be understood without its context.
 struct YamlLine {
   size_t number = 0;        // counted from 0
   size_t begin = 0;         // offset of the first character that is not blank
   size_t column = 0;        // of that character, counted from 1
   std::string_view text;    // from there on, without "- " and without a comment
   bool is_item = false;     // there was a "- "
-  size_t colon = kNowhere;  // in `text`: behind the key
+  size_t colon = kNowhere;  // in `text`: after the key
   bool has_key() const { return colon != kNowhere; }
   bool has_value() const { return text.find_first_not_of(' ', colon + 1) != kNowhere; }
   std::string key() const { return printable(text.substr(0, colon)); }
 };
 
-// Returns the position of the ':' behind a key at the start of `text`.
+// Returns the position of the ':' after a key at the start of `text`.
 size_t colon_of(std::string_view text) {
   size_t from = 0;
   if (!text.empty() && (text[0] == '\'' || text[0] == '"')) {
@@ -108,7 +108,7 @@ class YamlFault {
     return std::nullopt;
   }
 
-  // yaml-cpp met a ':' that can be behind no key.
+  // yaml-cpp met a ':' that cannot follow a key.
   std::vector<Error> explain_colon() const {
     if (line_.has_key() && line_.begin + line_.colon < where_)
       return {source_.error(where_, "a second ': ' in this line: put the value in quotes")};

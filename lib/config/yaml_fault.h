@@ -1,5 +1,5 @@
-// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp names a place
-// at which it could not go on, which is often behind the fault.
+// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp names the place
+// where it could not go on, which is often after the fault.
 #pragma once
 
 #include <string_view>

@@ -13,7 +13,7 @@ class Graph : public at::cuda::CUDAGraph {
  public:
   // Call it when capture_begin() or capture_end() has thrown. LibTorch 2.11 then leaves its
   // allocators and generators in the state of a recording: memory that another stream has used is
-  // never given back any more.
+  // then never freed.
   void abandon() noexcept {
     if (capture_ended_ || capture_dev_ == UNDEFINED_DEVICE) return;
     auto* const device = c10::cuda::CUDACachingAllocator::get();

@@ -12,8 +12,8 @@
 
 namespace {
 
-// The options of ProcessGroupNCCL hold a struct of nccl.h, whose size depends on the version: with
-// another header than LibTorch's they would be laid out differently here and there.
+// The options of ProcessGroupNCCL hold a struct of nccl.h, whose size depends on the version. With
+// another version's header, this file and LibTorch would lay the options out differently.
 void check_nccl_header() {
   constexpr uint64_t kOurs = uint64_t{NCCL_MAJOR} << 32 | uint64_t{NCCL_MINOR} << 16 | NCCL_PATCH;
   const uint64_t theirs = torch::cuda::nccl::version();
@@ -27,15 +27,15 @@ void check_nccl_header() {
 BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
                                  int device, c10::intrusive_ptr<c10d::Backend>& backend) {
   check_nccl_header();
-  // c10d's watchdog thread must not end the process, because its errors name no rank, and must not
-  // wait to write a dump while it holds the lock that collectives need. Watch in lib/distributed
-  // finds failed ranks instead, from heartbeats and from the control word, for which every step
-  // waits.
+  // c10d's watchdog thread must not end the process, because its errors name no rank. It also must
+  // not wait to write a dump, because meanwhile it holds the lock that collectives need. Watch in
+  // lib/distributed finds failed ranks instead. It uses heartbeats and the control word that every
+  // step waits for.
   for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
                            "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
                            "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"})
     ::setenv(name, "0", /*overwrite=*/0);
-  // Without it NCCL registers the buffers of a graph's collectives with the network. A large gather
+  // By default NCCL registers the buffers of a graph's collectives with the network. A large gather
   // after a small sum can then hang across hosts (NVIDIA/nccl issue 2389), and a rank that cannot
   // record its graph leaves the others waiting inside NCCL.
   ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);

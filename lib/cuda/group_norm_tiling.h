@@ -1,8 +1,8 @@
 // How the blocks and threads of group normalisation's kernels (group_norm.cu) divide the
 // activations (n, pixels, c).
 //
-// A thread has 8 neighbouring channels and some pixels of one image. A block has up to 2048
-// channels and a part of the pixels of one image.
+// A thread computes 8 neighbouring channels and some pixels of one image. A block computes up to
+// 2048 channels and a part of the pixels of one image.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ inline Tiling tiling_of(const GroupNormShape& s) {
   return t;
 }
 
-// What a thread computes: from the pixel `row` of its part on, each `rows`-th pixel.
+// What a thread computes: every `rows`-th pixel of its part, from the pixel `row` on.
 struct ThreadShare {
   int64_t image, part;
   int64_t first;    // element of the part's first pixel at the thread's first channel
@@ -71,8 +71,9 @@ __device__ inline ThreadShare place_of(const Tiling& t, int64_t block) {
   return at;
 }
 
-// The passes over the sums begin with the first image, and those that apply them with the last one,
-// which the cache may still have. What they write last is what a convolution reads first.
+// The passes that compute sums begin with the first image. Those that apply the sums begin with the
+// last one, which may still be in the cache. So they end with the image that the next convolution
+// reads first.
 __device__ inline ThreadShare place_in_sums(const Tiling& t) { return place_of(t, blockIdx.x); }
 __device__ inline ThreadShare place_to_apply(const Tiling& t) {
   return place_of(t, gridDim.x - 1 - blockIdx.x);

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 constexpr int kWarp = 32;  // threads
 
 // Returns the sum over the threads of a warp, the same bits on each. All threads of the block must
-// call it: CUDA needs those of the warp, the emulation all.
+// call it: CUDA needs only those of the warp, but the emulation needs all.
 __device__ inline float warp_sum(float own) {
   for (int other = kWarp / 2; other > 0; other /= 2)
     own += __shfl_xor_sync(0xffffffffU, own, other);

@@ -1,8 +1,8 @@
 // Layer normalisation with the addition before it: lib/model/kernels/device/layer_norm_pass.h. A
-// warp computes a row. A thread has four neighbouring numbers of each 128.
+// warp computes a row. A thread computes four neighbouring numbers of every 128.
 //
-// Sums repeat bit for bit: the number of blocks, and so which rows a block adds, depends on nothing
-// but the number of rows.
+// Sums repeat bit for bit: the number of blocks, and so which rows a block adds, depends only on
+// the number of rows.
 #include <algorithm>
 
 #include "lib/cuda/check.h"
@@ -19,7 +19,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kPack = 4;                  // numbers
 constexpr int64_t kSpan = kWarp * kPack;  // numbers that a warp loads at once
 constexpr int64_t kGradientBlocks = 528;  // at most: 4 for each of an H100's multiprocessors
-constexpr int kSpansAtOnce = 4;           // whose loads wait together in backward
+constexpr int kSpansAtOnce = 4;           // whose loads backward starts together
 constexpr int kColumns = 32;              // that a block of add_rows() adds
 
 __device__ void store_pack(const Numbers& to, int64_t at, const float (&from)[kPack]) {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, Spans <= 6 ? 2 : 1)
   const auto column = [=](int i) { return i * kSpan + lane * kPack; };
   const auto count = static_cast<float>(pass.size);
   float dscale[Spans][kPack] = {}, dbias[Spans][kPack] = {};
-  // Each warp of a block makes the same number of turns.
+  // All warps of a block make the same number of iterations.
   for (int64_t base = static_cast<int64_t>(blockIdx.x) * kWarps; base < pass.rows;
        base += static_cast<int64_t>(gridDim.x) * kWarps) {
     const int64_t row = base + threadIdx.x / kWarp, begin = row * pass.size;

@@ -159,7 +159,8 @@ Algorithm find_algorithm(cublasLtHandle_t handle, const DeviceProduct& product,
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, all.operation.get(), all.a.get(), all.b.get(),
                                      all.d.get(), all.d.get(), preference.get(), 1, &found, &count);
-  // Some combinations of types and epilogues that do not exist are called invalid.
+  // For some combinations of types and epilogues that it does not support, cuBLASLt says "invalid
+  // value".
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
     return std::nullopt;
   check_cublas(status, "the choice of an algorithm");
@@ -197,7 +198,7 @@ class Algorithms {
     if (found != known_.end()) return found->second;
     return known_.emplace(key, find_algorithm(handle, product, all)).first->second;
   }
-  // From now on there is none.
+  // From now on of() returns none for this key.
   void forget(const Key& key) {
     const std::lock_guard lock(mutex_);
     known_[key] = std::nullopt;
@@ -208,7 +209,7 @@ class Algorithms {
   std::map<Key, Algorithm> known_;
 };
 
-// Whether the epilogue is faster than kernels of their own. On GPUs before Hopper, those that do
+// Whether the epilogue is faster than separate kernels. On GPUs before Hopper, epilogues that do
 // more than add a bias are often slower.
 bool is_worth_it(int device, Epilogue epilogue) {
   if (epilogue == Epilogue::none || epilogue == Epilogue::bias) return true;
@@ -238,7 +239,7 @@ BV_EXPORT bool bvtrain_cuda_product(const bv::DeviceProduct& product, void* stre
       cublasLtMatmul(handle_of(device), all.operation.get(), &one, product.a, all.a.get(),
                      product.b, all.b.get(), &zero, product.d, all.d.get(), product.d, all.d.get(),
                      &algorithm, workspace.get(), bytes, static_cast<cudaStream_t>(stream));
-  // With these it has started nothing.
+  // With these statuses it has started nothing.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
       status == CUBLAS_STATUS_ARCH_MISMATCH) {
     algorithms->forget(key);

@@ -1,4 +1,5 @@
-// lib/model/kernels/device/relu_avg_pool_pass.h. A thread has 16 bytes of one output.
+// The kernels for lib/model/kernels/device/relu_avg_pool_pass.h. A thread computes 16 bytes of one
+// output.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"

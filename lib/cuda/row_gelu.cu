@@ -1,4 +1,4 @@
-// lib/model/kernels/device/row_gelu_pass.h. A warp computes a row.
+// The kernels for lib/model/kernels/device/row_gelu_pass.h. A warp computes a row.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/launch.h"

@@ -4,8 +4,8 @@
 namespace bv {
 
 // Sets the number of compute threads of the calling thread and starts those that do not run yet.
-// Throws Error::bare(Exit::usage) if the system does not allow them: libgomp itself would end the
-// process with exit code 1, and not before the first large operation.
+// Throws Error::bare(Exit::usage) if the system does not allow them. libgomp itself would end the
+// process with exit code 1, and only at the first large operation.
 void start_compute_threads(int threads);
 
 // From now on, LibTorch operations that this thread calls use only this thread. Every thread other

@@ -5,8 +5,8 @@ namespace bv {
 // How fast a CPU multiplies matrices in bf16.
 enum class CpuBf16 {
   none,  // it has no bf16 instructions
-  slow,  // Intel's with AVX-512's but without AMX: half as fast as float32 on a Xeon with AMX off
-  fast,  // with AMX, or AMD's with AVX-512's
+  slow,  // Intel's AVX-512 bf16 without AMX: half as fast as float32 on a Xeon with AMX off
+  fast,  // AMX, or AMD's AVX-512 bf16
 };
 
 CpuBf16 cpu_bf16();

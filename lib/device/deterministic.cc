@@ -8,7 +8,7 @@ namespace bv {
 namespace {
 
 // NVLS and NVLSTree, which sum in the switch between GPUs, add in any order. NCCL compares whole
-// names and reads the variable at its first collective. What the user has set stays.
+// names and reads the variable at its first collective. The user's own setting stays.
 void allow_nvls(bool allowed) {
   static const bool given = std::getenv("NCCL_ALGO") != nullptr;
   if (given) return;

@@ -24,8 +24,8 @@ class GraphRecorder {
   // Runs `work` on the stream on which record() records it. Call this before record(): CUDA's
   // libraries allocate memory in their first calls, and such calls cannot be recorded.
   virtual void run(const std::function<void()>& work) = 0;
-  // Records what `work` starts, without computing it. Throws what `work` throws, or an
-  // std::exception with the driver's reason. What the device holds is then as before.
+  // Records what `work` starts, without computing it. Throws what `work` throws, or a
+  // std::exception with the driver's reason. The device's memory then holds what it held before.
   virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
 };
 

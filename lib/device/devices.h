@@ -21,9 +21,9 @@ struct Devices {
 Devices parse_devices(std::string_view text);
 
 // Returns `devices` adapted to this host. `auto` becomes all CUDA devices, or the CPU if there are
-// none; if that is so although the host has a driver, it logs a warning. `cuda:all` is counted, and
-// indices are checked. Opens the CUDA plug-in if it is needed. Throws Error(Exit::usage) "--devices
-// cuda: error: ...".
+// none; in that case it logs a warning if the host has a driver. `cuda:all` is counted, and indices
+// are checked. Opens the CUDA plug-in if it is needed. Throws Error(Exit::usage) "--devices cuda:
+// error: ...".
 Devices resolve_devices(Devices devices);
 
 // Returns the device of process `local_rank` of this host, from resolved `devices`. With `cuda`
@@ -32,7 +32,7 @@ Devices resolve_devices(Devices devices);
 c10::Device own_device(const Devices& devices, int local_rank);
 
 // Returns the device of a command that runs in one process, and makes it the current one. `text` is
-// the value of --devices; of several CUDA devices `auto` and `cuda` mean the first. Throws
+// the value of --devices; with several CUDA devices, `auto` and `cuda` mean the first. Throws
 // Error(Exit::usage), also if `text` names several processes: "<command> runs in one process".
 c10::Device use_one_device(std::string_view text, std::string_view command);
 

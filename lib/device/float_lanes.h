@@ -6,8 +6,8 @@
 // Pass vectors by reference: how they are passed by value depends on the instructions enabled.
 //
 // Do not compare these vectors with < or ==, and do not choose with ?:. Where a vector takes two
-// registers, as with AVX2, GCC does both one element at a time. not_positive(), at_most() and
-// choose() below use arithmetic on the bits, which it does not.
+// registers, as with AVX2, GCC compiles both to code for one element at a time. not_positive(),
+// at_most() and choose() below avoid this: they use arithmetic on the bits.
 //
 // Use this header for float kernels that are written with explicit vectors. The compiler may
 // contract a * b + c to an FMA, so the last bit of a result can differ between CPUs. Where results

@@ -1,5 +1,5 @@
-// A recorder of what a GPU does when. Launches are asynchronous, so the spans of lib/report/trace.h
-// show only when the host has launched a kernel.
+// Records which kernels and copies a GPU runs, and when. Launches are asynchronous, so the spans of
+// lib/report/trace.h show only when the host has launched a kernel.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// Records the kernels and copies of all devices of this type, by LibTorch's Kineto. There may be
-// one recorder at a time. On CPUs it records operators instead.
+// Records the kernels and copies of all devices of this type, with LibTorch's Kineto. Only one
+// recorder may exist at a time. On CPUs it records operators instead.
 void start_kernel_record(c10::DeviceType type);
 // Waits for `device`, stops the recorder and adds its events to `record`, each stream as a thread
 // of its own. Returns the time in which at least one of them ran, in nanoseconds.

@@ -35,7 +35,7 @@ void* LargeBlocks::allocate(size_t bytes) {
   bytes = rounded(bytes, kUnit);
   std::byte* block = take_kept(bytes);
   if (block == nullptr) {
-    // Whole huge pages, of which the rest is kept.
+    // Maps whole huge pages and keeps the rest.
     const size_t mapped = rounded(bytes, kHugePage);
     block = map(bytes, mapped);
     if (block == nullptr) return nullptr;
@@ -162,7 +162,7 @@ class CpuAllocator : public at::Allocator {
       void* const block = blocks().allocate(bytes);
       if (block != nullptr) return {block, block, &free_block, at::Device(at::kCPU)};
     }
-    // LibTorch's throws what callers expect if there is no memory.
+    // LibTorch's allocator throws what callers expect if there is no memory.
     return g_small->allocate(bytes);
   }
   at::DeleterFnPtr raw_deleter() const override { return &free_block; }

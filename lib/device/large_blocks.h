@@ -25,7 +25,7 @@ class LargeBlocks {
   ~LargeBlocks();
   LargeBlocks(const LargeBlocks&) = delete;
 
-  // Returns a block of at least `bytes`, or null if the system has no memory. Its content is
+  // Returns a block of at least `bytes`, or null if the system is out of memory. Its content is
   // undefined.
   void* allocate(size_t bytes);
   // Keeps the block's pages for allocate(). Returns false if no such block is in use.

@@ -61,7 +61,7 @@ std::vector<at::Tensor> tensors_of(Values values) {
   return out;
 }
 
-// An expanded tensor is read as often as it is stored.
+// Counts an element of an expanded tensor once, as memory holds it.
 double bytes_of(const at::Tensor& tensor) {
   const auto all = static_cast<double>(tensor.nbytes());
   return tensor.has_storage() ? std::min(all, static_cast<double>(tensor.storage().nbytes())) : all;
@@ -97,7 +97,7 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What an operator computes, from its inputs and the outputs that it has in the end.
+// Returns the FLOPs of an operator, from its inputs and its final outputs.
 double flops_of(std::string_view name, const std::vector<at::Tensor>& in,
                 const std::vector<at::Tensor>& out) {
   if ((name == "aten::mm" || name == "aten::bmm" || name == "aten::mkldnn_linear") && in.size() > 1)
@@ -179,7 +179,7 @@ void end(const at::RecordFunction& call, at::ObserverContext* context) {
   t_open = open.around;
   const std::string_view name = call.name();
   if (!open.counts || (open.calls_others && !open.one) || is_free(name)) return;
-  if (name != "aten::fill_") {  // of the memory for a result
+  if (name != "aten::fill_") {  // called to fill the memory of a result
     for (Open* around = open.around; around != nullptr; around = around->around)
       around->calls_others = true;
   }

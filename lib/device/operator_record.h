@@ -17,9 +17,9 @@ struct OperatorCall {
   double bytes = 0;  // of all inputs and outputs, each counted once
 };
 
-// Records the calls of all threads while it lives. There may be one at a time. If an operator calls
-// others, only the others count; but products, convolutions, attention, norms, GELU, softmax, and
-// add, sub, mul and div count as one each. Views and allocations are left out. bvtrain's own
+// Records the calls of all threads while it lives. Only one may exist at a time. If an operator
+// calls others, only the others count; but products, convolutions, attention, norms, GELU, softmax,
+// and add, sub, mul and div count as one each. Views and allocations are left out. bvtrain's own
 // kernels count if they call note_operator() or note_kernel(), as those for layers on GPUs do.
 class OperatorRecorder {
  public:
@@ -36,8 +36,8 @@ class OperatorRecorder {
   at::CallbackHandle handle_;
 };
 
-// Add a call that is no operator of LibTorch, if a recorder exists: the second one by the tensors
-// that a kernel reads or writes, of which some may be undefined.
+// Add a call that is not one of LibTorch's operators, if a recorder exists. For note_kernel(),
+// `tensors` are those that the kernel reads or writes; some may be undefined.
 void note_operator(OperatorCall call);
 void note_kernel(const char* name, at::TensorList tensors);
 

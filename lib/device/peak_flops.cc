@@ -11,7 +11,7 @@ struct Peak {
   double memory;          // GB/s
 };
 
-// From NVIDIA's data sheets, without sparsity. The first part that a name has decides.
+// From NVIDIA's data sheets, without sparsity. The first entry whose part is in the name counts.
 constexpr Peak kPeaks[] = {{"GB200", 2500, 80, 8000},
                            {"B200", 2250, 75, 8000},
                            {"GH200", 989.4, 66.9, 4000},
@@ -36,7 +36,7 @@ constexpr Peak kPeaks[] = {{"GB200", 2500, 80, 8000},
                            {"RTX 4090", 165.2, 82.6, 1008},
                            {"RTX 3090", 71, 35.6, 936}};
 
-// Whether `name` has `part` as whole words: "A40" is none of "RTX A4000".
+// Whether `name` contains `part` as whole words: "RTX A4000" does not contain "A40".
 bool has_words(std::string_view name, std::string_view part) {
   const auto in_word = [&](size_t at) {
     return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])) != 0;

@@ -6,8 +6,8 @@
 namespace bv {
 
 // Returns an uninitialised tensor in page-locked memory of its own. at::empty() would round its
-// size up to a power of two. Locking takes about a millisecond for 4 MB, so use a tensor again
-// instead of allocating another. Needs use_cuda(). Throws c10::OutOfMemoryError.
+// size up to a power of two. Locking takes about a millisecond for 4 MB, so reuse a tensor instead
+// of allocating another. Needs use_cuda(). Throws c10::OutOfMemoryError.
 at::Tensor pinned_empty(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 // The same, contiguous.
 at::Tensor pinned_empty(at::IntArrayRef sizes, at::ScalarType type);

@@ -21,8 +21,8 @@ namespace bv {
 // hysteresis. Pure: it reads no clock.
 class ContentionDetector {
  public:
-  // Takes the times since the last call, in nanoseconds: those that have passed, and those of them
-  // that the thread waited although it could have run. Returns whether the cores are contended.
+  // Takes two times in nanoseconds: the time since the last call, and how long of it the thread was
+  // able to run but waited for a core. Returns whether the cores are contended.
   bool update(int64_t elapsed, int64_t waited);
 
  private:
@@ -37,7 +37,7 @@ class SpinThrottle {
   ~SpinThrottle();
   SpinThrottle(const SpinThrottle&) = delete;
 
-  bool active() const { return impl_ != nullptr; }  // watches
+  bool active() const { return impl_ != nullptr; }  // it watches a thread
   bool throttled() const;                           // threads spin only briefly now
 
  private:

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Compares values over ranks, for example {"config", hash}. To be called by all ranks with the same
+// Compares values over ranks, for example {"config", hash}. All ranks must call this with the same
 // keys in the same order. Throws Error(Exit::usage) on every rank if a value differs; it names the
 // key, the ranks and both values: "config: error: ranks 2, 3 have 'b1', rank 0 has 'a0'".
 void check_agreement(Group& group, const std::vector<std::pair<std::string, std::string>>& facts);

@@ -118,10 +118,10 @@ class Group {
   };
 
   struct Counts {
-    int64_t collectives = 0;  // that were begun
-    // That this rank has sent in collectives, without headers, computed from the formulas of the
-    // algorithms (ring: 2 (N-1)/N of the tensor for an all_reduce, (N-1)/N for a reduce_scatter or
-    // an all_gather).
+    int64_t collectives = 0;  // begun so far
+    // Bytes that this rank has sent in collectives, without headers, computed from the formulas of
+    // the algorithms (ring: 2 (N-1)/N of the tensor for an all_reduce, (N-1)/N for a reduce_scatter
+    // or an all_gather).
     int64_t bytes_sent = 0;
     Counts operator-(const Counts& other) const {
       return {collectives - other.collectives, bytes_sent - other.bytes_sent};
@@ -129,12 +129,12 @@ class Group {
   };
   // Returns the counts so far; 0 unless the group is open.
   Counts counts() const;
-  // Adds those of collectives that a device has repeated, which this class does not see.
+  // Adds the counts of collectives that a device has repeated, which this class does not see.
   void count_again(const Counts& repeated);
 
-  // Graphs with collectives of this group must have been destroyed (lib/train/step_graph.h).
-  // Ends the group in good order: a barrier, then the connections, then the store. All ranks call
-  // it exactly once. No collective may be called afterwards.
+  // Ends the group in good order: a barrier, then the connections, then the store. Graphs with
+  // collectives of this group must have been destroyed before (lib/train/step_graph.h). All ranks
+  // call it exactly once. No collective may be called afterwards.
   void finish();
 
  private:

@@ -17,7 +17,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 // c10d prints a warning for every refused connection attempt and every garbled request. Our own
-// messages say what matters of that.
+// messages report what matters.
 void silence_c10d_warnings() {
   if (FLAGS_caffe2_log_level < 2) FLAGS_caffe2_log_level = 2;  // errors
 }

@@ -317,8 +317,8 @@ class ClassMetrics : public Evaluator {
     return {rows, labels.argmax(1).index_select(0, rows)};
   }
 
-  // Does what rows_of() does for soft labels. labels (n, classes) float32: the shares; keep (n)
-  // bool: false for rows that pad the batch.
+  // The part of rows_of() for soft labels. labels (n, classes) float32: the shares; keep (n) bool:
+  // false for rows that pad the batch.
   CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep) const {
     const at::Tensor within = labels.ge(0).logical_and(labels.le(1)).all(1);
     check_rows(batch, within.logical_not().logical_and(keep), "has shares outside of 0 .. 1");

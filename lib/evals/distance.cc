@@ -125,7 +125,7 @@ Measured read_agree(const Config& config) {
           Exit::usage, "",
           fmt::format("distance 'agree': k is {}, but the vectors have {} entries", k, s.size(1)));
     }
-    // The sort is stable because of equal entries the first counts.
+    // The sort is stable, so that of several equal entries the first one counts.
     const at::Tensor order = at::argsort(s, /*stable=*/true, /*dim=*/1, /*descending=*/true);
     return order.slice(1, 0, k).eq(t.argmax(1, /*keepdim=*/true)).any(1).to(at::kDouble);
   };

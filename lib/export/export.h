@@ -9,7 +9,8 @@ namespace bv {
 
 // Writes the weights to the file `output`. `format` is one of
 //   npz, safetensors   params/<path> and buffers/<path>; any model, with the scale of a
-//                      regression's targets as buffers. In all other formats the last layer has it
+//                      regression's targets as buffers. All other formats fold it into the
+//                      last layer
 //   timm               safetensors with timm's names, and the arguments of timm's class as metadata
 //   onnx               an inference graph, opset 17
 // or another format that has a WeightsWriter for the model (lib/export/weights_writer.h). Each file

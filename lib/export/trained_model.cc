@@ -48,7 +48,7 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
-// Returns what the config alone tells. Its keys were checked by training, or are checked by the
+// Returns what the config alone says. Its keys were checked by training, or are checked by the
 // caller.
 ModelCard card_of(const Config& config) {
   ModelCard card;
@@ -64,7 +64,7 @@ ModelCard card_of(const Config& config) {
   return card;
 }
 
-// Adds what the metadata of a checkpoint tells.
+// Adds what the metadata of a checkpoint says.
 void read_meta(const Restored& checkpoint, ModelCard& card) {
   const nlohmann::json& meta = checkpoint.meta;
   card.step = checkpoint.step;

@@ -25,15 +25,15 @@ struct TrainedModel {
   ModelCard card;        // all but its version and its image
 };
 
-// Takes config and weights from a checkpoint. `ema` takes the averaged weights of those tensors
-// that have them. Throws Error(Exit::usage) if `ema` is set and there are none.
+// Takes config and weights from a checkpoint. With `ema`, tensors that have averaged weights get
+// those. Throws Error(Exit::usage) if `ema` is set and there are none.
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // Warns if evaluators of the config measured the averaged weights but `ema` is false: their metrics
 // do not apply to the weights that are used.
 void warn_of_other_weights(const Config& config, bool ema);
 // Builds the model of a config and loads `model_init` (with `model_load`) into it. Without `size`
 // the image size is taken from the weights, which is possible for a vit with a learned square
-// position embedding and for a mlp_mixer. Throws Error(Exit::usage).
+// position embedding and for an mlp_mixer. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.

@@ -2,7 +2,7 @@
 // lib/export/<format>/<model_name>.cc, which ends in
 //     const Register<WeightsWriter, ItsClass> registered("<format>/<model_name>");
 // Its constructor takes (const Config& model, const TrainedModel&). It reads from the section
-// `model` what the parameters do not tell, and throws Error(Exit::usage) if the format cannot hold
+// `model` what the parameters do not show, and throws Error(Exit::usage) if the format cannot hold
 // the model.
 #pragma once
 

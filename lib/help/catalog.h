@@ -1,5 +1,5 @@
 // All tables of keys (lib/config/key_table.h), joined by place, with the kinds of plug-ins that
-// they describe. What bvtrain says of its keys is made from here.
+// they describe. Everything that bvtrain says about its keys comes from here.
 #pragma once
 
 #include <set>

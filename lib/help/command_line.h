@@ -1,5 +1,5 @@
-// The verbs and flags of the command line as data, for `bvtrain help`, the man page and the
-// completion of shells. app/arguments.cc fills it from the parser that reads the flags.
+// The verbs and flags of the command line as data, for `bvtrain help`, the man page and shell
+// completion. app/arguments.cc fills it from the parser that reads the flags.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace bv {
 struct FlagText {
   std::vector<std::string> names;  // "--help", "-h"; a positional argument has a bare name
   std::string meaning;
-  std::string variable;              // of the environment; may be empty
+  std::string variable;              // environment variable; may be empty
   std::vector<std::string> choices;  // empty: any value
   bool takes_value = false;
 };

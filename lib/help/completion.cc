@@ -262,7 +262,7 @@ function __bvtrain_set
                             joined(settable_keys()));
 }
 
-// `begin`: of the line, with the condition for the flag's command.
+// `begin`: the beginning of the line, with the condition for the flag's command.
 std::string fish_flag(const std::string& begin, const FlagText& flag) {
   const auto name = std::find_if(flag.names.begin(), flag.names.end(),
                                  [](const std::string& n) { return n.starts_with("--"); });

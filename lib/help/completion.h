@@ -1,5 +1,5 @@
 // Scripts that complete the command line in bash, zsh and fish: commands, flags, their values, keys
-// after --set, the names that a key can have, and files.
+// after --set, the words that a key can be set to, and files.
 #pragma once
 
 #include <string>

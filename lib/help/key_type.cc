@@ -129,7 +129,7 @@ class TypeParser {
     skip_blanks();
     double value = 0;
     const char* begin = rest_.data();
-    size_t length = 0;  // "0..1": the dots are no part of the number
+    size_t length = 0;  // "0..1": the dots are not part of the number
     while (length < rest_.size() && rest_.substr(length, 2) != ".." &&
            std::string_view("0123456789.-+e").find(rest_[length]) != std::string_view::npos)
       ++length;

@@ -1,5 +1,5 @@
-// The type of a key as KeyText::type writes it: "int >= 1 | 'auto'". Parsing, words for people, and
-// the same as JSON Schema.
+// The type of a key as KeyText::type writes it: "int >= 1 | 'auto'". Parses it, and describes it in
+// words and as JSON Schema.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ struct KeyType {
   enum class Kind { boolean, integer, number, text, any, null, word, list, tuple, mapping };
   Kind kind = Kind::any;
   std::string word;              // of Kind::word
-  std::vector<KeyType> options;  // of the items: one list for a list, and for a mapping of a type
+  std::vector<KeyType> options;  // list, mapping: the alternatives of each item; may be empty
   // Of a tuple: the alternatives of each item.
   std::vector<std::vector<KeyType>> items;
   std::string place;  // of a mapping: where its keys are described; may be empty

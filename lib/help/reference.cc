@@ -62,8 +62,8 @@ bool same_key(const KeyText& a, const KeyText& b) {
   return a.name == b.name && a.type == b.type && a.fallback == b.fallback && a.meaning == b.meaning;
 }
 
-// Returns the plug-in of which `table` describes another name; null if there is none. Such names
-// have the module of big_vision before a dot: "archive.randaug".
+// If `table` describes another name of a plug-in, returns the table of that plug-in; otherwise
+// null. Such names have the module of big_vision before a dot: "archive.randaug".
 const HelpTable* other_name_of(const HelpTable& table) {
   if (table.plugin.find('.') == std::string::npos) return nullptr;
   for (const HelpTable* other : plugins_of(*table.kind)) {

@@ -27,7 +27,7 @@ Json names_of(const PluginKind& kind) {
   return names;
 }
 
-// Returns whether any other name stands for a plug-in too: the name of a data set of TFDS.
+// Returns whether any other name may stand for a plug-in too, as the name of a TFDS data set does.
 bool takes_other_names(const PluginKind& kind) { return kind.mapping == "input.data"; }
 constexpr const char* kPluginOfOtherNames = "tfds";
 

@@ -110,8 +110,8 @@ std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKe
   return source;
 }
 
-// Tries `names` in order and returns the first split of the source that is called so; "" if there
-// is none.
+// Tries `names` in order and returns the first split of the source that has such a name; "" if
+// there is none.
 std::string first_split(const Source& source, SplitNames names) {
   const std::vector<std::string> known = source.splits();
   for (size_t i = 0; i < names.size(); ++i) {

@@ -18,14 +18,14 @@ struct FoundClass {
 struct DataFindings {
   std::string folder;
   DetectedData data;
-  // Split expressions of the training and validation data, and of test data beside it or "".
+  // Split expressions of the training and validation data, and of the test data if there is any.
   std::string train, validation, test;
   bool sliced = false;   // validation data is a part of the training split
   int64_t examples = 0;  // of the training split before slicing
   int64_t train_examples = 0, validation_examples = 0;
   std::vector<FoundClass> classes;  // empty: the source does not know its labels
   SampledImages images;
-  // The lines of files that are clearly broken, at most 20, and the number of all.
+  // A line for each file that is clearly broken, at most 20, and the number of all such files.
   std::vector<std::string> broken;
   int64_t broken_files = 0;
   bool turned = false;  // some images have an EXIF orientation
@@ -44,7 +44,7 @@ struct DataFindings {
 };
 
 // Finds out what `folder` holds, through the sources (lib/input/detect_data.h). Throws
-// Error(Exit::usage) at the folder if it is none, or if it holds nothing to train on.
+// Error(Exit::usage) at `folder` if it is not a folder, or if it holds nothing to train on.
 DataFindings inspect_data(const std::string& folder);
 
 }  // namespace bv

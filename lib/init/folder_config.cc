@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Returns a section `data` with all splits, behind its key.
+// Returns the key `data` and its section, with all splits.
 std::string section_of(const std::string& source, const DataKeys& keys, const std::string& indent) {
   std::string yaml = fmt::format("data:\n{0}  name: {1}\n{0}  split: all\n", indent, source);
   for (const auto& [key, value] : keys)

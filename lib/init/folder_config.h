@@ -1,4 +1,4 @@
-// The config of a folder of data that no config names, as far as it is about data.
+// The part of a config that describes data, for a folder of data without a config.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 namespace bv {
 
 // Finds out through the detectors of the sources (lib/input/detect_data.h) what `folder` holds, and
-// returns a config whose `input` has all splits of it, and whose evaluator `val` has those of its
-// validation data if they are apart, for example in another file. Throws Error(Exit::usage) at the
-// folder if it is none, or if it holds no data that can be recognised.
+// returns a config. Its `input` has all splits of the data. If the validation data are apart, for
+// example in another file, its evaluator `val` has all splits of those. Throws Error(Exit::usage)
+// at `folder` if it is not a folder, or if it holds no data that can be recognised.
 Config folder_config(const std::string& folder);
 
 }  // namespace bv

@@ -45,7 +45,8 @@ std::string images_text(const SampledImages& images) {
                      size_text(images.largest), size_text(images.typical), colour);
 }
 
-// Returns the lines about broken files. A file that both looks found has one line.
+// Returns the lines about broken files. A file that was found broken twice, by the source and by
+// decoding, has one line.
 std::vector<std::string> broken_lines(const DataFindings& found) {
   std::vector<std::string> lines = found.broken;
   for (const std::string& line : found.images.broken) {

@@ -59,7 +59,7 @@ int64_t square_root(int64_t count) {
   return side * side == count ? side : 0;
 }
 
-// Returns the width D of a vit, by the names of any program; nullopt if it is no vit.
+// Returns the width D of a vit with the parameter names of any program; nullopt if it is not a vit.
 std::optional<int64_t> vit_width(const NamedTensors& tree) {
   for (const char* name :
        {"patch_embed.proj.weight", "embeddings.patch_embeddings.projection.weight",

@@ -24,10 +24,10 @@ struct PretrainedModel {
   std::vector<std::string> fresh;  // patterns of parameters that start fresh: the head
 };
 
-// Finds out what `path` holds. It may be all that model_init takes: a workdir or a checkpoint, a
-// file of `bvtrain export`, which describe their model, or weights of a vit, mlp_mixer or bit_paper
-// by big_vision, timm or Hugging Face, whose model follows from the names and shapes of the
-// parameters. Throws Error(Exit::usage) at the path.
+// Finds out what `path` holds. It may be anything that model_init takes. A workdir, a checkpoint or
+// a file of `bvtrain export` describes its model. For weights of a vit, mlp_mixer or bit_paper by
+// big_vision, timm or Hugging Face, the model follows from the names and shapes of the parameters.
+// Throws Error(Exit::usage) at the path.
 PretrainedModel inspect_weights(const std::string& path);
 
 // The same for parameters that were read (read_weights()), for inspect_weights() and tests.

@@ -45,7 +45,8 @@ bool looks_grey(const at::Tensor& image) {
   return true;
 }
 
-// Throws if an image holds NaN, which is then its least and its greatest value, or an infinite one.
+// Throws if an image holds an infinite value or a NaN. A NaN is both its least and its greatest
+// value.
 void require_finite(const OneImage& image, const std::string& name) {
   for (const double value : {image.least, image.most}) {
     if (!std::isfinite(value)) {
@@ -94,7 +95,8 @@ std::vector<OneImage> look_at_all(const Source& source, size_t split, int64_t co
   std::exception_ptr failure;
   const auto work = [&] {
     try {
-      // In order, so that what is left out when the bytes are used up is at the end.
+      // The threads take the images in order, so those left out when the bytes are used up are the
+      // last.
       for (int64_t i; (i = next++) < count && bytes < kMostBytes && !failed;) {
         const int64_t index = shuffle(kSampleSeed, 0, i, source.size(split));
         seen[i] = look_at(source, split, index, bytes);

@@ -36,8 +36,8 @@ struct SampledImages {
 
 // Decodes up to `limit` images of a split, taken along a fixed permutation, with several threads.
 // It decodes fewer if they take more than 256 MiB of files. Throws Error(Exit::usage) without a
-// place if the examples have no usable feature "image", if none can be decoded, or if an array has
-// a value that is not finite, or if all values of arrays are the same.
+// place if the examples have no usable feature "image", if no image can be decoded, if an array has
+// a value that is not finite, or if all values of the arrays are the same.
 SampledImages sample_images(const Source& source, size_t split, int64_t limit);
 
 }  // namespace bv

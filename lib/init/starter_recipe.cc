@@ -109,8 +109,8 @@ int64_t batch_size_for(int64_t examples) {
   return std::min(size, examples);
 }
 
-// Returns the epochs in which training sees about `images` images, between `least` and 200, but
-// always those of kLeastSteps.
+// Returns the number of epochs in which training sees about `images` images. It is between `least`
+// and 200, or more if kLeastSteps steps need more.
 int64_t epochs_for(int64_t images, int64_t least, int64_t examples, int64_t batch_size) {
   const int64_t epochs = std::clamp<int64_t>(images / examples, least, 200);
   return std::max(epochs, (kLeastSteps * batch_size + examples - 1) / examples);

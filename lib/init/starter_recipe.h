@@ -13,7 +13,7 @@ struct StarterRecipe {
   std::string about;  // in words: "a small CNN on grey images of 28x28"
   std::string model_name;
   std::string model;  // a flow mapping of YAML
-  ImageSides image;   // that the model gets
+  ImageSides image;   // what the model gets
   // Ops, without those that make labels. The hint is a comment on the augmentation.
   std::string train_pp, eval_pp, pp_hint;
   int64_t batch_size = 0, epochs = 0;
@@ -21,7 +21,7 @@ struct StarterRecipe {
   double label_smoothing = 0;
   double ema = 0;  // decay of averaged weights; 0: none
 
-  // Returns the steps of the training, as total_epochs means them.
+  // Returns the number of training steps, as the key total_epochs gives it.
   int64_t total_steps(int64_t examples) const;
 };
 

@@ -20,7 +20,7 @@ struct ValueScaling {
   std::string normalize;
 };
 
-// Returns what the ops of a pp string that scale 'image' do together. The range of the values
+// Returns the combined effect of the ops in a pp string that scale 'image'. The range of the values
 // before the first op does not matter. `origin` is for messages. Throws Error(Exit::usage) if an op
 // is malformed, or if no ValueScaling describes the ops.
 ValueScaling scaling_in(const std::string& pp, const std::string& origin);

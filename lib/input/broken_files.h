@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// Error(Exit::usage) of a source that finds broken files when it is opened: one line for each. With
-// SourceEnv::keep_broken they are no error.
+// The Error(Exit::usage) of a source that finds broken files when it is opened, with one line for
+// each file. With SourceEnv::keep_broken, broken files are not an error.
 class BrokenFiles : public Error {
  public:
   explicit BrokenFiles(std::vector<Error> problems, size_t left_out = 0)

@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// The names of classes in the order of their numbers, and whose they are.
+// The names of classes in the order of their numbers, and the data that they come from.
 struct ClassNames {
   std::vector<std::string> names;           // empty: not known
   std::string owner = "the training data";  // for messages
@@ -21,10 +21,10 @@ struct ClassNames {
 // ends with the number of all names: "cat, dog, ... (12 in all)".
 std::string short_list(const std::vector<std::string>& names, bool counted = true);
 
-// Returns the names in the order of the numbers that they are, if all of them are whole numbers and
-// one is 0: folders called 0, 1, 10, 11, 2, ... are sorted as text, but their numbers say which
-// labels are meant. A number that is no name stands for itself. Empty if the names are not such
-// numbers, or if two of them are the same number.
+// If all names are whole numbers and one of them is 0, returns them in numeric order. Folders
+// called 0, 1, 10, 11, 2, ... are sorted as text, but their names are the labels that the user
+// means. A number missing between them becomes a name too. Returns an empty list if the names are
+// not such numbers, or if two of them are the same number.
 std::vector<std::string> names_by_number(const std::vector<std::string>& names);
 
 class ClassMap {

@@ -1,4 +1,4 @@
-// Dataset: the examples of a source that a split expression selects, "train[:99%]" or
+// Dataset: the examples of a source that a split expression selects, such as "train[:99%]" or
 // "train[8000:]+test" (split.h).
 #pragma once
 
@@ -73,7 +73,7 @@ class Dataset {
   // Returns a hash of the number of examples, the class names and, where they are known without
   // reading the examples, the labels. Equal for a copy of the data at another path.
   uint64_t fingerprint() const;
-  // Returns a hash of a few examples as they are in the data set, evenly spaced. Equal for a copy
+  // Returns a hash of a few evenly spaced examples, as they are in the data set. Equal for a copy
   // of the data at another path. Reads up to 16 examples.
   uint64_t content() const;
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
@@ -99,7 +99,7 @@ class Dataset {
     int64_t source_index(int64_t i) const;
   };
   void add_piece(const SplitTerm& term, size_t split, const Place& split_place);
-  // Returns the split and the index in it of example `index`.
+  // Returns the split of example `index`, and the index of the example in that split.
   std::pair<size_t, int64_t> locate(int64_t index) const;
   // Calls each(index, label) for every example of the data set, with the source's label, which may
   // be Source::kNoLabel. Returns false, without a call, if the source does not know its labels.

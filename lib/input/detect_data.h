@@ -1,4 +1,4 @@
-// Detection of data: which source can read a folder, and with which keys. `bvtrain init` asks.
+// Detection of data: which source can read a folder, and with which keys. `bvtrain init` uses it.
 //
 // A source takes part with a detector in its own file, beside its Register<Source, ...>:
 //     const RegisterDetector detector("idx", "train-images-idx3-ubyte[.gz] and ...", detect);
@@ -15,7 +15,7 @@ namespace bv {
 // The keys of a section `data`, except name and split, with their values.
 using DataKeys = std::vector<std::pair<std::string, std::string>>;
 
-// What a detector says of a folder that its source can read.
+// What a detector says about a folder that its source can read.
 struct DetectedData {
   std::string kind;          // in words: "image folder, <class>/*.jpg"
   DataKeys train;            // of the training data
@@ -40,9 +40,9 @@ struct RegisterDetector {
   RegisterDetector(const std::string& source, const std::string& expected, Detector detect);
 };
 
-// Returns the answers of all detectors that know the folder, sorted by source. Leaves out weak
-// answers beside others. The errors of detectors are thrown, all in one, only if no other detector
-// knows the folder.
+// Returns the answers of all detectors that recognise the folder, sorted by source. Leaves out weak
+// answers if there are others. Throws the errors of detectors, all in one, only if no other
+// detector recognises the folder.
 std::vector<DetectedData> detect_data(const std::string& folder);
 // Returns what the detectors look for, one text for each.
 std::vector<std::string> detectable_data();

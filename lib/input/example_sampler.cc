@@ -79,7 +79,7 @@ class ClassSampler : public ExampleSampler {
     std::vector<int64_t> examples;
   };
 
-  // Returns how many examples of the classes before k the first `block` blocks have.
+  // Returns how many examples the first `block` blocks have of the classes before k.
   int64_t bound(int64_t k, int64_t block) const {
     if (k == std::ssize(orders_)) return block * block_;
     return std::llround(static_cast<double>(block * block_) * shares_before_[k]);
@@ -120,7 +120,7 @@ class ClassSampler : public ExampleSampler {
 
   std::vector<int64_t> examples_;      // class after class, by label
   std::vector<int64_t> begins_;        // (classes + 1,) where each begins in examples_
-  std::vector<uint64_t> orders_;       // (classes,) what makes its permutations its own
+  std::vector<uint64_t> orders_;       // (classes,) makes the permutations of the classes differ
   std::vector<double> shares_before_;  // (classes + 1,) the sum of the shares of those before
   int64_t block_ = kSmallestBlock;     // positions in a block
   mutable std::mutex mutex_;

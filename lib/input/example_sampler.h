@@ -28,8 +28,8 @@ enum class ClassShares { equal, square_root };
 
 // Returns a sampler that gives each class its share, whatever its number of examples. The stream is
 // divided into blocks, and any number of whole blocks has the share of each class, to within one
-// example; with equal shares each block has exactly the same number of all classes. The examples of
-// a class come in passes, as if it were alone: all come once before any comes again.
+// example; with equal shares, each block has the same number of examples of every class. The
+// examples of a class come in passes, as if it were alone: all come once before any comes again.
 //
 // labels: the class of each example, at least one; an example with Source::kNoLabel never comes.
 std::unique_ptr<const ExampleSampler> sample_classes(std::span<const int64_t> labels,

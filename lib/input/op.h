@@ -24,8 +24,8 @@ namespace bv {
 // source's own memory. Its results depend on the example and on the random numbers it draws, and on
 // nothing else.
 //
-// Errors: Error(Exit::data) "random_crop: ..." if this one example is at fault; the loader adds
-// which example it is. LabelError (label_error.h) if its label is out of range, which skip_errors
+// Errors: Error(Exit::data) "random_crop: ..." if this one example is at fault; the loader adds the
+// name of the example. LabelError (label_error.h) if its label is out of range, which skip_errors
 // never covers. Error(Exit::usage) if the op can't work on this kind of data (a missing key, a
 // wrong rank or dtype); the pipeline adds the place of the call in the config.
 class Op {
@@ -41,8 +41,8 @@ class Op {
   // is the number of classes that it can tell apart.
   virtual std::optional<int64_t> class_count() const { return std::nullopt; }
 
-  // For an op that decodes an image file and draws no random number before: how. The cache of
-  // decoded images (cache/decoded_images.h) may then decode in its place.
+  // For an op that decodes an image file before it draws any random number: how it decodes. The
+  // cache of decoded images (cache/decoded_images.h) may then decode in its place.
   virtual std::optional<Decoding> decodes() const { return std::nullopt; }
   // Applies an op with decodes() to an example whose file is decoded already: `image`,
   // (height, width, channels) uint8. The result is that of apply(), bit for bit.

@@ -80,9 +80,9 @@ class OrderedWork {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;              // guards what follows
   std::condition_variable room_;  // taken_ has grown, or the work has failed
-  std::vector<bool> done_;  // (ahead,) whether the work on i is done but not taken, by i % ahead
-  int64_t taken_ = 0;       // the lowest i that is not taken
-  std::exception_ptr failure_;  // of failed_at_
+  std::vector<bool> done_;        // (ahead,) by i % ahead: the work on i is done but not taken
+  int64_t taken_ = 0;             // the lowest i that is not taken
+  std::exception_ptr failure_;    // of failed_at_
   int64_t failed_at_ = std::numeric_limits<int64_t>::max();
 };
 

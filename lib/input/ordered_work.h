@@ -8,18 +8,18 @@
 
 namespace bv {
 
-// Calls work(i) for 0 <= i < count with up to `threads` threads, of which one is the calling
-// thread, and take(i) in ascending order, one call at a time, when work(i) has returned. work(i)
-// begins only when take(i - ahead) has returned.
+// Calls work(i) for 0 <= i < count with up to `threads` threads, one of which is the calling
+// thread. Calls take(i) once work(i) has returned, in ascending order and one call at a time.
+// work(i) begins only after take(i - ahead) has returned.
 //
-// After an exception no further pieces begin; that of the lowest i is thrown. Throws Stopped if a
-// signal asks the process to stop.
+// After an exception no further calls begin; the exception of the lowest i is thrown. Throws
+// Stopped if a signal asks the process to stop.
 void work_in_order(int64_t count, int threads, int64_t ahead,
                    const std::function<void(int64_t)>& work,
                    const std::function<void(int64_t)>& take);
 
-// The same for work that has a result: take(i, work(i)). Not more than a few hundred results for
-// each thread are kept at a time.
+// The same for work that has a result: take(i, work(i)). Keeps at most a few hundred results per
+// thread at a time.
 template <class Work, class Take>
 void results_in_order(int64_t count, int threads, const Work& work, const Take& take) {
   const int64_t ahead = 256 * static_cast<int64_t>(threads);

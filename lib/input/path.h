@@ -12,7 +12,7 @@ namespace bv {
 // Returns the path config[key], or nullopt if the key is absent. Throws a problem of the config if
 // the path is empty or remote (gs://, s3://, hdfs://).
 std::optional<std::string> maybe_path(const Config& config, std::string_view key);
-// Returns the path config[key]. Throws also if the key is absent.
+// Returns the path config[key]. Also throws if the key is absent.
 std::string require_path(const Config& config, std::string_view key);
 
 // A folder that a config names.

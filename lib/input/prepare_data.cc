@@ -93,7 +93,7 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
-// Renumbers the labels by the names of the classes and warns about what that leaves open.
+// Renumbers the labels by the names of the classes and warns if that leaves something open.
 void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
   const std::vector<std::string> own = dataset.class_names();
   const bool named = !own.empty(), run_named = !classes.names.empty();

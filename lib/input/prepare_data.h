@@ -44,13 +44,13 @@ struct DataEnv {
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
   // For evaluators: the classes of the run. nullopt: their data has classes of its own.
   std::optional<ClassNames> classes;
-  // The part of the config whose key skip_errors would keep broken files, which the list of broken
-  // files then mentions: "input" or "evals.<name>". Empty: not mentioned.
+  // The part of the config whose key skip_errors would keep broken files: "input" or
+  // "evals.<name>". The error that lists broken files mentions it. Empty: not mentioned.
   std::string skip_section = {};
 };
 
-// Opens a data set whose keys are read. Labels are renumbered by the names of `classes`, those of
-// the run (Dataset::use_classes()). nullopt: the data set has classes of its own. Throws
+// Opens a data set whose keys have been read. Labels are renumbered by the names of `classes`,
+// those of the run (Dataset::use_classes()). nullopt: the data set has classes of its own. Throws
 // Error(Exit::usage), and records warnings with the config.
 using OpenDataset =
     std::function<std::shared_ptr<const Dataset>(const std::optional<ClassNames>& classes)>;

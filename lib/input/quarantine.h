@@ -4,9 +4,9 @@
 // A list is a JSON Lines file. In each object, `example` is the name of an example, as messages
 // call it (Dataset::describe()), and `data` the data set that has it: "input", "input.<name>" in a
 // mixture, "evals.<name>", or any other text for all data sets with an example of that name.
-// `files`, which may be absent, lists the files that the example named (Dataset::files_of()): the
-// name of a row of a CSV file is its line, which has another example after an edit. Other keys are
-// ignored. So the skipped.jsonl of a run is a list too.
+// `files`, which may be absent, lists the files that the example named (Dataset::files_of()): a row
+// of a CSV file is named by its line, and after an edit that line may hold another example. Other
+// keys are ignored. So the skipped.jsonl of a run is a list too.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ class Quarantine {
   // Error(Exit::usage) at the line that is malformed: "broken.jsonl:3: error: no 'example'".
   static std::shared_ptr<const Quarantine> read(const Config& config);
 
-  // Returns `data` without the examples in the list. `name` is what the list calls it. Names the
-  // examples of the whole data set, with several threads. Records with the config how many examples
-  // are left out, and how many entries match none. Throws Error(Exit::usage) if an entry matches
-  // several examples or one that names other files now, or if no example is left.
+  // Returns `data` without the examples in the list. `name` is what the list calls the data set.
+  // Computes the names of all its examples, with several threads. Records with the config how many
+  // examples are left out, and how many entries match none. Throws Error(Exit::usage) if an entry
+  // matches several examples or one that names other files now, or if no example is left.
   std::shared_ptr<const Dataset> leave_out(std::shared_ptr<const Dataset> data,
                                            const std::string& name, int threads) const;
 
@@ -55,7 +55,7 @@ class Quarantine {
   };
   Quarantine(const Config& config, std::string file);
   void add(std::string_view line, int64_t number);
-  // Throws if the entry has other files than example `index` of `data`.
+  // Throws if the entry names other files than example `index` of `data`.
   void check_files(const Entry& entry, const Dataset& data, int64_t index) const;
 
   Config config_;  // for warnings

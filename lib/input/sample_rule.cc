@@ -75,8 +75,8 @@ void warn_of_broken(int64_t count, const Dataset& data, const Config& config) {
               fmt::format("{} of {} examples cannot be read and get no share", count, data.size()));
 }
 
-// Fails if more examples than the budget allows are known to be broken. No share is theirs, so that
-// training would not count them. Reads the first one beyond the budget, which says why.
+// Fails if more examples than the budget allows are known to be broken. They have no share, so
+// training would not count them. Reads the first one beyond the budget to get the reason.
 void check_broken(const std::vector<int64_t>& labels, const Dataset& data, const Config& config,
                   const WeightReading& reading) {
   int64_t broken = 0;

@@ -1,4 +1,4 @@
-// The key `sample` of training data: which examples come how often.
+// The key `sample` of training data: how often each example comes.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ struct SampleRule {
 // Reads kSampleKey. Records problems with the config.
 SampleRule read_sample_rule(const Config& config);
 
-// How the examples are read if their weights are.
+// How the examples are read to get their weights.
 struct WeightReading {
   int threads = 1;
   int64_t error_budget = 0;       // how many examples may fail; they get the weight 0

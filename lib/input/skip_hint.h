@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// Returns what messages about broken examples say of the key that skips them. `section` is the part
-// of the config that has the key: "input" or "evals.<name>".
+// Returns what messages about broken examples say about the key that skips them. `section` is the
+// part of the config that has the key: "input" or "evals.<name>".
 inline std::string skip_hint(std::string_view section) {
   return fmt::format("({}.skip_errors: N skips up to N such examples)", section);
 }

@@ -63,7 +63,7 @@ class Source {
  public:
   using Registry = bv::Registry<Source, SourceEnv>;
   static constexpr const char* kKind = "data source";
-  // The label of an example that is known to be broken: it is no example of any class.
+  // The label of an example that is known to be broken: the example belongs to no class.
   // SourceEnv::keep_broken keeps such examples, and read() fails for them.
   static constexpr int64_t kNoLabel = INT64_MIN;
   virtual ~Source() = default;
@@ -78,8 +78,8 @@ class Source {
   virtual std::vector<int64_t> shard_lengths(size_t split) const { return {}; }
   // Returns the raw example, typically {"image", "label"}. 0 <= index < size(split).
   virtual Example read(size_t split, int64_t index) const = 0;
-  // Like read(), but may leave out features that are files of their own, such as an image, and not
-  // read these files. For callers that need only the numbers.
+  // Like read(), but may leave out features that are separate files, such as an image, and skip
+  // reading those files. For callers that need only the numbers.
   virtual Example read_values(size_t split, int64_t index) const { return read(split, index); }
 
   // Returns whether all examples are in memory and have equal shapes, so that read_batch() is fast.
@@ -90,11 +90,11 @@ class Source {
   // Returns the names of the classes in the order of their numbers; empty if not known.
   virtual std::vector<std::string> class_names() const { return {}; }
   // Returns whether class_names() are the columns of a table that `labels` holds, such as the
-  // targets of a regression. A name that another data set has is then missing here, and not only
-  // without an example.
+  // targets of a regression. If such a table lacks a name that another data set has, the column is
+  // missing; it is not just a class without examples.
   virtual bool classes_are_columns() const { return false; }
-  // Returns the labels of a split as (size,) int64, with kNoLabel among them, if they are known
-  // without reading the examples, an undefined tensor otherwise.
+  // Returns the labels of a split, (size,) int64, which may include kNoLabel. Returns an undefined
+  // tensor if they are not known without reading the examples.
   virtual at::Tensor labels(size_t split) const;
   // Returns the file that holds the labels of a split; "" if there is none, or there are several.
   virtual std::string labels_file(size_t split) const { return ""; }

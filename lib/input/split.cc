@@ -50,7 +50,7 @@ class SplitParser {
                             expression_, why));
   }
 
-  // Adds what stands in a pair of brackets: a slice in the first one, a part in any.
+  // Adds what a pair of brackets holds: a slice (only in the first pair) or a part.
   void add_selection(const std::string& text, bool first, SplitTerm& term) const {
     for (const auto& [word, part] : {std::pair("even ", Part::even), std::pair("fold ", Part::fold),
                                      std::pair("not fold ", Part::not_fold)}) {
@@ -119,7 +119,7 @@ class SplitParser {
 };
 
 // Returns the number of examples in the shards before `bound`. A negative bound counts from the
-// end; at the end of a slice, 0 does so too (splits.py, _rel_to_abs_instr).
+// end. As the end of a slice, 0 does so too (splits.py, _rel_to_abs_instr).
 int64_t examples_before(int64_t bound, std::span<const int64_t> shards, bool at_end) {
   const int64_t count = std::ssize(shards);
   if (bound < 0 || (at_end && bound == 0)) bound += count;
@@ -158,7 +158,7 @@ std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place,
   };
   int64_t first = absolute(begin, false), last = absolute(end, true);
   if (part == Part::even && first < last) {
-    // The first `rest` parts have one example more (subsplits_utils.py, _EvenSplit).
+    // The first `rest` parts have one more example (subsplits_utils.py, _EvenSplit).
     const int64_t each = (last - first) / parts, rest = (last - first) % parts;
     const int64_t from = first + (number - 1) * each + std::min(number - 1, rest);
     last = first + number * each + std::min(number, rest);

@@ -41,7 +41,7 @@ TrainingData::TrainingData(std::vector<Part> parts, std::vector<std::string> kee
     before += part.weight;
   }
   shares_before_.push_back(1);
-  // So long that every part has a few positions in each block, whatever the rounding does.
+  // Long enough that every part has a few positions in each block, however the bounds are rounded.
   for (block_ = kSmallestBlock; static_cast<double>(block_) * least / sum < 4;) block_ *= 2;
 }
 

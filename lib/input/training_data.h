@@ -67,7 +67,7 @@ class TrainingData {
   const std::vector<std::string>& keep_only() const { return keep_only_; }
   // Returns the number of examples of all data sets together, which is what an epoch means.
   int64_t size() const { return size_; }
-  // Returns the example at a position of the endless training stream. A mixture is shuffled always,
+  // Returns the example at a position of the endless training stream. A mixture is always shuffled,
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
   // Returns how many of the first `positions` positions of the stream belong to each data set. The
@@ -80,7 +80,7 @@ class TrainingData {
   std::string describe(const Pick& pick) const;
 
   // The members below are those of Dataset, for all data sets together.
-  // Returns the names of the first data set that has some. Empty if pp makes the labels from
+  // Returns the class names of the first data set that has some. Empty if pp makes the labels from
   // another feature, whose classes have other names.
   const std::vector<std::string>& class_names() const;
   std::set<int64_t> labels_of_splits() const;

@@ -31,7 +31,7 @@ struct End : torch::autograd::FunctionPostHook {
 
 void require_deterministic_backward(const at::Tensor& y) {
   torch::autograd::Node* node = y.grad_fn().get();
-  // LibTorch pads heads whose width is no multiple of 8, and returns a slice of the result.
+  // LibTorch pads heads whose width is not a multiple of 8, and returns a slice of the result.
   while (node != nullptr && node->name().find("SliceBackward") != std::string::npos)
     node = node->next_edge(0).function.get();
   if (node == nullptr || !at::globalContext().deterministicAlgorithms()) return;

@@ -13,7 +13,7 @@ namespace bv {
 struct DropoutMask {
   int64_t offset, end;  // the elements [offset, end) of the whole batch
   uint64_t threshold;   // an element is dropped if its 32-bit random number is below this
-  float kept;           // the mask's value of other elements
+  float kept;           // the mask's value for the other elements
   uint32_t call;        // which dropout of the step this is
   uint64_t step;
   std::array<uint32_t, 2> key;

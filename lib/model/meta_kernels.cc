@@ -54,7 +54,7 @@ Three batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
 Three group_norm(const Tensor& x, const std::optional<Tensor>& weight,
                  const std::optional<Tensor>& bias, c10::SymInt n, c10::SymInt c, c10::SymInt area,
                  int64_t groups, double eps) {
-  // So that a model which works on CPUs only is noticed without a GPU.
+  // Detects, without a GPU, a model that works only on CPUs.
   check(!weight || weight->scalar_type() == x.scalar_type(),
         "group_norm: CUDA's kernel wants one type for all");
   const Tensor statistics = at::empty({x.size(0), groups}, x.options());

@@ -44,9 +44,9 @@ class Model : public Module {
   // names ("MixerBlock_0/"). Units share no parameters with each other or with the rest of the
   // model. Sharded training gathers and frees the parameters of one unit at a time.
   virtual std::vector<std::string> units() const { return {}; }
-  // Returns why a recorded training step of this model cannot be repeated: forward() calls other
-  // operators, or has other shapes or numbers, in each step. Returns "" if it can be repeated.
-  // Dropout is no obstacle, because its kernels read the number of the step.
+  // Returns why a recorded training step of this model cannot be repeated: the operators that
+  // forward() calls, or their shapes or numbers, differ from step to step. Returns "" if it can be
+  // repeated. Dropout is no obstacle, because its kernels read the step number.
   virtual std::string varies() const { return ""; }
   // Set while a run shards the model's parameters; null while all of them are in memory.
   UnitHooks* hooks = nullptr;

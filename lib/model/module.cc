@@ -18,8 +18,8 @@ at::Tensor Module::add_parameter(const std::string& name, std::vector<int64_t> s
   } else {
     check(physical.size() == shape.size(), "parameter {}: {} dimensions, {} in the physical order",
           name, shape.size(), physical.size());
-    // Not made by permute(): a view keeps its base alive, and so this memory even after the
-    // parameter has moved to a flat buffer.
+    // permute() would return a view. A view keeps its base alive, so this memory would stay even
+    // after the parameter has moved to a flat buffer.
     std::vector<int64_t> strides(shape.size());
     int64_t stride = 1;
     for (size_t i = physical.size(); i-- > 0; stride *= shape.at(physical[i]))

@@ -6,9 +6,9 @@
 
 namespace bv {
 
-// A second interface of models that can use parameters stored at another size than their own
-// (flexi_vit's patch kernels). Loading weights asks for it. Models without it take parameters of
-// their own size only, except pos_embedding, which is resampled for every model.
+// An optional interface of models that can use parameters stored in another size than their own
+// (flexi_vit's patch kernels). Loading weights asks for it. Models without it only take parameters
+// of their own size, except pos_embedding, which is resampled for every model.
 class ParameterResizer {
  public:
   virtual ~ParameterResizer() = default;

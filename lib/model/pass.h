@@ -39,8 +39,8 @@ struct Pass {
   uint64_t seed = 0;
   int64_t step = 0;
   int next_dropout = 0;  // k of the next dropout
-  // If it is defined, the step is not in `step` but here, () int64 on the device of the model:
-  // kernels that are repeated read the new step from there (lib/train/step_graph.h).
+  // If defined, this () int64 tensor on the model's device holds the step in place of `step`.
+  // Kernels of a graph that is replayed read the new step from it (lib/train/step_graph.h).
   at::Tensor device_step;
 
   // The place of forward()'s first example in the whole batch, which several ranks may share. It

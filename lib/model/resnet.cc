@@ -46,8 +46,8 @@ std::vector<int64_t> read_depth(const Config& config) {
 }  // namespace
 
 at::Tensor max_pool_same(const at::Tensor& x) {
-  // An odd side needs one more at both ends, which is the padding. An even side needs one more at
-  // its end only: there ceil_mode lets the last window reach over the edge.
+  // An odd side needs one more pixel at both ends: the padding. An even side needs one only at its
+  // end: there ceil_mode lets the last window reach over the edge.
   return at::max_pool2d(x, {3, 3}, {2, 2}, {x.size(2) % 2, x.size(3) % 2}, {1, 1},
                         /*ceil_mode=*/true);
 }

@@ -24,7 +24,7 @@ class UnitHooks {
 };
 
 // Connects a pass with the hooks of its model (Model::hooks), if there are any. Forward passes and
-// their backward passes must run within the life of this object.
+// their backward passes must run within the lifetime of this object.
 class UnitScope {
  public:
   UnitScope(const Model& model, Pass& pass);

@@ -34,7 +34,7 @@ using Block = Lanes<kBlock>;
 at::Tensor square_sum(const at::Tensor& flat);
 
 // Clips a gradient in place, as the fused pass does. Optimizers that change gradients before that
-// pass call it, and then switch the clipping of the pass off.
+// pass call it, and then disable clipping in the pass.
 void clip_to_norm(const at::Tensor& grad, const StepScalars& scalars);
 
 // Returns the kernels of the CUDA plug-in, which must have been opened (lib/device/cuda.h).

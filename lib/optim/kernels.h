@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// Pointers are to memory of the parameters' device, except for `ranges`.
+// All pointers except `ranges` point to memory on the parameters' device.
 struct FusedArguments {
   const float* grad;
   float* param;

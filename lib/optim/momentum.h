@@ -29,9 +29,8 @@ class Momentum : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override;
 
  protected:
-  // Reads momentum_keys(dtype_key, dtype).
-  // `momentum` is the value of `momentum_key`, which is named in messages; without a momentum there
-  // is no trace: u = factor * g.
+  // Reads momentum_keys(dtype_key, dtype). `momentum` is the value of `momentum_key`, the key that
+  // messages name. Without a momentum there is no trace: u = factor * g.
   Momentum(const Config& config, const char* momentum_key, std::optional<double> momentum,
            const char* dtype_key, const char* dtype);
   float factor_ = 1;

@@ -41,8 +41,8 @@ struct StepScalars {
   // device; it is unused without clipping.
   float clip_norm = 0;
   at::Tensor grad_squares = {};
-  // Those that change from step to step, in the order of FusedNumbers: float32 in memory of the
-  // parameters' device (lib/optim/step_numbers.h).
+  // Those that change from step to step, in the order of FusedNumbers: float32 on the parameters'
+  // device (lib/optim/step_numbers.h).
   at::Tensor numbers = {};
 };
 

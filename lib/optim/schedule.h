@@ -25,7 +25,7 @@ class Decay {
   using Registry = bv::Registry<Decay, ScheduleEnv>;
   static constexpr const char* kKind = "decay_type";
   virtual ~Decay() = default;
-  // Returns the value that has decayed from `base`. `step` counts the updates done; `progress` in
+  // Returns the value to which `base` has decayed. `step` counts the updates done; `progress` in
   // [0, 1] is how much of the steps after the warm-up is done.
   virtual double value(double base, double step, double progress) const = 0;
 };

@@ -62,8 +62,8 @@ void HostCopies::copy_from_device(const at::Tensor& tensor, const at::Tensor& to
 
 void HostCopies::await() {
   if (!done_) return;
-  // The thread that saves has the first GPU as its device until it is given another one, and a call
-  // of CUDA would make a context there.
+  // The thread that saves has the first GPU as its device until it is given another one, and a CUDA
+  // call would create a context there.
   const c10::OptionalDeviceGuard guard(stream_->device());
   done_->synchronize();
 }

@@ -37,8 +37,8 @@ ShardedUnits::ShardedUnits(FlatParams& params, Group& group)
       segments_of_unit_[segments[i].unit].push_back(static_cast<int>(i));
   }
   for (const auto& entry : params_.entries()) hook(entry);
-  // The large blocks of evaluations, and those that are not tensors, also come and go. In the heap
-  // they would fragment it. malloc maps them instead, which costs page faults, and returns them to
+  // The large blocks of evaluations, and those that are not tensors, also come and go. They would
+  // fragment the heap. So malloc maps them instead, which costs page faults, and returns them to
   // the system when they are freed.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
 }

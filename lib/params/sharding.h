@@ -12,8 +12,8 @@
 
 namespace bv {
 
-// What of a parameter is sharded, in the terms of ZeRO and FSDP: nothing; the optimizer state; the
-// gradient as well; the parameter itself as well.
+// Which parts of a parameter's state are sharded, in the terms of ZeRO and FSDP: nothing; the
+// optimizer state; the gradient as well; the parameter itself as well.
 enum class ShardLevel { replicated, zero1, zero2, fsdp };
 
 class Sharding {
@@ -25,7 +25,8 @@ class Sharding {
 
   // Returns the level of the parameter "head/kernel" of `bytes` bytes. Patterns are matched against
   // params/head/kernel and, for each optimizer slot, opt/<slot>/head/kernel. Throws
-  // Error(Exit::usage) without a place if the patterns shard a combination that is no ShardLevel.
+  // Error(Exit::usage) without a place if the patterns shard a combination that is not a
+  // ShardLevel.
   ShardLevel level(const std::string& parameter, int64_t bytes,
                    const std::vector<std::string>& slots) const;
 

@@ -1,9 +1,10 @@
 // Evaluates the checkpoints of a run with its evaluators, in a process of its own: what `bvtrain
 // eval` does. It may run beside the run, on the same host or on another one that sees the workdir.
-// After JAXline's evaluation jobs (its train.py, `evaluate`).
+// Modelled on JAXline's evaluation jobs (its train.py, `evaluate`).
 //
 // A checkpoint is evaluated as the run itself evaluates: in the same precision, with the same batch
-// size and number of threads. The metrics of a run of one process are then equal to the bit.
+// size and number of threads. If the run has one process, the metrics are then the same bit for
+// bit.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,12 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
-// run deletes meanwhile, or that is damaged, is passed over with a warning. If a step that has a
-// row was saved again, because the run went back or started over, the rows from that step on are
+// run deletes meanwhile, or that is damaged, is skipped with a warning. If a step that has a row
+// was saved again, because the run went back or started over, the rows from that step on are
 // replaced. `output` must not have rows of other evaluators.
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
-// Error(Exit::usage) also if all were passed over, Error(Exit::storage), and with request.follow
+// Error(Exit::usage) also if all were skipped, Error(Exit::storage), and with request.follow
 // Error(Exit::peer) if the run failed: at once with code 2 or 4, otherwise after request.patience.
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 

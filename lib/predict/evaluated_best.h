@@ -30,9 +30,10 @@ class EvaluatedBest {
 
   // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series.
   void hold(int64_t step);
-  // Looks at the metrics of the checkpoint that is held, and makes it the best one if it is.
-  // `identity` is that of the checkpoint that was evaluated (EvaluatedCheckpoints::identity()).
-  // Throws Error(Exit::usage) if the evaluators have not measured a metric of a series.
+  // Looks at the metrics of the checkpoint that is held, and makes it the best one if they are the
+  // best so far. `identity` is that of the checkpoint that was evaluated
+  // (EvaluatedCheckpoints::identity()). Throws Error(Exit::usage) if the evaluators have not
+  // measured a metric of a series.
   void take(int64_t step, const std::string& identity, const Row& row);
 
   // Moves the best checkpoints of `step` and of later ones aside: the run trains these steps again.

@@ -11,11 +11,11 @@ namespace bv {
 
 // Opens image files, folders (every *.jpg, *.jpeg, *.png and *.webp below them, sorted), or a
 // single .npz file with the array `image` (n, ...), whose other arrays of n rows become features.
-// The path "-" stands for the files that standard input lists (lib/predict/file_list.h). A file
-// that is missing is an example that fails, unless no path of the command line exists. The source
-// has one split. An example is {"image", "label"}; the label is 0 unless the .npz file has labels,
-// so that an evaluator's pp_fn, which may one-hot encode labels, runs. labels() returns only labels
-// of an .npz file. Throws Error(Exit::usage).
+// The path "-" stands for the files that standard input lists (lib/predict/file_list.h). A missing
+// file becomes an example that fails; but if no path of the command line exists, this function
+// throws. The source has one split. An example is {"image", "label"}; the label is 0 unless the
+// .npz file has labels, so that an evaluator's pp_fn, which may one-hot encode labels, runs.
+// labels() returns only labels of an .npz file. Throws Error(Exit::usage).
 std::shared_ptr<const Source> open_inputs(const std::vector<std::string>& paths);
 
 }  // namespace bv

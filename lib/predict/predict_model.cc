@@ -42,8 +42,8 @@ void open_checkpoint(const PredictFrom& from, PredictModel& model) {
   if (meta.contains("precision")) model.precision = meta.at("precision").get<std::string>();
 }
 
-// Returns the card of a weights file. With a config a file needs none: what is wrong with it is
-// then a warning.
+// Returns the card of a weights file. With a config the file needs no card, so a problem with the
+// card is only a warning.
 std::optional<ModelCard> read_card(const PredictFrom& from) {
   const Metadata metadata = read_weights_metadata(from.weights);
   try {
@@ -105,7 +105,7 @@ void copy_weights(const Restored& checkpoint, bool ema, Model& model) {
     views.emplace_back(name_of("buffers/", path), buffer);
   if (ema && !averaged)
     throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
-  // With averaged weights some of params/ stay unused, which is no error.
+  // With averaged weights some of params/ stay unused, which is not an error.
   const std::vector<std::string> prefixes =
       ema ? std::vector<std::string>{} : std::vector<std::string>{"params/", "buffers/"};
   copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);

@@ -31,7 +31,7 @@ struct PredictModel {
   std::string weights;
   std::string origin;  // of the weights, for messages
 
-  // What the checkpoint or the file tells of its training; empty if it does not.
+  // What the checkpoint or the file says about the training; empty if it does not say.
   std::optional<Config> trained;          // its config
   std::vector<std::string> class_names;   // one for each class
   std::vector<int64_t> image;             // height, width, channels

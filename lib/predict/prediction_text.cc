@@ -25,8 +25,8 @@ struct Guess {
   bool predicted = true;  // false with `multilabel` if the probability is below the threshold
 };
 
-// Returns the `top` most probable classes of each row that has no error, the best first. Of numbers
-// it returns all, in their order.
+// Returns the `top` most probable classes of each row that has no error, the best first. For
+// numbers it returns all of them, in their order.
 std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_t top) {
   std::vector<std::vector<Guess>> best;
   if (batch.arrays.empty()) return best;
@@ -312,7 +312,7 @@ class Table : public PredictionText {
     for (const int64_t index : row.label->classes) names.push_back(shown_name(batch, index));
     line.shown[0].labelled = true;
     line.shown[0].label = names.empty() ? "none" : join(names, ", ");
-    if (names.empty() && !batch.multilabel) return;  // nothing is right, as evaluators have it
+    if (names.empty() && !batch.multilabel) return;  // as in evaluators, no prediction is right
     ++labelled_;
     right_ += is_right(batch, *row.label, guesses);
   }

@@ -22,18 +22,18 @@ class PredictionText {
 
 // One JSON object per line and example: its file, its label if known, and the `top` most probable
 // classes, or "values": [3.5, 7]. With PredictedBatch::multilabel, or if not exactly one class is
-// right, the list `labels` stands in place of `label`; beside `values` it has the right values. An
+// right, the list `labels` replaces `label`. Beside `values`, this list holds the right values. An
 // image that could not be read has the keys `file` and `error` only.
 std::unique_ptr<PredictionText> json_lines(int64_t top);
 
-// A line of names, then a line per example (RFC 4180). The columns are file, label and label_name
-// if labels are known, in which a semicolon stands between several classes, class_<k>, name_<k> and
-// probability_<k> for k = 1 to `top`, and error. For numbers they are file, label_<k>, if labels
-// are known, and value_<k> for each number, and error.
+// A header line, then a line per example (RFC 4180). The columns are file; label and label_name if
+// labels are known, with semicolons between several classes; class_<k>, name_<k> and
+// probability_<k> for k = 1 to `top`; and error. For numbers they are file; label_<k> for each
+// number if labels are known; value_<k> for each number; and error.
 std::unique_ptr<PredictionText> csv(int64_t top);
 
-// One line per example that could be read with its `top` most probable classes, and at the end the
-// number of right predictions if labels are known:
+// One line per example that could be read, with its `top` most probable classes. If labels are
+// known, a last line counts the right predictions. The line of an example:
 //   test row 3   label 1 Trouser   predicted 1 Trouser   0.993
 // By default (0) it shows one class, and with PredictedBatch::multilabel those that are predicted:
 //   test row 3   labels 0 cat, 2 dog   predicted 2 dog   0.993   0 cat   0.617

@@ -1,4 +1,4 @@
-// `bvtrain replay FOLDER`: computes a bad step again from the folder that a run has left of it.
+// `bvtrain replay FOLDER`: computes a bad step again from the folder that the run has left for it.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ constexpr const char* kMultilabel = "multilabel";  // of the task classify and o
 constexpr const char* kThreshold = "threshold";    // of class_metrics
 
 // Returns the classes that are right, given one value for each class: 0 or 1, or shares. Follows
-// the evaluators: of shares the largest counts, and with `multilabel` those from 1/2 on.
+// the evaluators: the largest share is right or, with `multilabel`, every share of at least 1/2.
 std::vector<int64_t> right_classes(const at::Tensor& values, bool multilabel) {
   const at::Tensor dense = values.to(at::kDouble).contiguous();
   const double* begin = dense.const_data_ptr<double>();

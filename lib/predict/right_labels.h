@@ -23,15 +23,15 @@ class RightLabels {
   bool numbers() const { return numbers_; }
   bool multilabel() const { return multilabel_; }
   double threshold() const { return threshold_; }
-  // Whether the names of the data set's classes are those of these labels.
+  // Whether the data set's class names apply to these labels.
   bool have_names_of_data() const { return have_names_of_data_; }
 
-  // The features after the evaluator's pp_fn that may hold the label. The first one counts that
-  // exists.
+  // The features after the evaluator's pp_fn that may hold the label. The first one that exists
+  // counts.
   std::array<std::string, 2> keys() const { return {key_, made_ ? source_ : kLabel}; }
-  // Returns the label of example `index`. `computed`: its features after the evaluator's pp_fn, of
-  // which only those in keys() are used; may be empty. If it has none of them, the label is that of
-  // the data set, in the feature from which the pp_fn makes the labels. nullopt if there is none
+  // Returns the label of example `index`. `computed` holds its features after the evaluator's
+  // pp_fn; only those in keys() are used. If there are none, the label comes from the data set:
+  // from the feature from which the pp_fn makes the labels. Returns nullopt if that does not exist
   // either.
   std::optional<RightLabel> of(const Example& computed, const Dataset& data, int64_t index) const;
 

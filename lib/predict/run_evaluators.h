@@ -21,10 +21,9 @@ namespace bv {
 
 struct EvaluateRequest {
   std::string workdir;  // of the run
-  // YAML file of which only `evals`, `batch_size_eval` and `best` are taken; empty: those of the
-  // run.
+  // A YAML file; only its `evals`, `batch_size_eval` and `best` are used. Empty: those of the run.
   std::string config = {};
-  std::vector<Override> overrides = {};  // of the config that results
+  std::vector<Override> overrides = {};  // applied to the resulting config
   // Wait for new checkpoints until the run has finished and the last one is evaluated.
   bool follow = false;
   double patience = 600;           // seconds in which a run that failed may be started again

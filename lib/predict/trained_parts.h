@@ -1,4 +1,4 @@
-// The model and the task of a trained run, built from what a checkpoint of it tells.
+// The model and the task of a trained run, built from what its checkpoint records.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct TrainedParts {
 };
 
 // `config` is that of the run. Records problems with it. Throws Error(Exit::usage) if `from` does
-// not tell the size of the images.
+// not record the size of the images.
 TrainedParts make_trained_parts(const Config& config, const Restored& from);
 
 }  // namespace bv

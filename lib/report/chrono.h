@@ -24,8 +24,8 @@ class Chrono {
   struct Setup {
     int64_t first_step = 0, total_steps = 0, batch_size = 0;
     double steps_per_epoch = 0;  // data_size / batch_size, not rounded; 0 if unknown
-    // Examples that were seen besides step * batch_size, because earlier steps had another size.
-    // Those that a rollback has left out are not among them.
+    // Examples that were seen in addition to step * batch_size, because earlier steps had another
+    // batch size. Examples that a rollback has left out do not count.
     int64_t examples_before = 0;
     int num_devices = 1;
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
@@ -49,7 +49,7 @@ class Chrono {
   void tick(int64_t step);
   // Brings state() up to date before the run ends at `step`, and measures nothing. The step need
   // not be one that is logged, and may be that of the last tick: a run may be stopped in the
-  // evaluators of a step. Call it last: time that passes afterwards is in no state.
+  // evaluators of a step. Call it last: time that passes afterwards is not recorded in any state.
   void settle(int64_t step);
   // Stops and continues the training time. Pausing twice throws Error(Exit::internal).
   void pause();

@@ -24,7 +24,7 @@ struct EvalDetails {
     double examples = 0;                  // how many (the sum of their weights)
     double confidence = 0, accuracy = 0;  // means over the examples
   };
-  // What one class got. NaN: not defined for this class.
+  // The figures of one class. NaN: not defined for this class.
   struct ClassFigures {
     int64_t examples = 0;  // that belong to it
     double precision = 0, recall = 0, f1 = 0, average_precision = 0, auroc = 0;

@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// The numbers of the live line. What is absent is left out.
+// The numbers of the live line. Absent numbers are left out.
 struct LiveNumbers {
   int64_t step = 0, total_steps = 0;
   std::optional<double> loss;
@@ -36,8 +36,8 @@ std::string speed_text(double images_per_second);
 std::string short_duration(double seconds);
 
 // Returns the line of an evaluation: "[500] val/prec@1=0.9712 (best 0.983 at step 400)
-// val/loss=0.11  2.1s". The remark stands behind the main metric of the evaluation; `before` holds
-// the values of earlier steps.
+// val/loss=0.11  2.1s". The remark follows the main metric of the evaluation; `before` holds the
+// values of earlier steps.
 std::string evaluation_line(int64_t step, const std::string& evaluator, const Row& values,
                             double seconds, const MetricSummary& before);
 

@@ -46,8 +46,8 @@ size_t terminal_width() {
   return 80;
 }
 
-// Returns the most columns that the character with this first byte of UTF-8 takes; 0 for a further
-// byte. From U+1000 on (first byte E1) characters may be two columns wide.
+// Returns the most columns that a character with this first byte of UTF-8 takes; 0 for a
+// continuation byte. From U+1000 on (first byte E1) characters may be two columns wide.
 size_t columns(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if ((byte & 0xC0) == 0x80) return 0;

@@ -35,7 +35,7 @@ class MetricSummary {
 
   void add(int64_t step, const Row& row);
   void add(const History& history);  // of an earlier process of the run; into an empty summary
-  // Forgets the best values of these metrics, the later ones too.
+  // Forgets the best values of these metrics, including later ones.
   void forget_best(const MeasuredAnew& changed);
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
@@ -50,10 +50,10 @@ class MetricSummary {
 // Whether `name` tells how good the model is: it is the training loss or an evaluator's metric.
 bool is_result(std::string_view name);
 
-// Returns the metric that stands for all: an evaluator's accuracy, or else another metric for which
-// a higher value is better, or else one for which a lower value is. Of several, one that is not
-// about a single class, then one of an evaluator with "val" in its name, then the first in
-// alphabetical order; "" if there is none.
+// Returns the metric that represents the run: an evaluator's accuracy, or else another metric for
+// which a higher value is better, or else one for which a lower value is. Among several it prefers
+// one that is not about a single class, then one of an evaluator with "val" in its name, then the
+// first in alphabetical order; "" if there is none.
 std::string choose_main_metric(const std::vector<std::string>& names);
 
 }  // namespace bv

@@ -26,7 +26,7 @@
 
 namespace bv {
 
-// The file of the rows cannot be synced: nobody knows what of it is on disk.
+// The file of the rows cannot be synced: it is unknown how much of it is on disk.
 struct UnsyncedRows : Error {
   explicit UnsyncedRows(const Error& failure) : Error(failure) {}
 };
@@ -71,10 +71,10 @@ class MetricWriter {
   // Adds a line to the facts about the run in the report, or replaces it; an empty text removes it.
   // For what is not known when the run starts. The next report shows it.
   void note(const std::string& label, const std::string& text);
-  // Writes images of the current step to TensorBoard, and into the report from when it is rewritten
-  // next, in place of earlier ones. All images must have the same size.
+  // Writes images of the current step to TensorBoard. The next report shows them in place of
+  // earlier ones. All images must have the same size.
   void images(std::vector<Picture> images);
-  // Replaces what the report shows of skipped examples, from when it is rewritten next.
+  // Replaces what the report shows about skipped examples, from the next report on.
   void skipped(std::vector<SkippedSummary> summaries);
   // Has the report rewritten, atomically, by the writer thread: at once, or at the end of the
   // current row, so that it includes that row.

@@ -67,10 +67,10 @@ class SkippedExamples {
     std::vector<SkippedExample> first;
   };
   bool remember(const SkippedExample& example);
-  void write();  // writes the lines that wait
+  void write();  // writes the pending lines
 
   std::string file_;     // empty: nothing is written
-  std::string waiting_;  // lines that out_ was not given yet
+  std::string waiting_;  // lines not yet passed to out_
   std::optional<AppendFile> out_;
   bool refused_ = false;  // whether the last write failed
   bool synced_ = true;

@@ -1,4 +1,4 @@
-// Trying again what a disk, a full file system or a network has refused.
+// Retries of writes that a disk, a full file system or a network has refused.
 #pragma once
 
 #include <condition_variable>

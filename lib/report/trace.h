@@ -1,5 +1,5 @@
-// A recorder of what this process does when, for a few steps of a run. Its file is a Chrome trace,
-// which ui.perfetto.dev opens.
+// A recorder of what this process does and when, for a few steps of a run. Its file is a Chrome
+// trace, which ui.perfetto.dev opens.
 //
 // There is one recorder per process. While it is off, a span only reads a flag. All functions are
 // thread-safe.

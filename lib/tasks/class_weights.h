@@ -26,8 +26,8 @@ inline constexpr KeyText kClassWeightKeys[] = {
 };
 
 // Reads `class_weights` and `class_weights_beta`. Returns a weight for each class, as float32
-// values, or an empty list if there are none, or if they follow from the labels and `env` has none
-// to tell. Records problems with the config.
+// values, or an empty list if there are none, or if they follow from labels that `env` does not
+// have. Records problems with the config.
 std::vector<double> read_class_weights(const Config& config, const TaskEnv& env);
 
 // Returns examples / (classes * count) for each class, as scikit-learn does.

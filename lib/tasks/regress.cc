@@ -61,7 +61,7 @@ const char* target_key(const Features& features) {
 }
 
 // Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's. Throws if
-// they are numbers of classes, which `named` says of whole numbers.
+// they are class numbers; with `named`, whole numbers are.
 at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool named) {
   const char* key = target_key(batch);
   const at::Tensor& labels = batch.at(key);

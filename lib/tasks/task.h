@@ -39,8 +39,8 @@ struct TaskEnv {
 // throw what Dataset::read() and compute_example() throw.
 struct LabelledExamples {
   int64_t size = 0;
-  int threads = 1;  // that may call the functions at the same time
-  // As it is in the data set, maybe without features that are files of their own, such as an image.
+  int threads = 1;  // how many may call the functions at the same time
+  // As it is in the data set, possibly without features that are separate files, such as an image.
   std::function<Example(int64_t index)> raw;
   std::function<Example(int64_t index)> computed;  // after input.pp
   std::function<std::string(int64_t index)> describe;

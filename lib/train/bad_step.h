@@ -1,5 +1,5 @@
-// A step whose loss or gradients are not finite: what is known of it, where its values come from,
-// and the folder in which a run leaves it for `bvtrain replay`.
+// A step whose loss or gradients are not finite: what is known about it, where its values come
+// from, and the folder in which a run leaves it for `bvtrain replay`.
 #pragma once
 
 #include <cstdint>

@@ -42,14 +42,15 @@ struct EvalDefaults {
 
 // The evaluator of each metric, by the metric's whole name.
 using MetricOwners = std::map<std::string, std::string>;
-// Notes that an evaluator writes a metric. Returns why it must not, "" if it may: a row would have
-// only one of the values if another evaluator or the training wrote a metric of the same name.
+// Notes that an evaluator writes a metric. Returns why it must not, "" if it may. If another
+// evaluator or the training wrote a metric of the same name, a row would hold only one of the
+// values.
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners);
 
-// Returns all entries of `evals` in alphabetical order, in which they also run. Records
-// problems with the config, also metrics of one name, as far as evaluators know the names before
-// they run. Opens no data but that of evaluators with problems.
+// Returns all entries of `evals` in alphabetical order, which is also the order in which they run.
+// Records problems with the config. These include metrics of the same name, as far as evaluators
+// know the names before they run. Opens no data except that of evaluators with problems.
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length);
 

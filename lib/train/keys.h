@@ -1,5 +1,5 @@
-// The top-level keys of a training config, grouped by the function of Recipe that reads them. What
-// they mean is in recipe_keys.cc and in the files that read the others.
+// The top-level keys of a training config, grouped by the function of Recipe that reads them. Their
+// meanings are in recipe_keys.cc and, for keys that other files read, in those files.
 // If a key of kStepKeys is wrong, its reader may not reach the others, so Recipe marks the whole
 // group as read. predict and eval read only a few of the keys and use these lists to ignore the
 // others. They report a key that is missing here as unknown.
@@ -61,13 +61,13 @@ inline const Keys kStepKeys = {"optax_name",
                                "mesh_allow_split_physical_axes"};
 inline const Keys kEvalKeys = {"evals", "batch_size_eval", "best", "early_stop"};
 
-// Marks the keys as read that predict and eval do not need, so that Config::done() only reports
-// what is misspelt. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys,
+// Marks the keys that predict and eval do not need as read, so that Config::done() only reports
+// misspelt keys. These are the keys of kRunKeys, kInputKeys, kInitKeys, kTaskKeys and kStepKeys,
 // the superseded ones and the durations.
 void ignore_training_keys(const Config& config);
-// Ends the reading of a config by predict or eval, for which `others` are without effect, too.
-// Throws all problems with it, as throw_problems() does. Among them are the keys that were not read
-// and that training does not know: they are misspelt.
+// Ends the reading of a config by predict or eval, for which the keys `others` have no effect
+// either. Throws all problems with it, as throw_problems() does. Among them are the keys that were
+// not read and that training does not know: they are misspelt.
 void finish_reading(const Config& config, const Keys& others);
 
 // Keys whose change leaves the training as it was, as patterns of whole paths: what is logged and

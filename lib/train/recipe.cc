@@ -294,8 +294,8 @@ void Recipe::read_evaluators() {
 }
 
 // Records a problem if an evaluator asks for an activation that the model does not have, or if its
-// test-time augmentation does not work, which would otherwise be found at the first evaluation
-// only.
+// test-time augmentation does not work, which would otherwise be found only at the first
+// evaluation.
 void Recipe::check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
                            const ShapeCheck& shapes) const {
   const std::vector<std::string> activations = job.evaluator->activations();

@@ -49,7 +49,7 @@ constexpr std::string_view kAuto = "auto";  // a value of num_classes
 // is probably not a class number.
 constexpr int64_t kMostUnnamed = 1'000'000;
 
-// Checks what a model needs of an example.
+// Checks that an example has what a model needs.
 void check_image(const Config& input, const Example& example) {
   const auto image = example.find("image");
   if (image == example.end())
@@ -63,7 +63,7 @@ void check_image(const Config& input, const Example& example) {
     input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
 }
 
-// Returns the ops of `pp`. With a short_side of the cache they see smaller images, whether the
+// Returns the ops of `pp`. If the cache has a short_side, they see smaller images, whether the
 // cache is open or not.
 std::shared_ptr<const Pipeline> make_pipeline(const Config& keys,
                                               const std::optional<ImageCacheOptions>& cache) {

@@ -1,4 +1,4 @@
-// What the keys mean that recipe.cc reads: those of the top level, and of `input`.
+// The meanings of the keys that recipe.cc reads: those of the top level, and of `input`.
 #include "lib/config/key_table.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"

@@ -224,7 +224,7 @@ std::string missing_metric(const WatchedMetric& watched, const Row& row) {
 Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
                          const RunLength& length) {
   Selection selection;
-  // An evaluator that could not be read is none of the jobs.
+  // An evaluator that could not be read is not among the jobs.
   if (config.section("evals").items().size() != jobs.size()) {
     for (const char* key : {"best", "early_stop"}) config.mark_read(key);
     return selection;

@@ -41,7 +41,7 @@ class BestValue {
   // Takes the value of a later step than before. Returns whether it is the best so far. A value
   // that is not finite never is.
   bool add(int64_t step, double value);
-  // Sets the best value to one that is in no row of metrics.
+  // Sets the best value to one that is not in any row of metrics.
   void restore(Point best) { best_ = best; }
   const std::optional<Point>& best() const { return best_; }  // nullopt: none yet
   int64_t first_step() const { return first_step_; }  // of the first value; -1: there is none

@@ -141,8 +141,8 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
   return changes;
 }
 
-// Returns the evaluator to which a key belongs, "" if it is none of one. Names may have dots: "val"
-// and "val.v2".
+// Returns the evaluator to which a key belongs, "" if it belongs to none. Names may have dots:
+// "val" and "val.v2".
 std::string evaluator_of(const std::string& key, const Recipe& recipe) {
   std::string found;
   for (const EvalJob& job : recipe.evals) {

@@ -48,7 +48,7 @@ struct ConfigChanges {
 bool changes_end(const ConfigChanges& changes);
 // Compares the recipe's config and data with the metadata of its checkpoint.
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);
-// Returns what changes_since() must know of the recipe's data: goes into a checkpoint's metadata.
+// Returns what changes_since() must know about the recipe's data. A checkpoint's metadata holds it.
 nlohmann::json data_summary(const Recipe& recipe);
 
 // Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is

@@ -101,7 +101,7 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
-// Reads what a step with values that are not finite leads to.
+// Reads what happens after a step with values that are not finite.
 void read_nan(const Config& config, StepConfig& step) {
   const std::string nan = config.word("nan", "stop", {"stop", "skip", "rollback"});
   const auto limit = config.get<int64_t>("nan_limit", 10);

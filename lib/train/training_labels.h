@@ -1,4 +1,4 @@
-// What a task and a model may know of the training data before the first step.
+// What a task and a model may know about the training data before the first step.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace bv {
 
-// Returns how many training examples have each label, over all data sets of a mixture. Empty if
-// that of one data set is not known without reading its examples.
+// Returns how many training examples have each label, over all data sets of a mixture. Empty if the
+// labels of one data set are not known without reading its examples.
 LabelCounts count_labels(const TrainingData& data);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the
-// result. Of `loader` the threads and the error budget count.
+// result. Uses only the threads and the error budget of `loader`.
 LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
                                    const LoaderOptions& loader);
 

@@ -31,7 +31,8 @@ struct Numbers {
 };
 
 // N numbers that a GPU's thread loads or stores at once. Their address must be a multiple of their
-// size in bytes. A GPU ends the program if it is not; so does a CPU that emulates one.
+// total size in bytes. On any other address a GPU ends the program, and so does a CPU that emulates
+// one.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Pack {
   T values[N];

@@ -52,7 +52,7 @@ inline void crash_point(std::string_view point) {
   }
 }
 
-// Returns whether the test has taken the call away.
+// Returns whether the test has disabled the call.
 inline bool is_missing(std::string_view call) {
   const char* text = std::getenv("BVTRAIN_WITHOUT");
   return text != nullptr && std::string_view(text).find(call) != std::string_view::npos;

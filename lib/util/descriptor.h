@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// Calls a system function again as long as a signal interrupts it.
+// Makes a system call, and repeats it as long as a signal interrupts it.
 template <class Call>
 auto retry_interrupted(Call call) {
   auto result = call();
@@ -21,7 +21,8 @@ auto retry_interrupted(Call call) {
   return result;
 }
 
-// Opens a file and closes it again. False, with errno set, if it could not be opened.
+// An open file, which the destructor closes. It converts to false, with errno set, if the file
+// could not be opened.
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags, mode_t mode = 0)
@@ -43,7 +44,7 @@ class Descriptor {
 // not be opened.
 struct stat stat_of(const Descriptor& fd, const std::string& file);
 
-// Says why something of this kind (st_mode) is not read as a file: "is a folder", "is a pipe, not a
+// Says why bvtrain does not read this kind of file (st_mode): "is a folder", "is a pipe, not a
 // file".
 std::string kind_text(mode_t mode);
 

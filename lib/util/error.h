@@ -59,8 +59,7 @@ class Error : public std::runtime_error {
   static Error bare(Exit code, std::string_view message) {
     return Error(code, Parts{.message = one_line(message)}, one_line(message));
   }
-  // Several problems, and how many more there were: what() is a line for each, and then "... and 3
-  // more".
+  // Combines several problems. what() has a line for each, and "... and 3 more" if `left_out` is 3.
   static Error all(Exit code, std::vector<Error> problems, size_t left_out = 0);
 
   Exit code() const { return code_; }
@@ -75,7 +74,7 @@ class Error : public std::runtime_error {
   std::vector<Error> problems() const {
     return parts_->problems.empty() ? std::vector<Error>{*this} : parts_->problems;
   }
-  size_t left_out() const { return parts_->left_out; }  // of all()
+  size_t left_out() const { return parts_->left_out; }  // the argument of all()
 
  private:
   struct Parts {
@@ -85,8 +84,8 @@ class Error : public std::runtime_error {
     std::vector<Error> problems = {};
     size_t left_out = 0;
   };
-  // Names in files and on the command line may hold anything. They do not reach the terminal, and
-  // cannot pretend to be a line of their own.
+  // Names in files and on the command line may hold anything. Escaped, they cannot control the
+  // terminal or pretend to be a line of their own.
   static std::string one_line(std::string_view text) { return printable(text, std::string::npos); }
   Error(Exit code, Parts parts, const std::string& text)
       : std::runtime_error(text),

@@ -19,8 +19,8 @@ bool is_pipe(const std::string& path);
 // or "larger than N bytes".
 std::string read_file(const std::string& file, size_t limit = 0);
 
-// Like read_file(), but returns nullopt if there is no such file. Any other reason why it cannot be
-// read is an error: what the file holds must not be taken for missing.
+// Like read_file(), but returns nullopt if there is no such file. Any other failure throws: a file
+// that exists must not be taken for missing.
 std::optional<std::string> read_file_if_any(const std::string& file, size_t limit = 0);
 
 // Like read_file(), but reads a pipe too: `--config <(...)`. Throws Stopped if a signal asks the
@@ -37,7 +37,7 @@ std::string read_stream(int fd, const std::string& name, size_t limit = 0);
 void write_file_atomically(const std::string& file, std::string_view content, bool sync = true);
 
 // Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something
-// other than a regular file has this name: opening a pipe to write to it waits for a reader.
+// other than a regular file has this name: opening a pipe for writing would wait for a reader.
 void refuse_special_file(const std::string& file);
 
 // Keeps the content of a damaged file that is about to be replaced, as "<file>.damaged" or, if that
@@ -49,9 +49,9 @@ inline constexpr std::string_view kAsideSuffix = ".damaged";
 // value of the call that failed (errno itself holds it too). Never throws.
 int write_all(int fd, std::string_view bytes) noexcept;
 
-// Opens those of the descriptors 0 to 2 that the caller of the program has closed. Otherwise the
-// next files would get these numbers, and the log would go into one of them. Reading standard input
-// and writing standard output still fail then; the log is lost.
+// Opens /dev/null for each of the descriptors 0 to 2 that the parent process has closed. Otherwise
+// the next files would get these numbers, and the log would go into one of them. Reading standard
+// input and writing standard output still fail, and the log is lost.
 void open_standard_descriptors();
 
 // Waits until a file or folder is on disk. Throws Error(Exit::storage).

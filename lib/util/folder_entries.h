@@ -9,8 +9,8 @@ namespace bv {
 
 struct FolderEntry {
   std::string name;
-  // What it is; for a link, what the link leads to. All are false for a pipe or a device, and for a
-  // link that leads nowhere or to itself.
+  // The type of the entry; for a link, that of its target. Both are false for a pipe or a device,
+  // and for a link that leads nowhere or to itself.
   bool folder = false, file = false;
   bool link = false;
 };

@@ -47,7 +47,7 @@ std::string boot_id() {
 std::string cpu_name() { return proc_value("/proc/cpuinfo", "model name"); }
 
 std::optional<double> peak_resident_bytes() {
-  // Of the present program. getrusage() would include the one that started it by exec.
+  // Counts this program only. getrusage() would include the one that started it by exec.
   const double kib = std::strtod(proc_value("/proc/self/status", "VmHWM").c_str(), nullptr);
   if (kib <= 0) return std::nullopt;
   return 1024 * kib;

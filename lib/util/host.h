@@ -7,27 +7,26 @@
 
 namespace bv {
 
-// Returns the host name for messages and file names, "unknown" if the system does not tell. The
-// name need not resolve to an address.
+// Returns the host name for messages and file names, or "unknown". The name need not resolve to an
+// address.
 std::string host_name();
 
-// Returns the id that the kernel chose at this boot; empty if the system does not tell. All
-// containers of a machine have the same one.
+// Returns the id that the kernel chose at this boot; empty if it is not known. All containers of a
+// machine have the same one.
 std::string boot_id();
 
-// Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if the system does not tell.
+// Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if it is not known.
 std::string cpu_name();
 
 // Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
 // divide the cores of a host by that variable.
 int usable_cores();
 
-// Returns the most bytes that this process had resident so far, nullopt if the system does not
-// tell.
+// Returns the peak resident memory of this process in bytes, nullopt if it is not known.
 std::optional<double> peak_resident_bytes();
 
-// Returns the resident memory of this process in bytes, nullopt if the system does not tell. Takes
-// a few microseconds.
+// Returns the resident memory of this process in bytes, nullopt if it is not known. Takes a few
+// microseconds.
 std::optional<double> resident_bytes();
 
 // Returns a time such as std::time(nullptr) as "2025-11-21T09:30:01Z".

@@ -18,15 +18,15 @@ namespace bv::limits {
 inline constexpr size_t kConfigBytes = size_t{1} << 20;
 // config.yaml of a run that is compared. It is read as a whole before kConfigBytes is checked.
 inline constexpr size_t kRunConfigBytes = size_t{4} << 20;
-// Nested lists and mappings. What walks a tree calls itself once for each level.
+// Nested lists and mappings. Code that walks the tree recurses once per level.
 inline constexpr size_t kConfigNesting = 64;
 // Values with aliases expanded: twenty lines of aliases of aliases stand for a million values.
 inline constexpr size_t kConfigValues = 1'000'000;
-// Keys of one mapping. A key is looked for among all others, so the time grows with the square.
+// Keys of one mapping. Each key is compared with all others, so the time is quadratic.
 inline constexpr size_t kMappingKeys = 10'000;
 // Files that include each other in a chain. Each takes stack, and kConfigBytes of text.
 inline constexpr size_t kConfigIncludes = 16;
-// A text of calls (pp). A name in it is looked for among the others, as in a mapping.
+// A text of calls (pp). Each name in it is compared with all others, as in a mapping.
 inline constexpr size_t kCallBytes = size_t{64} << 10;
 // Nested lists, tuples and dicts of a call. The parser calls itself once for each level.
 inline constexpr int kCallNesting = 32;
@@ -56,14 +56,16 @@ inline constexpr int64_t kImagePixels = int64_t{1} << 28;
 inline constexpr int64_t kSquareSide = int64_t{1} << 14;
 // Passes over a progressive JPEG. A few kilobytes can ask for thousands over a huge image.
 inline constexpr int kJpegScans = 500;
-// Parts of a JPEG before its pixels. They may have 4 bytes each, so a file could hold millions.
+// Parts of a JPEG before its pixels. Each may be as small as 4 bytes, so a file could hold
+// millions.
 inline constexpr int kJpegSegments = 4096;
-// Parts of a WebP that are searched for EXIF. They may have 8 bytes each: again, millions.
+// Parts of a WebP that are searched for EXIF. Each may be as small as 8 bytes, so a file could hold
+// millions.
 inline constexpr int kWebpChunks = 64;
 // Entries of EXIF that are searched for the orientation, of the 65,535 that the format allows.
 inline constexpr int64_t kExifEntries = 1000;
-// A chunk of a PNG beside the pixels, and all of them together. A packed text or colour profile can
-// unpack to a thousand times its size.
+// A chunk of a PNG other than its pixels, and all of these chunks together. A compressed text or
+// colour profile can expand to a thousand times its size.
 inline constexpr size_t kPngChunkBytes = size_t{1} << 26;
 
 // ---- Files and records
@@ -71,8 +73,8 @@ inline constexpr size_t kPngChunkBytes = size_t{1} << 26;
 // What is read in one piece: an image file, a record, a chunk of records, a member of a tar. Each
 // thread of a loader may hold one.
 inline constexpr uint64_t kRecordBytes = uint64_t{1} << 30;
-// Records of a chunk. An empty one packs to nearly nothing and takes 8 bytes of memory: 256 MiB in
-// all. A table of contents is such a chunk, with a record for each chunk of its file.
+// Records of a chunk. An empty one compresses to nearly nothing and takes 8 bytes of memory: 256
+// MiB in all. A table of contents is such a chunk, with a record for each chunk of its file.
 inline constexpr uint64_t kChunkRecords = uint64_t{1} << 25;
 // Records of an ArrayRecord file, as its table of contents states them: their sum cannot overflow.
 inline constexpr uint64_t kArrayRecordRecords = uint64_t{1} << 40;
@@ -81,7 +83,7 @@ inline constexpr uint64_t kIntegerFeatureBytes = 32;
 // A list of texts of one example. They are padded to equal lengths, so that one long text and many
 // short ones take the product of length and number.
 inline constexpr size_t kPaddedTextBytes = size_t{64} << 20;
-// One feature of one example that an op makes, whose shape comes from the data.
+// A feature that an op makes for one example, with a shape that comes from the data.
 inline constexpr int64_t kFeatureBytes = int64_t{1} << 32;
 // A list of examples to leave out. It is read as a whole.
 inline constexpr size_t kSkipListBytes = size_t{1} << 30;
@@ -114,16 +116,17 @@ inline constexpr uint32_t kManifestLines = std::numeric_limits<uint32_t>::max();
 inline constexpr size_t kJsonKeyBytes = 1000;
 // Different splits in a column. Each row's split is looked for among them, one by one.
 inline constexpr size_t kSplits = 1000;
-// Different names of classes, or class numbers. More are no classes but numbers of another kind,
-// and one label of 2^60 must not make a table of as many classes.
+// Distinct class names, or class numbers. More than this are not class numbers but numbers of
+// another kind. And a single label of 2^60 must not create a table of that many classes.
 inline constexpr size_t kClasses = size_t{1} << 20;
 // Class numbers that an evaluator takes: it keeps a few numbers for each class below the largest.
 inline constexpr int64_t kEvaluatedClasses = 1 << 24;
-// A file of the names of classes, one a line, for webdataset: kClasses names of 64 bytes.
+// A file of class names for webdataset, one per line: kClasses names of 64 bytes.
 inline constexpr size_t kClassNamesBytes = size_t{64} << 20;
 // The same for CIFAR, whose files have less than 1 KiB.
 inline constexpr size_t kCifarNamesBytes = size_t{64} << 10;
-// Names that a name with braces stands for, and their bytes: {0..9} twenty times is 10^20 names.
+// How many names a name with braces expands to, and their bytes: {0..9} twenty times is 10^20
+// names.
 inline constexpr size_t kBraceNames = 1'000'000;
 inline constexpr size_t kBraceNamesBytes = size_t{256} << 20;
 // Nesting depth of braces. The parser recurses once per level.
@@ -144,7 +147,7 @@ inline constexpr size_t kSampleMembers = 256;
 inline constexpr uint64_t kLabelMemberBytes = 4096;
 // Keys of a JSON member that become features unless the config names some.
 inline constexpr size_t kJsonFeatures = 1000;
-// Suffixes of names whose members are counted each for itself. Each member may have another one.
+// Name suffixes whose members are counted separately. Every member may have a different one.
 inline constexpr size_t kMemberTypes = 1000;
 
 // ---- TFDS
@@ -153,7 +156,7 @@ inline constexpr size_t kMemberTypes = 1000;
 inline constexpr int kTfdsNesting = 32;
 // Dimensions of a feature. A tensor with thousands of them could be described in a few kilobytes.
 inline constexpr size_t kTfdsDimensions = 8;
-// A file of the names of classes, one a line, beside features.json: kClasses names of 16 bytes.
+// A file of class names beside features.json, one per line: kClasses names of 16 bytes.
 inline constexpr size_t kTfdsNamesBytes = size_t{16} << 20;
 // Files of all splits. A name is made for each, from as little as two bytes of JSON.
 inline constexpr int64_t kTfdsFiles = 1'000'000;
@@ -162,8 +165,8 @@ inline constexpr int64_t kTfdsExamples = int64_t{1} << 40;
 
 // ---- Checkpoints and weights
 
-// The manifest of a checkpoint has 27 bytes for each MiB, so that this is enough for 4 TiB. Parsed,
-// it takes up to twenty times that.
+// The manifest of a checkpoint has 27 bytes for each MiB, so this is enough for 4 TiB. Parsed, it
+// takes up to twenty times that.
 inline constexpr size_t kCheckpointManifestBytes = size_t{128} << 20;
 // A file of a workdir that holds one line: DONE, LAST, .lock.
 inline constexpr size_t kNoteBytes = 512;
@@ -182,7 +185,7 @@ inline constexpr uint64_t kNpzTextBytes = uint64_t{64} << 20;
 // the model's parameters. A file for another model is refused before it takes more.
 inline constexpr uint64_t kWeightsBytes = uint64_t{256} << 20;
 inline constexpr uint64_t kWeightsPerModel = 4;
-// What a model's parameters are taken to have, for that limit, while their size is not known.
+// The assumed size of a model's parameters, for that limit, while the size is not known.
 inline constexpr uint64_t kUnknownModelBytes = uint64_t{1} << 30;
 // Blocks of a transformer that one array holds along its first axis. Each becomes a tensor with a
 // name, and an array without elements can have any number of them.

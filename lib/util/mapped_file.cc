@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// What the handler knows of a mapping. A slot is taken while `name` is not null.
+// What the handler knows about a mapping. A slot is taken while `name` is not null.
 struct KnownMapping {
   std::atomic<const char*> name{nullptr};
   std::atomic<const uint8_t*> begin{nullptr};

@@ -9,12 +9,12 @@ namespace bv {
 
 // Makes a text fit for a message of one line, and cuts it if it is longer than `longest` bytes.
 // Escapes what a terminal would obey or what would change how the line reads: control characters,
-// also newlines and those above U+007F; line separators; marks that change the direction of the
-// text; and bytes that are not UTF-8. All other characters stay as they are. What is escaped
-// already does not change.
+// including newlines and those above U+007F; line separators; marks that change the direction of
+// the text; and bytes that are not UTF-8. All other characters stay as they are. Text that is
+// already escaped does not change.
 std::string printable(std::string_view text, size_t longest = 80);
 
-// The same for a text of several lines, which is not cut. Newlines and tabs stay.
+// The same for a text of several lines. Newlines and tabs stay, and nothing is cut.
 std::string printable_lines(std::string_view text);
 
 }  // namespace bv

@@ -19,8 +19,8 @@ void put_float(std::string& out, int field, float value);
 void put_double(std::string& out, int field, double value);
 // string, bytes and message fields.
 void put_bytes(std::string& out, int field, std::string_view value);
-// The beginning of such a field. The caller appends the `size` bytes of its value, which spares a
-// copy of large ones.
+// Appends only the key and the length of such a field. The caller appends the `size` bytes of the
+// value itself, which saves a copy of large ones.
 void put_bytes_header(std::string& out, int field, uint64_t size);
 
 }  // namespace bv::protobuf

@@ -14,7 +14,7 @@ enum class WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 
 //       if (message.field() == 1 && message.type() == WireType::bytes) use(message.bytes());
 //     }
 // All members throw Error::bare(Exit::data) if the message is malformed. Groups, which protobuf has
-// abandoned, count as malformed.
+// deprecated, count as malformed.
 class Reader {
  public:
   explicit Reader(std::span<const uint8_t> message) : rest_(message) {}

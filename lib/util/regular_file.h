@@ -20,7 +20,7 @@ class RegularFile {
   explicit RegularFile(const std::string& file);
 
   int fd() const { return fd_.get(); }
-  // In bytes. 0 for some files below /proc, which have content nevertheless.
+  // In bytes. 0 for some files below /proc that do have content.
   size_t size() const { return size_; }
   // Reads from `offset` until `bytes` bytes are read or the file ends, and returns how many were
   // read. Throws Error "<file>: error: cannot read: ...": Exit::storage if the disk fails,

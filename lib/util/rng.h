@@ -47,8 +47,8 @@ class Rng {
   double normal();                  // standard normal, by Box-Muller
   double gamma(double shape);       // Gamma(shape, 1), by Marsaglia and Tsang 2000; shape > 0
   double beta(double a, double b);  // Beta(a, b)
-  // Returns true and false by turns in the passes over the data. In the first pass it is a fair
-  // coin that depends on the seed and on visit.example. Draws nothing from the stream.
+  // Alternates between true and false from pass to pass. In the first pass it is a fair coin that
+  // depends on the seed and on visit.example. Draws nothing from the stream.
   bool alternate() const;
 
  private:

@@ -20,10 +20,10 @@ sigset_t stop_signals();
 // that caused them fails instead.
 void install_signal_handlers();
 // From now on a signal ends the process with stop_requested()'s code, wherever it is: in a long
-// computation, or waiting for standard input. So does a signal that was received before.
+// computation, or waiting for standard input. So does a signal that it has already received.
 void end_on_signals();
 // Returns the exit code for the signal received: 143 for SIGTERM and SIGHUP, 130 for SIGINT, 75 for
-// SIGUSR1, and for the time of stop_at(). Exit::ok if there was none.
+// SIGUSR1. It is also 75 if the time of stop_at() has come. Returns Exit::ok if there was neither.
 Exit stop_requested();
 // Makes stop_requested() return 75 once CLOCK_MONOTONIC has reached `time`, in seconds, unless a
 // signal came before.

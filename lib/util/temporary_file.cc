@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kMark = ".tmp-";
 constexpr size_t kPlaceDigits = 8;
-constexpr std::time_t kDay = 86400;  // far more than a write takes, and than clocks differ
+constexpr std::time_t kDay = 86400;  // far more than a write takes or clocks differ by
 
 // Both parts below /proc are empty where there is no complete /proc.
 std::string place() {

@@ -12,7 +12,7 @@ namespace bv {
 // Returns a new name beside `file` for this process to write to.
 std::string temporary_name(const std::string& file);
 
-// Returns the file for which a path is such a name; nullopt if it is none.
+// Returns the file for which `path` is a temporary name; nullopt if `path` is not such a name.
 std::optional<std::string> file_of_temporary(std::string_view path);
 
 enum class TemporaryState {
@@ -20,8 +20,8 @@ enum class TemporaryState {
   unknown,        // its writer has another place, and the file has changed within a day
   left_behind     // its writer is dead
 };
-// `path` must be the name of a temporary file. One of another place that has not changed for a day
-// counts as left behind.
+// `path` must be the name of a temporary file. A file from another place that has not changed for a
+// day counts as left behind.
 TemporaryState temporary_state(const std::string& path);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Text: splitting and joining, finding a similar name, numbers for people, words of a shell, UTF-8,
+// Text: splitting and joining, finding a similar name, numbers for people, shell quoting, UTF-8,
 // JSON values.
 #pragma once
 
@@ -15,8 +15,8 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string trim(std::string_view text);  // without white space at both ends
 
-// Returns the known name that is closest to `name`, or "" if none is close. Ignores case; the
-// distance is Damerau and Levenshtein's.
+// Returns the known name that is closest to `name`, or "" if none is close. Ignores case; uses the
+// Damerau-Levenshtein distance.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
 std::string human_bytes(double bytes);                   // "1.5 GiB"

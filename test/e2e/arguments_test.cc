@@ -112,7 +112,7 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
         "bvtrain: error: --steps: 'x' is not an integer of at least 0\n");
   CHECK(refused({"--config", "c.yaml", "-b", "32"}) ==
         "bvtrain: error: unknown option '-b': write --set input.batch_size=32\n");
-  // A flag that is a key here, and one that is a mapping here.
+  // Flags of other trainers: one is a key here, another a mapping.
   CHECK(refused({"--config", "c.yaml", "--epochs", "3"}) ==
         "bvtrain: error: unknown option '--epochs': write --set total_epochs=3\n");
   CHECK(refused({"--config", "c.yaml", "--patience", "3"}) ==
@@ -121,7 +121,7 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
   CHECK(refused({"predict", "--workdir", "w", "--ckpt", "3", "a.jpg"}) ==
         "bvtrain: error: unknown option '--ckpt': give the folder of the checkpoint as --workdir, "
         "such as out/ckpt/step-100, or --best\n");
-  // What the command does not take is not suggested.
+  // Flags that the command does not take are not suggested.
   CHECK(refused({"schema", "--workdr", "x"}) ==
         "bvtrain: error: unknown option '--workdr'; see --help\n");
   CHECK(refused({"compare", "A", "--epochs", "3"}) ==

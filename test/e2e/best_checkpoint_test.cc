@@ -36,7 +36,7 @@ nlohmann::json best_of(const std::string& folder) {
   return manifest_of(folder).at("meta").at("best");
 }
 
-// Checks that ckpt/best is of the first row with the lowest test/loss, and returns its step.
+// Checks that ckpt/best belongs to the first row with the lowest test/loss, and returns its step.
 int64_t check_best(const std::string& workdir) {
   int64_t step = -1;
   double lowest = 0;

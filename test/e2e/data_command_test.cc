@@ -25,7 +25,7 @@ std::string hollow_jpeg() {
 }
 
 // photos/train has 20 cats, of which cat/bad.jpg is hollow, and 6 dogs, of which dog/text.jpg is
-// no image; photos/val has 4 of each, all sound.
+// not an image; photos/val has 4 of each, all sound.
 class Photos : public TempFolder {
  public:
   Photos() {

@@ -198,8 +198,7 @@ TEST_CASE("a batch size that the ranks do not divide is refused once, with both 
 }
 
 TEST_CASE("batch norm's statistics are those of the whole batch") {
-  // Our kernels do not take 12 channels: then one process uses those of LibTorch, which sum in
-  // float32.
+  // Our kernels do not support 12 channels. One process then uses LibTorch's, which sum in float32.
   for (const std::string width : {"16", "12"}) {
     INFO("width " << width);
     Fixture f;
@@ -226,7 +225,8 @@ log_training_steps: 1
       if (!name.starts_with("buffers/")) continue;
       INFO(name);
       ++buffers;
-      // As a whole: a mean close to 0 is the rest of large numbers, and has their rounding errors.
+      // Compares whole tensors: a mean close to 0 is a difference of large numbers, with their
+      // rounding errors.
       const at::Tensor difference = value - two.tensors.at(name);
       CHECK(difference.norm().item<double>() < 1e-4 * value.norm().item<double>() + 1e-6);
     }

@@ -102,7 +102,7 @@ TEST_CASE("the table of keys in docs/design.md names the files that read them") 
       const auto found = files.find(key);
       REQUIRE(found != files.end());
       REQUIRE_FALSE(read.empty());
-      CHECK(read[0] == found->second);  // behind it may stand who calls that file
+      CHECK(read[0] == found->second);  // the caller of that file may follow it
       ++keys;
     }
   }

@@ -33,7 +33,7 @@ const Values kVit = {"model_name=vit",
                      "optax={clipping_threshold: 1.0}",
                      "sharding_strategy=fsdp",
                      "grad_accum_steps=2"};
-// Batch norm over the ranks; steps are checked before their update, which is no part of the graph.
+// Batch norm over the ranks; steps are checked before their update, which is not part of the graph.
 const Values kResnet = {"model_name=resnet_cifar", "model={width: 16}", "nan=skip", "nan_limit=2",
                         "optax_name=momentum_hp"};
 

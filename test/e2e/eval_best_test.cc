@@ -26,7 +26,7 @@ struct RunWithBest : DigitsRun {
     return run(all, environment);
   }
 
-  // ckpt/best must be of the first row with the lowest loss.
+  // ckpt/best must belong to the first row with the lowest loss.
   void check_best() const {
     int64_t step = -1;
     double lowest = 0;

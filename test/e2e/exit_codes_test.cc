@@ -115,7 +115,7 @@ TEST_CASE("an unwritable workdir; a workdir in use") {
         "or copy, and give a local path\n");
 
   Child first({"--config", config, "--workdir", dir / "w", "--set", "total_epochs=100000"});
-  REQUIRE(wait_for_file(dir / "w/ckpt/LAST"));  // run.json tells of the checkpoint by then
+  REQUIRE(wait_for_file(dir / "w/ckpt/LAST"));  // run.json knows of the checkpoint by then
   const std::string before = read_file(dir / "w/run.json");
   const Finished second = run({"--config", config, "--workdir", dir / "w"});
   CHECK(second.code == 2);

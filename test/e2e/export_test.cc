@@ -104,7 +104,8 @@ TEST_CASE("export without a workdir: a config and model_init") {
   CHECK(same_bits(read_npz(r.dir / "c"), trained));
   REQUIRE(from_config({"--format", "onnx"}).code == 0);
   REQUIRE(r.write("w", "onnx", "w.onnx").code == 0);
-  // The graphs are equal. The metadata before them differs: a weights file does not tell its step.
+  // The graphs are equal. The metadata before them differs: a weights file does not record its
+  // step.
   const auto graph = [&](const std::string& file) {
     const std::string whole = read_file(r.dir / file);
     return whole.substr(whole.find("Transpose_0"));

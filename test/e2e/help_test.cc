@@ -1,5 +1,5 @@
-// bvtrain help, schema and completion: what a user asks, what the repository keeps of it, and what
-// bash makes of the completion. With the real binary.
+// bvtrain help, schema and completion: the answers to a user, the copies of them in the repository,
+// and what bash makes of the completion. With the real binary.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>

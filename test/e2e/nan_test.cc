@@ -1,4 +1,4 @@
-// nan: skip and rollback, with the real binary: the run tells of each bad step, counts them over
+// nan: skip and rollback, with the real binary: the run reports each bad step, counts them over
 // restarts, and ends when there are too many.
 #include <ATen/ATen.h>
 
@@ -152,7 +152,7 @@ TEST_CASE(
     for (const TextRow& row : rows)
       CHECK((!row.contains("training_loss") || std::isfinite(std::stod(row.at("training_loss")))));
 
-    // Killed right behind the return, before another checkpoint knows of it.
+    // Killed right after the return to step `to`, before a checkpoint records it.
     const PoisonedRun killed;
     // Step 1, every third, the bad step's folder if the state is whole, and the next one.
     const int saved = static_cast<int>(to / 3) + 2 + (ranks == 1 ? 1 : 0);
@@ -228,7 +228,7 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
                                    ": error: the workdir is in use by process "));
     CHECK(std::filesystem::last_write_time(folder + "/report.json") == written);
   }
-  // The weights that it has written give the same.
+  // The weights that it has written give the same result.
   const Finished folder_again = run({"replay", folder, "--json"});
   INFO(folder_again.err);
   CHECK(nlohmann::json::parse(folder_again.out) == report);

@@ -20,9 +20,9 @@ namespace bv::test {
 namespace {
 
 constexpr int kMostRanks = 8;
-// What the time from a run's last line to the end of its last process may be, as a multiple of the
-// time from its start to its last line. Usually it is a tenth of that. A rank that did not notice
-// another's end would wait for 20 s. On a busy machine both times grow together.
+// The longest time allowed from a run's last line to the end of its last process, as a multiple of
+// the time from its start to its last line. Usually it is a tenth of that. A rank that did not
+// notice another's end would wait for 20 s. On a busy machine both times grow together.
 constexpr double kMostRatio = 4;
 
 // Two steps with a checkpoint, an evaluation and a report, so that all threads of a run are in use.

@@ -161,7 +161,7 @@ TEST_CASE("the launcher says what is missing before the dynamic loader does") {
   std::filesystem::remove(torch + "/version.py");
   CHECK(launcher.run(launcher.bin, torch).err ==
         "bvtrain: error: " + torch + " is LibTorch of an unknown version; bvtrain needs 2.11\n");
-  // Two other forms of LibTorch tell their version in other files.
+  // Two other forms of LibTorch state their version in other files.
   write(torch + "/build-version", "2.11.0+cu130\n");
   CHECK(launcher.run(launcher.bin, torch).code == 0);
   std::filesystem::remove(torch + "/build-version");
@@ -204,7 +204,7 @@ TEST_CASE("a build looks its commit up, and writes it only if it is another one"
   CHECK(commit_of(root) == commit);
   CHECK(std::filesystem::last_write_time(source) == before);
 
-  write(root + "/docs/a.txt", "2");  // the program is not made of it
+  write(root + "/docs/a.txt", "2");  // the program is not built from it
   CHECK(commit_of(root) == commit);
   write(root + "/lib/new.cc", "");
   CHECK(commit_of(root) == commit + "-dirty");

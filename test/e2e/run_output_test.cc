@@ -275,7 +275,7 @@ TEST_CASE("rows and checkpoints at growing steps") {
   REQUIRE(finished.code == 0);
   std::vector<std::string> steps;
   for (const TextRow& row : metric_rows(f.workdir)) steps.push_back(row.at("step"));
-  // The interval is 5. Behind 10, 1.8 * 10 is 18.
+  // The interval is 5. After 10 comes 1.8 * 10 = 18.
   CHECK(steps == std::vector<std::string>{"0", "1", "2", "3", "5", "10", "15", "18", "20"});
   for (const int64_t step : {1, 2, 3, 5, 10, 15, 18, 20}) CHECK(exists(f.step(step)));
   const Finished large = f.train({"--dry-run", "--set", "periodic_action_growth_ratios=[3,30,50]"});

@@ -27,8 +27,7 @@ evals:
          outfile: "OUT"}
 )";
 
-// Returns the most memory that the process had resident so far, in MiB; -1 if it is gone or is rank
-// 0.
+// Returns the peak resident memory of the process in MiB; -1 if the process is gone or is rank 0.
 double most_of(int pid) {
   const std::string process = "/proc/" + std::to_string(pid);
   std::ifstream variables(process + "/environ"), status(process + "/status");

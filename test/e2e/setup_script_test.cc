@@ -82,7 +82,7 @@ TEST_CASE("BVTRAIN_LIBTORCH names an existing LibTorch, and nothing is downloade
   const Result direct = checkout.sourced(show, "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=1");
   CHECK(direct.out == checkout.dir / "torch\n");
   CHECK(direct.code == 0);
-  // The folder above it, as site-packages is, will do.
+  // The folder that contains torch, such as site-packages, will do.
   CHECK(checkout.sourced(show, "BVTRAIN_LIBTORCH=venv").out == checkout.dir / "venv/torch\n");
 
   const Result old = checkout.sourced(show, "BVTRAIN_LIBTORCH=old");
@@ -136,7 +136,8 @@ TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTo
   CHECK(checkout.bash("bin/bv --version", cpu).out == "ran --version\n");
   CHECK(checkout.take_calls().empty());
 
-  // Asked for, but nothing can build it: said, and the CPU half runs.
+  // The CUDA half is asked for, but nothing can build it. The script says so, and the CPU half
+  // runs.
   const Result in_vain = run_script(cuda);
   CHECK_THAT(in_vain.out, Catch::StartsWith("bvtrain set-up: nvcc is not found, so the CUDA "
                                             "plug-in is not built") &&

@@ -126,8 +126,8 @@ TEST_CASE("a run that was killed and resumed lists and counts the same skipped e
   const Pets pets;
   if (pets.missing) return;
   REQUIRE(pets.train("whole").code == 0);
-  // The run dies after it commits the checkpoint of step 1, at whose step one example was skipped;
-  // or at the evaluation of step 4, and goes on from step 1 with an entry of step 3 in the file.
+  // The run dies after it commits the checkpoint of step 1, a step that skipped one example. Or it
+  // dies at the evaluation of step 4, and resumes from step 1 with an entry of step 3 in the file.
   for (const char* point : {"ckpt.last_replaced:1", "eval.rank0:3"}) {
     INFO(point);
     const std::string cut = std::string("cut") + std::to_string(point[0]);

@@ -75,7 +75,7 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
   CHECK(job.read("requeued").empty());
   CHECK(job.end(exited("n0: tasks 0-3", 75), 75, restarted(90)) == 75);
   CHECK(job.read("requeued") == "requeue 17\n");
-  // A job that never comes so far that it has something to save would be put back for ever.
+  // A job that never gets far enough to save something would be put back for ever.
   const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
   CHECK(job.end(unsaved, 75, restarted(2)) == 75);
   CHECK(job.read("requeued") == "requeue 17\n");

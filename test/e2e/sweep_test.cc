@@ -239,7 +239,7 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
   const Strings commands = split(all.out, '\n');
   std::set<std::string> workdirs;
   for (const std::string& line : commands) workdirs.insert(line.substr(line.rfind(' ') + 1));
-  CHECK(commands.size() == 13);  // with the empty end
+  CHECK(commands.size() == 13);  // with the empty one at the end
   CHECK(workdirs.size() == 13);
   CHECK_FALSE(exists(dir / "out"));
 

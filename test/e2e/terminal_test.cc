@@ -51,7 +51,7 @@ bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_match(text, std::regex(pattern));
 }
 
-// Checks that each line matches one of the patterns, and each pattern so many of the lines.
+// Checks that each line matches one of the patterns, and each pattern the given number of lines.
 void check_lines(const std::vector<std::string>& lines,
                  const std::vector<std::pair<std::string, int>>& patterns) {
   std::vector<int> counts(patterns.size(), 0);

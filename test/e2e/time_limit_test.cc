@@ -51,7 +51,7 @@ TEST_CASE("a run saves and stops when --max-time has passed") {
 TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
   TempFolder dir;
   make_scontrol(dir / "bin");
-  // The environment of a task of a job that ends in so many seconds.
+  // The environment of a task of a job that ends in `seconds` seconds.
   const auto slurm = [&](const char* task, int64_t seconds) -> Environment {
     return {{"SLURM_JOB_ID", "7"},
             {"SLURM_PROCID", task},

@@ -9,14 +9,14 @@
 
 namespace bv::test {
 
-// Of n images of h x w pixels, with a kernel of size x size taps.
+// A convolution of n images of h x w pixels with a kernel of size x size taps.
 struct ConvCase {
   int64_t n, h, w, in, out, size;
 };
 
-// The operands of a convolution with stride 1 and SAME padding. Of the given type: x (n, in, h, w),
-// channels_last, and grad (n, out, h, w), the gradient of the result, not channels_last. float32:
-// kernel (k, k, in, out) and bias (out).
+// The operands of a convolution with stride 1 and SAME padding. x (n, in, h, w) is channels_last.
+// grad (n, out, h, w), the gradient of the result, is not. Both have the given type. kernel (k, k,
+// in, out) and bias (out) are float32.
 struct ConvOperands {
   at::Tensor x, kernel, bias, grad;
 
@@ -60,7 +60,7 @@ inline at::Tensor libtorch_conv(const at::Tensor& x, const at::Tensor& kernel,
   return at::conv2d(x, kernel.permute({3, 2, 0, 1}), bias, 1, (kernel.size(0) - 1) / 2);
 }
 
-// Returns the root of the mean squared distance, in parts of that of the exact value from 0.
+// Returns the root mean square of the error, divided by that of the exact values.
 inline double relative_error(const at::Tensor& found, const at::Tensor& exact) {
   const at::Tensor distance = found.to(at::kDouble) - exact;
   return (distance.square().mean().sqrt() / exact.square().mean().sqrt()).item<double>();

@@ -5,7 +5,7 @@
 
 namespace bv::test {
 
-// Counts while it exists, on all threads of the process. There may be one at a time.
+// Counts while it exists, on all threads of the process. Only one may exist at a time.
 //
 // It sees
 // - the operators that read a tensor's value, those of CPU tensors included: item(), a tensor that

@@ -96,7 +96,7 @@ inline std::string jpeg_segment(int n, const std::string& content) {
   return "\xFF" + std::string(1, static_cast<char>(0xE0 + n)) +
          number_text(content.size() + 2, 2, false) + content;
 }
-// Returns a JPEG file with an EXIF segment behind its start marker.
+// Returns a JPEG file with an EXIF segment after its start marker.
 inline std::string jpeg_with_exif(const std::string& file, const std::string& exif) {
   return file.substr(0, 2) + jpeg_segment(1, std::string("Exif\0\0", 6) + exif) + file.substr(2);
 }

@@ -9,8 +9,8 @@
 
 namespace bv::test {
 
-// Lists the calls of its thread while it exists. There may be one at a time. Kernels for CPUs call
-// operators on other threads, too, in any order.
+// Lists the calls of its thread while it exists. Only one may exist at a time. Other threads are
+// left out, because CPU kernels call operators there in any order.
 class OperatorTrace {
  public:
   OperatorTrace();

@@ -49,7 +49,7 @@ class Process {
 // Returns the state letter of a process, such as 'R', and its parent. The state is 0 if there is no
 // such process.
 std::pair<char, int> state_of(int pid);
-// Zombies are left out.
+// Returns the children of a process, without zombies.
 std::set<int> children_of(int pid);
 // Returns the processes whose command line contains `text`, without zombies and this process.
 std::set<int> processes_with(const std::string& text);

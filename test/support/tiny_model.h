@@ -1,4 +1,5 @@
-// A model of about 400 parameters, and a training step for it: for tests that need any step.
+// A model of about 400 parameters, and a training step for it: for tests that need some step, no
+// matter which.
 #pragma once
 
 #include <ATen/ops/relu.h>

@@ -1,4 +1,4 @@
-// Environment variables for the time of a test.
+// Environment variables for the duration of a test.
 #pragma once
 
 #include <cstdlib>
@@ -7,8 +7,8 @@
 
 namespace bv::test {
 
-// Sets an environment variable, or removes it if `value` is null. The end of its lifetime brings
-// the old value back.
+// Sets an environment variable, or removes it if `value` is null. The destructor restores the old
+// value.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {

@@ -45,8 +45,8 @@ std::string checkpoint_fault(const std::string& folder, FaultSearch search);
 // Returns the bytes of all files of a folder.
 uint64_t folder_bytes(const std::string& folder);
 
-// Returns `steps` ascending and each once. Throws Error(Exit::usage) if there is no committed
-// checkpoint of one of them.
+// Returns `steps` in ascending order, without duplicates. Throws Error(Exit::usage) if there is no
+// committed checkpoint of one of them.
 std::vector<int64_t> existing_steps(const CkptFolder& ckpt, std::vector<int64_t> steps);
 
 // Returns the last `count` steps that have a committed checkpoint, ascending. Throws

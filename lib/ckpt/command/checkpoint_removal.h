@@ -11,16 +11,16 @@
 
 namespace bv {
 
-// Returns `steps` ascending and each once. Throws Error(Exit::usage) if there is no checkpoint of
-// one of them, or if one is the newest that verifies.
+// Returns `steps` in ascending order, without duplicates. Throws Error(Exit::usage) if there is no
+// checkpoint of one of them, or if one is the newest that verifies.
 std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<int64_t>& steps);
 
-// Returns all other steps than that of the newest checkpoint that verifies. Throws
-// Error(Exit::usage) if there is none that verifies.
+// Returns all steps except that of the newest checkpoint that verifies. Throws Error(Exit::usage)
+// if there is none that verifies.
 std::vector<int64_t> all_but_newest(const CkptFolder& ckpt);
 
 // Throws Error(Exit::usage) unless the checkpoints are those of the steps `before`. For the holder
-// of the workdir's lock, because a run may have saved and deleted some before it was taken.
+// of the workdir's lock, because a run may have saved and deleted some before the lock was taken.
 void require_unchanged(const CkptFolder& ckpt, const std::vector<int64_t>& before);
 
 struct RemovedCheckpoint {

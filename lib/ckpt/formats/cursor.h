@@ -33,7 +33,7 @@ class Cursor {
   void expect(char wanted);                 // take(), or throws
   void expect_end();                        // throws unless only blanks follow
   int64_t integer();                        // a decimal number from 0 to 2^63 - 1
-  // Returns a string from its opening `quote` to the closing one, both included. A quote behind a
+  // Returns a string from its opening `quote` to the closing one, both included. A quote after a
   // backslash does not close it.
   std::string_view quoted(char quote);
 

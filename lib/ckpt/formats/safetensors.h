@@ -3,7 +3,7 @@
 // Tensors are written in the order of element size (largest first) and name, so that every tensor
 // is aligned to its elements; the data begins at a multiple of 64 bytes. The reader checks every
 // length and offset in the header before it reads any data. Tensors must not overlap or leave gaps,
-// and the file must have exactly the length that follows.
+// and the file must be exactly as long as the header says.
 #pragma once
 
 #include <cstdint>

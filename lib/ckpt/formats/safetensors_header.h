@@ -25,7 +25,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;  // the object __metadata__; empty if there is none
 };
 
-// Returns the bytes of one element of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; 0 for another name.
+// Returns the bytes of one element of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; 0 for any other
+// name.
 uint64_t safetensors_element_bytes(const std::string& dtype);
 
 // Parses and checks the header of a file of `bytes` bytes. `start` holds its first

@@ -126,7 +126,7 @@ class DirectoryReader {
     return directory;
   }
 
-  // Reads the entry at `at` and moves `at` behind it.
+  // Reads the entry at `at` and moves `at` past it.
   ZipEntry read_entry(uint64_t& at, const Directory& directory) const {
     if (directory.end - at < kDirectoryEntryBytes || number<uint32_t>(at) != kDirectoryEntry) {
       fail(at, "expected a directory entry");

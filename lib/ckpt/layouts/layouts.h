@@ -18,7 +18,7 @@ namespace bv {
 // The shapes of the parameters of a model, by their names in big_vision.
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
-// Converts `tree`, of whatever program, to the names and layouts of a model with the parameters
+// Converts `tree`, from any program, to the names and layouts of a model with the parameters
 // `wanted`: recognises the program and applies the functions below that fit. Afterwards only
 // pos_embedding may have another size than in the model.
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin);
@@ -47,7 +47,7 @@ NamedTensors to_timm_bit(const NamedTensors& bit_paper);
 bool is_hugging_face(const NamedTensors& tree);
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin);
 
-// ---- BiT as TensorFlow wrote it ("resnet/block1/unit01/a/..."), as big_vision's
+// ---- BiT as TensorFlow wrote it ("resnet/block1/unit01/a/..."), as in big_vision's
 // models/bit_paper.py, `load`.
 
 bool is_bit_tf(const NamedTensors& tree);
@@ -55,10 +55,10 @@ NamedTensors from_bit_tf(const NamedTensors& tree, const std::string& origin);
 
 // ---- Files of earlier versions of big_vision. Other trees are returned unchanged.
 
-// As models/vit.py, `fix_old_checkpoints`: numbers of layers, names of the position embedding and
-// of the attention pooling.
+// As in models/vit.py, `fix_old_checkpoints`: numbers of layers, names of the position embedding
+// and of the attention pooling.
 NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin);
-// As models/mlp_mixer.py, `load`.
+// As in models/mlp_mixer.py, `load`.
 NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
 // Old files have a position embedding of n * n + 1 positions, of which the first belongs to the
 // class token. Removes it from pos_embedding, and adds it to `cls` if the tree has one

@@ -11,7 +11,8 @@ namespace bv {
 
 namespace {
 
-// Returns `name` without its suffix ".weight" or ".bias", and which of them it was in `is_weight`.
+// Returns `name` without its suffix ".weight" or ".bias". Sets `is_weight` to whether that was
+// ".weight".
 std::optional<std::string> layer_of(const std::string& name, bool& is_weight) {
   for (const std::string_view suffix : {".weight", ".bias"}) {
     if (!name.ends_with(suffix)) continue;

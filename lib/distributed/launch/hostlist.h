@@ -14,7 +14,7 @@ namespace bv {
 // than 65,536 hosts.
 std::vector<std::string> parse_hostlist(std::string_view text, std::string_view where);
 
-// Parses SLURM_STEP_TASKS_PER_NODE: "2(x3),1" is {2, 2, 2, 1}. Throws as parse_hostlist().
+// Parses SLURM_STEP_TASKS_PER_NODE: "2(x3),1" is {2, 2, 2, 1}. Throws what parse_hostlist() throws.
 std::vector<int> parse_counts(std::string_view text, std::string_view where);
 
 }  // namespace bv

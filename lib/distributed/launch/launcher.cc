@@ -337,7 +337,7 @@ int Launcher::run_generations() {
     failed_at_ = failure_seen_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kFailureKey, "", kNoFailure);
-    if (interrupted()) return stopped_code();  // no later: the ranks would not be told
+    if (interrupted()) return stopped_code();  // last check: later, the ranks would not be told
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
     const int failed = static_cast<int>(outcome.failed.size());

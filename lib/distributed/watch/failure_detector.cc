@@ -144,8 +144,8 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
   return somebody_behind || waiting < 0 ? std::nullopt : find_stuck(mine, waiting, now);
 }
 
-// All ranks joined the collective and yet it does not end, so messages must get lost. Only a rank
-// that watches all others can tell.
+// All ranks joined the collective and yet it does not end, so messages must have been lost. Only a
+// rank that watches all others can tell.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
                                                          double now) const {
   double since = waiting;

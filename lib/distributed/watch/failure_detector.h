@@ -36,8 +36,8 @@ class FailureDetector {
 
   // Records the newest heartbeat read from `rank`.
   void record(int rank, const Heartbeat& heartbeat, double now);
-  // Restarts the timers of all ranks. To be called when this process was itself stopped for a
-  // while: it could not see the others' heartbeats meanwhile.
+  // Restarts the timers of all ranks. Call it when this process itself was stopped for a while,
+  // because it could not see the others' heartbeats meanwhile.
   void reset_timers(double now);
 
   // Returns the failed rank, if any. `waiting`: since when this rank has been waiting for its

@@ -6,7 +6,8 @@ namespace bv {
 // In seconds, unless a comment says otherwise. docs/distributed.md lists the environment variables
 // that change them.
 struct Timeouts {
-  // Until all ranks have joined. Also the time-out of collectives until a step was measured.
+  // Until all ranks have joined. Also the time-out of collectives until three steps have been
+  // measured.
   double startup = 600;
   double heartbeat = 2;  // between two heartbeats of a rank
   double silence = 20;   // a rank without a heartbeat for this long is dead or stopped

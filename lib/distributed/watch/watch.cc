@@ -69,7 +69,7 @@ struct Watch::Impl {
   const Timeouts timeouts;
   const std::string where;
   const std::vector<int> watched;
-  std::unique_ptr<Store> store;  // used by the heartbeat thread only, once it runs
+  std::unique_ptr<Store> store;  // once the heartbeat thread runs, only it uses this
 
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;

@@ -49,7 +49,7 @@ class Watch {
   void await_device_end();
   // A training step ended.
   void note_step(int64_t step);
-  // Starts the long phase `name`, or ends it with "". Returns the phase before.
+  // Starts the long phase `name`, or ends it with "". Returns the previous phase.
   std::string phase(const std::string& name);
   // Collective `number` threw an exception. Waits until the failed rank is known, and ends the
   // process (7).

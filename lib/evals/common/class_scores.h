@@ -55,9 +55,9 @@ class ClassScores {
   // -sum(y log(p)). With `labels` it returns the mean over examples and classes of the binary log
   // loss. Probabilities are not clipped.
   double log_loss() const;
-  // Returns the mean over the examples of sum((p - y)^2), of two classes half of that: (p - y)^2 of
-  // either class, also with soft labels. With `labels` the mean over examples and classes of
-  // (p - y)^2.
+  // Returns the mean over the examples of sum((p - y)^2). With two classes, also with soft labels,
+  // it returns half of that: (p - y)^2 of either class. With `labels` it returns the mean over
+  // examples and classes of (p - y)^2.
   double brier() const;
 
   // Returns the examples ranked by the probability of a class. Ranks by log probabilities, which

@@ -27,10 +27,10 @@ struct CollectedRows {
 };
 
 // Runs the model over the data once. labels_of(batch, outputs) gets the "logits" (b, k) float32 of
-// a batch and returns the rows that count; those of "_mask" must not be among them. All ranks call
-// this. All outputs are in memory at once: 4 n k bytes on rank 0, twice that while they are
-// gathered. Throws Error(Exit::diverged) on every rank, with the first example, if an output that
-// counts is NaN or infinite, and Error(Exit::usage) if no example counts.
+// a batch and returns the rows that count; rows that "_mask" masks out must not be among them. All
+// ranks call this. All outputs are in memory at once: 4 n k bytes on rank 0, twice that while they
+// are gathered. Throws Error(Exit::diverged) on every rank, with the first example, if an output
+// that counts is NaN or infinite, and Error(Exit::usage) if no example counts.
 Collected collect_outputs(
     EvalInput& input, const EvalContext& context, const std::string& evaluator,
     const std::function<CollectedRows(const Batch& batch, const at::Tensor& outputs)>& labels_of);

@@ -12,8 +12,8 @@ namespace bv {
 // Returns the options, or nullopt if `input` has no cache. Records problems with the config.
 std::optional<ImageCacheOptions> read_image_cache(const Config& input);
 
-// Throws a problem of input.cache if no pp begins by decoding images, or if one of them decodes
-// images behind its first op only: nothing would be kept then, and nobody would see it.
+// Throws a problem of input.cache if no pp begins by decoding images, or if a pp decodes images
+// only after its first op: the cache would silently keep nothing.
 void check_image_cache(const Config& input, const std::vector<const Pipeline*>& pps);
 
 }  // namespace bv

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-// Returns the number behind `key` in a file of lines "<key> 123 ..." below /proc or /sys.
+// Returns the number after `key` in a file of lines "<key> 123 ..." below /proc or /sys.
 std::optional<double> number_of(const std::string& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -36,7 +36,8 @@ std::optional<double> available_memory(const std::string& root) {
     if (bytes && (!least || *bytes < *least)) least = bytes;
   };
   if (const auto kib = number_of(root + "proc/meminfo", "MemAvailable:")) take(1024 * *kib);
-  // Control groups of version 2. The group of a process and all groups above it limit it.
+  // Control groups of version 2. A process is limited by its own group and by all groups above
+  // that.
   std::ifstream in(root + "proc/self/cgroup");
   std::string path;
   for (std::string line; std::getline(in, line);) {

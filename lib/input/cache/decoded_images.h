@@ -1,8 +1,8 @@
 // DecodedImages: the training images, decoded once and kept for the next passes.
 //
-// An image is found by a hash of its file's bytes and by how it is decoded. The file itself is read
-// in every pass, as without a cache, with its label and all else: a changed file is another image,
-// and an image that cannot be decoded fails in every pass.
+// An image is found by a hash of its file's bytes and by how it is decoded. As without a cache,
+// every pass reads the file itself, its label and everything else. So a changed file counts as
+// another image, and an image that cannot be decoded fails in every pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +27,7 @@ struct ImageCacheOptions {
   Place folder_place;  // in the config, for messages
   int64_t bytes = 0;   // the budget of all processes of a host together
   Place bytes_place;   // in the config, for messages
-  // Longer sides are resized to it, see Pipeline::shrink_decoded(); 0: none is.
+  // The largest short side of a kept image; see Pipeline::shrink_decoded(). 0: no limit.
   int64_t short_side = 0;
 };
 
@@ -37,7 +37,7 @@ class DecodedImages {
   struct Data {
     // The pp of each data set. Images of one that does not begin by decoding are not kept.
     std::vector<std::shared_ptr<const Pipeline>> pps = {};
-    int64_t images = 0;        // of the data sets that are kept
+    int64_t images = 0;        // in the data sets whose images are kept
     uint64_t fingerprint = 0;  // of all data sets: a cache in a folder is kept for this data
   };
   // Opens the cache. All ranks must call this together: those of one host share a cache. Throws

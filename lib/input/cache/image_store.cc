@@ -96,7 +96,8 @@ struct ImageStore::Slot {
   bool empty() const { return check == 0 && offset == 0; }
   bool sound() const { return check == right_check(); }
   StoredShape shape() const { return {height, width, channels}; }
-  // Returns the checksum of the record with these pixels: also of what the slot says about it.
+  // Returns the checksum of the record with these pixels. It covers what the slot says about them
+  // too.
   uint64_t check_of(std::span<const uint8_t> pixels) const {
     return hash64({reinterpret_cast<const char*>(pixels.data()), pixels.size()}) ^ hash_of(key) ^
            static_cast<uint64_t>(width);
@@ -155,7 +156,7 @@ bool ImageStore::try_open() {
   }
   slots_ = header.slots;
   data_begin_ = round_up(kPage + slots_ * static_cast<int64_t>(sizeof(Slot)), kPage);
-  // After a crash of the machine the header may be older than the records behind it.
+  // After a crash of the machine the header may be older than the records that follow it.
   header.used = std::max({header.used, data_begin_, round_up(now.st_size, kAlignment)});
   ++header.opened;
   if (!write_header(header)) throw_file_error(Exit::usage, file, "cannot write: ", errno);
@@ -178,10 +179,11 @@ void ImageStore::begin(Header& header) {
   }
 }
 
-// Throws if less is free than the budget, of which the file already takes `taken` bytes.
+// Throws if the budget does not fit into the free space. The file already takes `taken` bytes of
+// the budget.
 void ImageStore::check_space(int64_t taken) const {
   struct statvfs space {};
-  if (::fstatvfs(fd_->get(), &space) != 0) return;  // a write will tell
+  if (::fstatvfs(fd_->get(), &space) != 0) return;  // a write will show it
   const double free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   const auto needed = static_cast<double>(options_.bytes - taken);
   if (needed <= free) return;
@@ -223,7 +225,7 @@ ImageStore::Places ImageStore::look_up(const ImageKey& key) const {
     const int64_t number = (first + probe) % slots_;
     const int64_t count =
         std::min({kProbesAtOnce, slots_ - number, std::min(slots_, kMostProbes) - probe});
-    some.fill(Slot{});  // what is behind the end of the file is empty
+    some.fill(Slot{});  // slots past the end of the file are empty
     read_at(fd_->get(), some.data(), static_cast<size_t>(count) * sizeof(Slot),
             kPage + number * static_cast<int64_t>(sizeof(Slot)));
     for (int64_t i = 0; i < count; ++i) {

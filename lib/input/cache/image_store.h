@@ -3,12 +3,12 @@
 // The file has a header, a hash table of slots, and records. A record is a checksum and the pixels
 // of an image. A slot says where the record of a key is, and has a checksum of its own. Readers
 // take no lock: they copy a record into their own memory with pread() and then verify its checksum.
-// Writers hold a lock for microseconds: first to reserve space, and after they have written the
-// record to write its slot. So a record that a killed process left incomplete is never found, and
+// Writers hold a lock twice, for microseconds each time: to reserve space and, once the record is
+// written, to write its slot. So a record that a killed process left incomplete is never found, and
 // disk corruption is detected.
 //
-// Nothing is mapped into memory: a full disk or a file that was cut off is an error of a system
-// call, not a signal.
+// Nothing is mapped into memory: a full disk or a truncated file is an error of a system call, not
+// a signal.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ struct ImageStoreOptions {
   Place place = {};       // of the budget in the config, for messages
   int64_t bytes = 0;      // the budget: the most that the file may take
   int64_t images = 0;     // for how many images the table is made
-  uint64_t identity = 0;  // of what the images were made; a file with another one is replaced
+  uint64_t identity = 0;  // what the images were made from; a file with another one is replaced
   // The file is deleted as soon as this many processes have opened it; they go on using it, and its
   // memory is free when the last of them ends. 0: it is kept for later runs.
   int users = 0;
@@ -51,7 +51,7 @@ struct ImageStoreOptions {
 class ImageStore {
  public:
   // Opens the file, or makes it if there is none. Throws Error(Exit::usage) if it cannot be opened
-  // or is another user's, or if the budget is more than is free.
+  // or belongs to another user, or if the budget exceeds the free space.
   explicit ImageStore(const ImageStoreOptions& options);
   // Deletes the file if it holds no image and no other process uses it.
   ~ImageStore();
@@ -59,9 +59,9 @@ class ImageStore {
   ImageStore& operator=(const ImageStore&) = delete;
 
   enum class Found { no, yes, damaged };
-  // Looks for an image. Calls `allocate` with its shape, which returns the memory for its pixels,
-  // and fills this. `damaged`: the image cannot be read, or its checksum is wrong; the content of
-  // the memory is then undefined.
+  // Looks for an image. If it is there, calls `allocate` with its shape to get the memory for its
+  // pixels, and fills that memory. `damaged`: the image cannot be read, or its checksum is wrong;
+  // the content of the memory is then undefined.
   using Allocate = std::function<std::span<uint8_t>(const StoredShape&)>;
   Found find(const ImageKey& key, const Allocate& allocate) const;
 
@@ -71,8 +71,8 @@ class ImageStore {
     failed,   // a write failed, see failure(); no further image is kept
     busy      // other processes hold the lock for long; this image is not kept
   };
-  // Keeps an image, unless another process has done so meanwhile. `damaged`: it takes the place of
-  // one for which find() said so.
+  // Keeps an image, unless another process has done so meanwhile. `damaged`: find() found the image
+  // damaged, so it is replaced.
   Kept keep(const ImageKey& key, const StoredShape& shape, std::span<const uint8_t> pixels,
             bool damaged);
 
@@ -80,7 +80,7 @@ class ImageStore {
     int64_t images = 0, bytes = 0;  // of all processes; bytes with the table
   };
   Totals totals() const;  // zeros if the file cannot be read
-  // Returns why keep() gave Kept::failed.
+  // Returns why keep() returned Kept::failed.
   std::string failure() const;
   const std::string& file() const { return options_.file; }
 

@@ -17,7 +17,7 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
-// Returns the number behind the last `before` in `text`.
+// Returns the number after the last `before` in `text`.
 std::optional<int64_t> number_behind(std::string_view text, std::string_view before) {
   const size_t at = text.rfind(before);
   if (at == std::string_view::npos) return std::nullopt;

@@ -11,12 +11,12 @@ namespace bv {
 struct BrokenExample {
   std::string data;               // the data set: "input", "evals.val"
   std::string example;            // Dataset::describe()
-  std::string file;               // that holds the fault; empty if not known
+  std::string file;               // the file with the fault; empty if not known
   std::optional<int64_t> offset;  // of the example, or of the fault in its file, in bytes
   std::string reason;
-  // The files that the example names, as it names them (Dataset::files_of()), by which a reader of
-  // the list knows whether it is still the same example. Empty if the row that names them cannot be
-  // read; nullopt if the examples of the data set name no files.
+  // The files that the example names, as it names them (Dataset::files_of()). From these, a reader
+  // of the list knows whether it is still the same example. Empty if the row that names them cannot
+  // be read; nullopt if the examples of the data set name no files.
   std::optional<std::vector<std::string>> files = {};
 };
 

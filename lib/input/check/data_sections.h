@@ -36,12 +36,12 @@ std::vector<DataSection> choose_sections(std::vector<DataSection> sections,
 
 // How data sets are opened.
 struct OpenOptions {
-  // Keeps broken files as examples (SourceEnv). Otherwise the keys skip_errors and quarantine say
-  // it.
+  // Keeps broken files as examples (SourceEnv). Otherwise the keys skip_errors and quarantine
+  // decide.
   bool keep_broken = false;
   bool quarantine = false;  // leaves out the examples of the key `quarantine`
   bool pp = false;          // with the pp string, and with labels numbered as for training
-  int threads = 1;          // for the names of the examples in a list
+  int threads = 1;          // to name the examples that a quarantine list is compared with
 };
 
 struct OpenedData {
@@ -49,8 +49,8 @@ struct OpenedData {
   std::string folder;  // its data_dir, "" if it has none
   std::shared_ptr<const Dataset> data;
   std::shared_ptr<const Pipeline> pp;  // null without OpenOptions::pp
-  // Of csv and jsonl, the features that are files, each with the folder in which the names of its
-  // files begin ("": the working directory). In the order of Dataset::files_of().
+  // For csv and jsonl: the features that are files, each with the folder that its file names are
+  // relative to ("": the working directory). In the order of Dataset::files_of().
   std::map<std::string, std::string> file_folders = {};
 };
 

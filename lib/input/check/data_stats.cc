@@ -27,7 +27,7 @@ class LabelCounter {
   }
 
   // Returns the classes with these names, or with the numbers from 0 to `least` - 1 and all that
-  // were seen. Empty if no labels were seen, or if they are no numbers of classes.
+  // were seen. Empty if no labels were seen, or if they are not class numbers.
   std::vector<CountedClass> classes(const std::vector<std::string>& names, int64_t least) const {
     const auto most = static_cast<int64_t>(limits::kClasses);
     std::vector<CountedClass> all;
@@ -74,7 +74,8 @@ std::string class_row(const CountedClass& one, size_t width, int64_t sum) {
                      human_count(one.examples), percent);
 }
 
-// Returns the table of classes. Of many classes, those with the most and the fewest examples.
+// Returns the table of classes. If there are many, it holds those with the most and the fewest
+// examples.
 std::string class_table(const std::vector<CountedClass>& classes) {
   std::vector<CountedClass> rows = classes;
   const bool cut = rows.size() > kMostRows;

@@ -1,5 +1,5 @@
-// What the examples of a data set are: their classes, the sizes of their images and the values of
-// their pixels.
+// Statistics of the examples of a data set: their classes, the sizes of their images and the values
+// of their pixels.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,8 +18,8 @@ struct CountedClass {
   int64_t examples = 0;
 };
 
-// The least, the greatest and the median of whole numbers. Of an even count, the lower one of the
-// two in the middle is the median.
+// The least, the greatest and the median of whole numbers. If their count is even, the median is
+// the lower of the two in the middle.
 class SizeCounts {
  public:
   void add(int64_t size) { ++counts_[size]; }
@@ -34,8 +34,8 @@ class SizeCounts {
 
 struct DataStats {
   std::string name;                   // of the data set
-  int64_t examples = 0;               // also those that are broken
-  int64_t broken = 0;                 // what follows is without them
+  int64_t examples = 0;               // including the broken ones
+  int64_t broken = 0;                 // what follows leaves them out
   std::vector<CountedClass> classes;  // in the order of their numbers; empty if not known
   int64_t images = 0, grey = 0, alpha = 0;
   int64_t bytes = 0;  // of the images as they are stored
@@ -53,8 +53,9 @@ struct DataStats {
 };
 
 // Reads every example once with several threads. Shows the progress. `num_classes`: the least
-// number of classes, 0 if not known. Throws Error for what is not the fault of an example, and
-// Stopped if a signal asks the process to stop. The numbers do not depend on `threads`.
+// number of classes, 0 if not known. Throws Error if something fails that is not the fault of an
+// example, and Stopped if a signal asks the process to stop. The numbers do not depend on
+// `threads`.
 DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classes);
 
 }  // namespace bv

@@ -22,10 +22,10 @@ struct SeenImage {
   std::vector<PixelMoments> by_channel;  // (channels,)
 };
 
-// What is looked at besides.
+// What else is looked at.
 struct LookOptions {
   bool pp = false;       // applies the pp string
-  bool moments = false;  // fills in SeenImage::by_channel with numbers
+  bool moments = false;  // fills in SeenImage::by_channel
   uint64_t seed = 0;     // of the augmentation
 };
 
@@ -33,7 +33,7 @@ struct ExampleLook {
   std::optional<BrokenExample> broken;  // if set, what follows is not complete
   std::vector<SeenImage> images;
   std::vector<int64_t> classes;  // of its `label`, or those with a 1 in `labels`
-  bool numbers = false;          // `labels` has other values than 0 and 1, so that is no class
+  bool numbers = false;          // `labels` has values other than 0 and 1, so they are not classes
   // Shapes and dtypes after pp, by feature: those of all examples must be equal.
   std::map<std::string, std::pair<std::vector<int64_t>, std::string>> form;
 };
@@ -43,8 +43,8 @@ BrokenExample broken_example(const OpenedData& opened, int64_t index, const std:
                              const std::string& where = "");
 
 // Reads example `index` and decodes all its images. Images are the feature `image`, and every
-// feature that is an encoded image. An image whose values are not finite is broken. Throws what is
-// not the fault of the example: wrong arguments of ops, lack of memory.
+// feature that is an encoded image. An image whose values are not finite is broken. Throws errors
+// that are not the fault of the example: wrong arguments of ops, lack of memory.
 ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookOptions& options);
 
 }  // namespace bv

@@ -20,7 +20,7 @@ bool png_has_alpha(std::span<const uint8_t> bytes) {
                             uint64_t{bytes[at + 2]} << 8 | bytes[at + 3];
     const char* type = reinterpret_cast<const char*>(&bytes[at + 4]);
     if (std::memcmp(type, "tRNS", 4) == 0) return true;
-    const bool pixels = std::memcmp(type, "IDAT", 4) == 0;  // tRNS stands before them
+    const bool pixels = std::memcmp(type, "IDAT", 4) == 0;  // tRNS comes before them
     if (pixels || bytes.size() - at - kAroundData < length) return false;
     at += kAroundData + length;
   }

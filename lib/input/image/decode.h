@@ -12,7 +12,7 @@ namespace bv {
 // Returns the format that the first bytes of a file show: "JPEG", "PNG", "GIF", "WebP", "BMP",
 // "TIFF", or "" if unknown.
 std::string image_format(std::span<const uint8_t> bytes);
-// Returns one line that says why a file that is no JPEG, PNG or WebP can't be decoded.
+// Returns one line that says why a file that is not a JPEG, PNG or WebP can't be decoded.
 std::string not_an_image(std::span<const uint8_t> bytes);
 
 // Decodes a JPEG, PNG or WebP file; the first bytes tell which. See decode_jpeg(), decode_png() and

@@ -23,7 +23,7 @@ struct Decoding {
 // without a place.
 at::Tensor decode_image(std::span<const uint8_t> bytes, const Decoding& how);
 
-// Returns the versions of the libraries that decode, of which the pixels may depend.
+// Returns the versions of the decoding libraries, on which the pixels may depend.
 std::string decoder_versions();
 
 }  // namespace bv

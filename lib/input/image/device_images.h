@@ -1,4 +1,4 @@
-// Images that reach the device of training as bytes: a quarter of what float32 would move.
+// Images that reach the training device as bytes: a quarter of the traffic of float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ namespace bv {
 //   mixup   (2) float32 on the same device
 //   before  the image before the first one: (1, height, width, channels) uint8. Needed with `mixup`
 //
-// On CUDA one kernel does all of it, or operators of LibTorch if plain_kernels().
+// On CUDA one kernel does all of this; if plain_kernels(), operators of LibTorch do.
 at::Tensor device_images(const at::Tensor& bytes, const Normalization& normalization,
                          const at::Tensor& mixup = {}, const at::Tensor& before = {});
 

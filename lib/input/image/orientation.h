@@ -25,14 +25,14 @@ int exif_orientation(std::span<const uint8_t> bytes);
 // Returns the bytes of a file from `offset` on: at least `need`, or all that the file has. The
 // result is valid until the next call.
 using ByteReader = std::function<std::span<const uint8_t>(int64_t offset, int64_t need)>;
-// The same with few reads of at most 4096 bytes. Of a PNG file, whose pixels may be in thousands of
-// chunks, a chunk behind them is found only if it is in the last 4096 of the file's `size` bytes.
+// The same with few reads of at most 4096 bytes. The pixels of a PNG file may fill thousands of
+// chunks, so a chunk after them is found only if it is in the last 4096 of the file's `size` bytes.
 int exif_orientation(const ByteReader& read, int64_t size);
 
 // Returns an image (h, w, c) that is stored with `orientation` as it is to be viewed: (h, w, c), or
 // (w, h, c) for orientations 5 to 8.
 at::Tensor turn_upright(const at::Tensor& image, int orientation);
-// Returns the size as which an image that is stored with `orientation` is viewed.
+// Returns the upright size of an image that is stored with the size `stored` and `orientation`.
 Size upright_size(const Size& stored, int orientation);
 // Returns the window of the stored image that shows the same pixels as `window` of the upright
 // image.

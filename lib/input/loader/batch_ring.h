@@ -50,7 +50,7 @@ class BatchRing {
   const bool pinned_;
   std::vector<Batch> batches_;
   std::vector<Feature> features_;     // sorted by name, like an Example
-  std::vector<Feature> mask_and_id_;  // the ones of `_mask` and `_id` that the ring added
+  std::vector<Feature> mask_and_id_;  // `_mask` and `_id`, if the ring added them
 };
 
 }  // namespace bv

@@ -38,8 +38,9 @@ constexpr int kMaxReplacements = 20;
 constexpr int64_t kMaxWarnings = 10;
 
 // Returns the example from which the ring takes its shapes: the first of the (first) data set that
-// can be computed, so that the shapes do not depend on where a run begins. Failures before it are
-// not reported here but at their batch. Throws the first failure if the first 20 examples fail.
+// can be computed, so that the shapes do not depend on where a run begins. Earlier failures are not
+// reported here, but when their batch is reached. Throws the first failure if the first 20 examples
+// fail.
 Example find_prototype(const TrainingData& data, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   std::optional<ExampleFailure> failure;

@@ -38,8 +38,8 @@ struct LoaderOptions {
   // is then padded with zeros, and every batch has `_mask` (bool: whether the row is a real
   // example) and `_id` (int64: the example's index).
   bool evaluation = false;
-  // The number of different examples that may fail: in training in the loader's lifetime, in
-  // evaluation in one pass. The key skip_errors of the config's part `section` gives it.
+  // The number of different examples that may fail: during the loader's lifetime in training,
+  // during one pass in evaluation. The key skip_errors of the config's part `section` gives it.
   int64_t error_budget = 0;
   std::string section = "input";  // or "evals.<name>"
   bool warns = true;              // next() logs the first failures, as warnings
@@ -58,7 +58,7 @@ struct LoaderOptions {
 // Reads the key `skip_errors`: the number of failing examples to tolerate, or true for any number
 // (and false for none). Records problems with the config.
 int64_t read_error_budget(const Config& config);
-// The row of that key; `meaning` says what becomes of the examples.
+// The row of that key; `meaning` says what happens to the examples.
 constexpr KeyText skip_errors_key(std::string_view meaning, std::string_view big_vision = {}) {
   return {"skip_errors", "int >= 0 | bool", "0", meaning, "100", big_vision};
 }

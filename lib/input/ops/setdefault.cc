@@ -1,4 +1,4 @@
-// The op setdefault. Draws no random numbers. A text is stored as in common/text_tensor.h.
+// The op setdefault. Draws no random numbers. A text is stored as common/text_tensor.h says.
 #include <ATen/ops/full.h>
 
 #include <algorithm>

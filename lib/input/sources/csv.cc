@@ -96,7 +96,7 @@ at::Tensor image_bytes(const RowFile& file) {
 
 class CsvReader : public RowReader {
  public:
-  // `classes`: the width of a vector of several labels if these are numbers.
+  // `classes`: the width of a vector of several labels if the labels are numbers.
   CsvReader(CsvLayout layout, std::string folder, int64_t classes)
       : layout_(std::move(layout)),
         folder_(std::move(folder)),

@@ -161,7 +161,7 @@ class JsonlReader : public RowReader {
 
   const JsonlKeys keys_;
   const FileKeys files_;
-  const std::string split_;  // the key of the split, which is no feature; "" if there is none
+  const std::string split_;  // the key of the split, which is not a feature; "" if there is none
 };
 
 class JsonlSource : public ManifestSource {
@@ -312,7 +312,7 @@ bool is_blank_line(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// Throws if the rows have no key that the config names.
+// Throws if the config names a key that the rows do not have.
 void JsonlSource::check_file_keys(const JsonlKeys& all) const {
   std::vector<std::string> names;
   for (const JsonlKey& one : all) names.push_back(one.key);
@@ -351,7 +351,7 @@ ManifestIndex JsonlSource::scan() const {
 }
 
 // Returns the keys for a file whose first row names an image that exists and has a class number;
-// nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` is called otherwise.
+// nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` has another name.
 std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& head) {
   try {
     const std::vector<JsonField> fields =

@@ -1,8 +1,8 @@
 // tfds: a data set that TensorFlow Datasets has prepared, read without TensorFlow.
 //
-// A name in `data` that is no source of ours is the name of such a data set, as in big_vision
-// (datasets/tfds.py): `data: {name: imagenet2012, split: "train[:99%]"}`. Examples have the
-// features of the data set under their names; the image `image` stays encoded, other images are
+// If a name in `data` is not one of our sources, it is the name of such a data set, as in
+// big_vision (datasets/tfds.py): `data: {name: imagenet2012, split: "train[:99%]"}`. Examples have
+// the features of the data set under their names; the image `image` stays encoded, other images are
 // decoded.
 //
 // The examples of a split are in the order of its files, so that slices hold the same examples as

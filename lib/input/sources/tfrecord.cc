@@ -73,7 +73,7 @@ class TfRecord : public Source {
   }
 
  private:
-  using Features = std::map<std::string, std::string>;  // our name, and that in the files
+  using Features = std::map<std::string, std::string>;  // our name -> the name in the files
   struct Opened {
     std::unique_ptr<Records> records;
     std::vector<int64_t> lengths;  // of the files

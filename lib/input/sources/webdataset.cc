@@ -112,7 +112,7 @@ class WebDataset : public Source {
           return fmt::format("{} @ offset {} (key {})", file, begin, name->key);
       }
     } catch (const Error&) {
-      // The file has gone or changed, which read() reports. The offset names the example, too.
+      // The file is gone or has changed, which read() reports. The offset also names the example.
     }
     return fmt::format("{} @ offset {}", file, begin);
   }
@@ -169,7 +169,7 @@ class WebDataset : public Source {
     if (classes_.names().empty()) config.fail("classes", "holds no names");
   }
 
-  // Returns all on which the index depends besides the files.
+  // Returns everything that the index depends on besides the files.
   std::string settings(const ClassNumbers& classes) const {
     std::string text;
     for (const auto& [name, member] : features_) text += name + '\n' + member + '\n';
@@ -193,8 +193,8 @@ class WebDataset : public Source {
     return *opened_;
   }
 
-  // Returns the content of a member as (n,) uint8. Reads its header with it, which shows whether
-  // the file is still the one that was indexed.
+  // Returns the content of a member as (n,) uint8. Also reads its header, which shows whether the
+  // file is still the one that was indexed.
   static at::Tensor read_member(const Opened& data, int64_t i, size_t member) {
     const auto [block, size] = data.index.place(i, member);
     const uint64_t header = (uint64_t{block} - 1) * kTarBlock;

@@ -17,9 +17,9 @@ struct LayerNorm {
   // Registers `name`/{scale, bias}; `layers` as in lib/model/layers.h.
   static LayerNorm add(Module& owner, const std::string& name, int64_t features,
                        int64_t layers = 0);
-  // Returns it in `type`, float32 or bfloat16.
+  // Returns the normalised x in `type`, float32 or bfloat16.
   at::Tensor operator()(const at::Tensor& x, at::ScalarType type = at::kFloat) const;
-  // Returns x + branch, and that normalised in `type`.
+  // Returns x + branch, and the normalised sum in `type`.
   std::pair<at::Tensor, at::Tensor> add(const at::Tensor& x, const at::Tensor& branch,
                                         at::ScalarType type) const;
   template <class F>

@@ -9,13 +9,13 @@
 
 namespace bv {
 
-// The residual stream of a model whose branches begin with a layer norm. A branch is added by the
-// norm that follows, because one kernel of a GPU does both.
+// The residual stream of a model whose branches begin with a layer norm. The norm that follows a
+// branch also adds it, because one GPU kernel does both.
 class Residual {
  public:
   explicit Residual(at::Tensor x) : x_(std::move(x)) {}
 
-  // Adds `branch`, of the stream's shape.
+  // Adds `branch`, which has the stream's shape.
   void add(const at::Tensor& branch) {
     x_ = sum();
     branch_ = branch;

@@ -16,8 +16,8 @@ namespace bv {
 // before standardisation. There is no bias.
 struct StdConv {
   using Rule = StandardizeRule;
-  // same: TensorFlow's SAME, ceil(size / stride) outputs; if the border is odd, its smaller half is
-  // at the left and the top. symmetric: (k - 1) / 2 on each side.
+  // same: TensorFlow's SAME, ceil(size / stride) outputs; if the padding is odd, its smaller half
+  // is at the left and the top. symmetric: (k - 1) / 2 on each side.
   enum class Padding { same, symmetric };
 
   at::Tensor kernel;  // (k, k, in, out), stored as (out, k, k, in)

@@ -15,8 +15,8 @@ at::Tensor linear_resize_matrix(int64_t in, int64_t out, bool antialias);
 
 // Returns the matrix (out, in) float64 that resizes a patch kernel along one side: the
 // pseudo-inverse of the transposed matrix of a resize without antialiasing ("PI-resize", Beyer et
-// al., "FlexiViT", 2023). On resized patches the resized kernel gives what the kernel gave on the
-// patches before.
+// al., "FlexiViT", 2023). On resized patches the resized kernel gives what the original kernel
+// gives on the original patches.
 //
 // Along two sides the resize is a product of two such matrices. big_vision instead inverts the
 // product in float32 without a cut-off. If one side grows and the other shrinks, that product is

@@ -1,7 +1,7 @@
 // muon: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). A
 // kernel maps inputs to outputs. Let M be its average gradient as a matrix of inputs x outputs. The
-// update is a matrix with the singular vectors of M, whose singular values are near 1. Adam trains
-// the other parameters.
+// update is a matrix with the singular vectors of M and singular values near 1. Adam trains the
+// other parameters.
 //
 // That matrix comes from the iteration of Newton and Schulz, which consists of matrix products:
 //   X = M / |M| with the Frobenius norm, then ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
@@ -72,7 +72,8 @@ struct Kernel {
   int64_t layers = 1;
   bool stacked = false;             // the first axis of `shape` counts layers
   int64_t inputs = 0, outputs = 0;  // of each layer's matrix
-  // What this rank updates of it, in elements of its memory: all of it unless `sharded`.
+  // The part that this rank updates, in elements of the kernel's memory: all of it unless
+  // `sharded`.
   bool sharded = false;
   int64_t first = 0, count = 0;
   at::Tensor grad, momentum;  // (count), views of the flat buffers; undefined if count is 0
@@ -121,7 +122,8 @@ bool is_kernel(const FlatParams::Entry& entry) {
 
 class Muon : public Optimizer {
  public:
-  // The names of the state differ from Adam's, so that neither goes on with the other's.
+  // The names of the state differ from Adam's, so that neither optimizer resumes from the other's
+  // state.
   explicit Muon(const Config& config)
       : Optimizer({{.name = "momentum"}, {.name = "nu"}}),
         names_given_(config.has("adam_for")),
@@ -259,7 +261,8 @@ class Muon : public Optimizer {
     }
   }
 
-  // Updates the average gradient and writes it, or with `nesterov` a step ahead, over the gradient.
+  // Updates the average gradient and overwrites the gradient with it. With `nesterov`, what it
+  // writes is the average one step ahead.
   void average(const Kernel& k, const StepScalars& scalars) const {
     clip_to_norm(k.grad, scalars);
     k.momentum.lerp_(k.grad, 1 - momentum_);
@@ -296,7 +299,7 @@ class Muon : public Optimizer {
       parts_.push_back({begin, end, muon});
   }
 
-  // Returns what Muon, or what Adam trains of `ranges`.
+  // Returns the parts of `ranges` that Muon trains or, if `muon` is false, those that Adam trains.
   std::vector<UpdateRange> parts_of(std::span<const UpdateRange> ranges, bool muon) const {
     std::vector<UpdateRange> all;
     for (const UpdateRange& range : ranges) {

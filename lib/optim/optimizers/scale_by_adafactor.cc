@@ -2,10 +2,10 @@
 // which is Adafactor (Shazeer and Stern 2018) without parameter scale and relative step, and with a
 // cap on the decay of the second moment.
 //
-// A parameter with two or more dimensions, of which the second largest is at least
-// min_dim_size_to_factor, keeps its second moments as two means: v_row (over the largest dimension)
-// and v_col (over the second largest). Other parameters keep them in full (v). A first pass turns
-// gradients into directions, one parameter at a time; a second, fused pass applies the momentum.
+// A parameter with two or more dimensions, the second largest of at least min_dim_size_to_factor,
+// keeps its second moments as two means: v_row (over the largest dimension) and v_col (over the
+// second largest). Other parameters keep them in full (v). A first pass turns gradients into
+// directions, one parameter at a time; a second, fused pass applies the momentum.
 //
 // If gradients are sharded over ranks, the first pass puts each parameter's full gradient together,
 // one parameter at a time. The second moments are replicated on all ranks.
@@ -61,8 +61,8 @@ constexpr KeyText kKeys[] = {
 const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
 const KeyTable full_name_keys("optax: big_vision.scale_by_adafactor", kText, {}, kKeys);
 
-// Returns the axes of the largest and the second largest dimension. Of equal dimensions the last
-// one counts as the largest.
+// Returns the axes of the largest and the second largest dimension. If dimensions are equal, the
+// last one counts as the largest.
 std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
   std::vector<int64_t> axes(shape.size());
   std::iota(axes.begin(), axes.end(), 0);
@@ -95,7 +95,7 @@ struct Moments {
   bool factored = false;
   int64_t d0 = 0, d1 = 0;  // axes of the largest and the second largest dimension
   at::Tensor row, col;     // factored: means over d0 and over d1, which keep size 1
-  at::Tensor v;            // not factored: as the parameter
+  at::Tensor v;            // not factored: in the parameter's shape
 
   // Averages the squares of grad; then grad becomes grad / sqrt(second moment).
   void normalise(const at::Tensor& grad, const MomentDecay& b2, double eps) const {

@@ -45,10 +45,10 @@ struct FusedScalars {
   float lr, limit;
 };
 
-// The numbers that change from step to step. They are in memory of the parameters' device, because
+// The numbers that change from step to step. They are in memory on the parameters' device, because
 // a pass that is recorded once and then repeated gets the same arguments each time.
 struct FusedNumbers {
-  static constexpr int kRule = 3;  // how many a rule has
+  static constexpr int kRule = 3;  // how many belong to the rule
   // Their places: the decay of the averaged weights is at 0.
   static constexpr int kRulePlace = 1, kSchedules = kRulePlace + kRule;
 

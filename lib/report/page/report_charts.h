@@ -22,14 +22,14 @@ struct EvalMetric {
   Direction direction = Direction::none;
 };
 
-// Returns the best (step, value) of a series, or null if its name tells no better side or no value
-// is a number.
+// Returns the best (step, value) of a series, or null if its name does not say which direction is
+// better, or if no value is a number.
 const std::pair<int64_t, double>* best_of(const History& history, const std::string& name);
 
 // Whether the training loop measures `name` itself: it does not come from an evaluator.
 bool is_trainers_own(std::string_view name);
 // Returns the series that come from evaluators, not from the training loop. Metrics for which a
-// higher value is better come first, those without a better side last.
+// higher value is better come first, those without a better direction last.
 std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.

@@ -10,12 +10,12 @@ namespace bv {
 
 // Each returns HTML, or nothing if the details have nothing of the kind.
 //
-// A table of the classes: examples, precision, recall, F1, average precision, AUROC. Of many
-// classes it has those with the lowest F1.
+// A table of the classes: examples, precision, recall, F1, average precision, AUROC. If there are
+// many classes, it shows those with the lowest F1.
 std::string render_class_table(const EvalDetails& details);
 // The ROC and the precision-recall curves.
 std::string render_curves(const EvalDetails& details);
-// The errors of a regression over the right values, a chart for each target.
+// The errors of a regression over the true values, one chart for each target.
 std::string render_residuals(const EvalDetails& details);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The parts of the report that say how the run stands: cards with its main numbers, the table of
+// The parts of the report that show the state of the run: cards with its main numbers, the table of
 // metrics, and the facts about the run.
 #pragma once
 

@@ -19,10 +19,10 @@ struct Replay {
   Snapshot weights;                       // before the bad step
 };
 
-// Computes in one process on the CPU, in the precision and with the number of threads of the run. A
-// run of one process on a CPU has the same bits. Stops after `most_steps`; 0: at the end of the
-// run. Throws Error(Exit::usage) if the workdir has no checkpoint from which a run can continue,
-// and Stopped after a signal.
+// Computes in one process on the CPU, in the precision and with the number of threads of the run.
+// It repeats a run of one process on a CPU bit for bit. Stops after `most_steps`; 0: at the end of
+// the run. Throws Error(Exit::usage) if the workdir has no checkpoint from which a run can
+// continue, and Stopped after a signal.
 Replay replay(const Workdir& workdir, const std::vector<Override>& overrides, int64_t most_steps);
 
 }  // namespace bv

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Returns how many examples a run leaves out behind this checkpoint. `rollbacks` is the list of
+// Returns how many examples a run leaves out after this checkpoint. `rollbacks` is the list of
 // run.json.
 int64_t examples_left_out(const nlohmann::json& rollbacks, const Restored& from);
 

@@ -82,7 +82,7 @@ Exit Trainer::run() {
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
-  if (first_step_ < total_steps_) require_room();  // killed saves have left no rest now
+  if (first_step_ < total_steps_) require_room();  // start() has deleted what killed saves left
   open_metrics();
   open_skipped();
   open_selection();
@@ -133,7 +133,7 @@ void Trainer::open_metrics() {
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
 }
 
-// The rules when to log, to save and to keep a checkpoint. plan_step() applies them.
+// The rules for when to log, and when to save or keep a checkpoint. plan_step() applies them.
 void Trainer::set_due_rules() {
   log_due_.emplace(*recipe_.log_training, total_steps_, /*last=*/true, /*first=*/true);
   if (recipe_.log_images)

@@ -1,5 +1,5 @@
-// What a run has left out because it cannot be read; and its end: after the last step, after a
-// signal, or because of an error.
+// What a run has left out because it cannot be read, and the end of the run: after the last step,
+// after a signal, or because of an error.
 #include <chrono>
 #include <ctime>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a run keeps of a step whose loss or gradients are not finite: the folder
+// What a run keeps from a step whose loss or gradients are not finite: the folder
 // post-mortem/step-<n>/ of the workdir, from which `bvtrain replay` repeats the step.
 #include <filesystem>
 

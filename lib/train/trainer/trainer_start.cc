@@ -226,7 +226,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
   chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
   chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
-  // Older checkpoints do not hold the number of ranks. It is then taken to be today's.
+  // Older checkpoints do not hold the number of ranks. It is then taken to be the current one.
   const int ranks = from.meta.value("ranks", group_.size());
   chrono_state_.accum_device_time =
       chrono.value("accum_device_time", chrono_state_.accum_train_time * ranks);
@@ -241,8 +241,8 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   adopt_threads(from.meta.at("compute_threads"), ranks);
 }
 
-// `total_epochs` and the schedules are counted in steps of today's batch size, also if the steps so
-// far had another one.
+// `total_epochs` and the schedules are counted in steps of the current batch size, even if the
+// steps so far had another one.
 void Trainer::warn_of_other_length() const {
   const int64_t batch = recipe_.length.batch_size, seen = position_ - left_out_;
   if (seen == first_step_ * batch || recipe_.length.data_size == 0) return;

@@ -39,7 +39,7 @@ inline void write_bad_data(const BadData& bad, const std::string& folder) {
 inline std::string bad_data_section(const BadData& bad, const std::string& folder) {
   return replace_all(bad.section, "DIR", folder);
 }
-// Returns a message about the data in `folder` as BadData::text has it.
+// Returns a message about the data in `folder` in the form of BadData::text.
 inline std::string in_bad_data(std::string message, const std::string& folder) {
   return replace_all(replace_all(std::move(message), folder + "/", ""), folder, "DIR");
 }

@@ -169,7 +169,7 @@ class CifarTable {
   BadDataTable table_;
 };
 
-// A member of a zip archive, with all that its headers say of it.
+// A member of a zip archive, with all that its headers say about it.
 struct ZipMember {
   std::string name, content;  // as it is stored
   uint16_t method = 0;        // 0 stored, 8 deflated

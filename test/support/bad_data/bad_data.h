@@ -22,8 +22,8 @@ struct BadData {
   // Exit::usage: opening the data set throws. Exit::data: reading an example, or decoding its
   // image, does.
   Exit code = Exit::usage;
-  // How the message begins, without "DIR/" before the names of files. The text of an error of an
-  // example begins with its name.
+  // How the message begins, without "DIR/" before the names of files. The text of an example's
+  // error begins with the name of the example.
   std::string text;
   std::function<void(const std::string& folder)> also = nullptr;  // makes links and pipes
 };
@@ -35,7 +35,7 @@ struct GoodData {
 };
 using BadDataTable = std::vector<BadData>;
 
-// Returns `text` with `bytes` in place of as many from `at` on.
+// Returns `text` with `bytes` written over the bytes from `at` on.
 inline std::string patched(std::string text, size_t at, const std::string& bytes) {
   return text.replace(at, bytes.size(), bytes);
 }
@@ -44,7 +44,7 @@ inline std::string flipped(std::string text, size_t at, int bit = 0) {
   text.at(at) = static_cast<char>(text.at(at) ^ (1 << bit));
   return text;
 }
-// Returns `files` with another content of the file `name`.
+// Returns `files` with `content` in the file `name`.
 inline Files changed(Files files, const std::string& name, const std::string& content) {
   files[name] = content;
   return files;

@@ -26,7 +26,7 @@ inline const std::string& good_webp() {
   return file;
 }
 
-// Returns a PNG file with other bytes in its header, whose checksum is right.
+// Returns a PNG file with other bytes in its header, and with the right checksum for them.
 inline std::string png_with_header(size_t at, const std::string& bytes) {
   std::string file = patched(good_png(), at, bytes);
   const uint32_t checksum = libdeflate_crc32(0, file.data() + 12, 17);
@@ -66,7 +66,7 @@ class ImageFolderTable {
     table_.push_back({"image_folder: " + name, kSection, changed(good_, "cat/1.jpg", content), code,
                       where + text});
   }
-  // Adds a row in which something is in the folder that is no file with a content.
+  // Adds a row in which the folder holds something that is not a file with content.
   void add_special(const std::string& name, const std::string& text,
                    std::function<void(const std::string& folder)> also) {
     table_.push_back(

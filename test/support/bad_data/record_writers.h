@@ -88,7 +88,7 @@ inline std::string array_record_file(const std::vector<std::string>& chunks, uin
   std::string all;
   std::vector<std::string> table = {""};
   for (const std::string& chunk : chunks) {
-    constexpr size_t kFirst = 64;  // the first chunk begins behind a block's header and a chunk
+    constexpr size_t kFirst = 64;  // the first chunk begins after a block's header and a chunk
     table.push_back(number_field(1, kFirst + all.size()) + number_field(2, 9) +
                     number_field(3, records_in_chunk));
     all += chunk;

@@ -240,7 +240,7 @@ class TfdsTable {
                  Exit code = Exit::usage) {
     table_.push_back({"tfds: " + name, kSection, array_files(file), code, kArrayShard + text});
   }
-  // Adds a row in which the only chunk has other data, which is found when it is read.
+  // Adds a row in which the only chunk is another one. The error comes when an example is read.
   void add_chunk(const std::string& name, const std::string& chunk, const std::string& text) {
     add_array(name, array_record_file({chunk}, kArrayRecordMagic),
               fmt::format(" @ offset {}: error: {}", 64, text), Exit::data);

@@ -29,7 +29,7 @@ class TarTable {
            Exit code = Exit::usage, const std::string& section = kSection) {
     table_.push_back({"webdataset: " + name, section, {{"d.tar", content}}, code, "d.tar" + text});
   }
-  // Adds a row in which another sample stands behind a good one.
+  // Adds a row in which another sample follows a good one.
   void add_second(const std::string& name, const std::string& members, const std::string& text) {
     add(name, good_sample_ + members + kTarEnd,
         fmt::format(" @ offset {} (key b): error: {}", good_sample_.size(), text));

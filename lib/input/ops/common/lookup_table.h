@@ -11,7 +11,7 @@ namespace bv {
 using LookupTable = std::unordered_map<std::string, int64_t>;
 
 // Reads a table from a file:
-// - a UTF-8 text file without `separator`: each line is a string, its number is the line's, from 0;
+// - a UTF-8 text file without `separator`: each line is a string, numbered by its line from 0;
 // - a UTF-8 text file with `separator`: each line is "<string><separator><number>";
 // - an .npz file: the number of a string is its index in the one-dimensional array `npzkey`.
 // Throws Error(Exit::usage) naming the file and line, for example for a string with two numbers.

@@ -56,7 +56,7 @@ std::vector<std::string> matching_files(const std::string& pattern, const Place&
   return files;
 }
 
-// Throws if there is something of this name that is no file: "is a pipe, not a file".
+// Throws if something has this name but is not a file: "is a pipe, not a file".
 void refuse_other_kinds(const std::string& name) {
   struct stat info;
   if (stat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode))

@@ -2,8 +2,8 @@
 // are sorted by bytes, so the order is the same on every machine.
 //
 // Building the index checks the head and tail of every file, with several threads. The result is
-// stored in the index cache (index_cache.h), and used until the modification
-// time of one of the class folders changes.
+// stored in the index cache (index_cache.h) and used until the modification time of one of the
+// class folders changes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// The known names of splits, the most usual one of each kind first.
+// The known names of splits, the most common one of each kind first.
 using SplitNames = std::span<const std::string_view>;
 inline constexpr std::string_view kTrainingNames[] = {"train", "training"};
 inline constexpr std::string_view kValidationNames[] = {"val", "validation", "valid",
@@ -27,23 +27,23 @@ bool is_named(std::string_view name, SplitNames names);
 // Returns whether `name` is one of all these names. Ignores case.
 bool is_split_name(std::string_view name);
 
-// Returns "train", "val" or "test": the first one of which `text` has a name among its words, "" if
-// there is none. Words consist of letters, so "x.train.npz" contains the word train, but
+// Returns the first of "train", "val" and "test" that has one of its names among the words of
+// `text`; "" if none has. Words consist of letters, so "x.train.npz" contains the word train, but
 // "constrain" does not.
 std::string split_of_words(std::string text);
 
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
-// like for_each_entry() (lib/util/folder_entries.h).
+// what for_each_entry() throws (lib/util/folder_entries.h).
 std::vector<std::string> list_folders(const std::string& folder);
 // Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
-// Throws like list_folders().
+// Throws what list_folders() throws.
 int64_t count_images(const std::string& folder);
 
 class FolderIndex {
  public:
   // Reads the index from the cache, or builds it. Throws BrokenFiles with at most 20 lines: one for
-  // each broken file and each class without images. With `keep_broken` they are no error: a class
-  // without images then has one entry, whose file name is empty.
+  // each broken file and each class without images. With `keep_broken` they are not an error: a
+  // class without images then has one entry, whose file name is empty.
   FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
               bool keep_broken = false);
 

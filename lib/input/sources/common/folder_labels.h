@@ -22,7 +22,7 @@ class FolderLabels {
  public:
   FolderLabels() = default;
   // `folders`: their names, sorted by bytes, without repeats. Throws Error(Exit::usage), at the
-  // place of the key, for a name that the keys do not fit.
+  // place of the key, for a name that does not fit the keys.
   FolderLabels(const std::vector<std::string>& folders, const FolderLabelKeys& keys);
 
   // Returns the names of the classes, sorted by bytes: class i has the i-th name. Empty if the

@@ -32,7 +32,7 @@ FileStamp stamp_of(const std::string& file);
 // The same for a folder, whose size is given as 0. It changes if a file is added, removed or
 // renamed.
 FileStamp stamp_of_folder(const std::string& folder);
-// The same as stamp_of() for several files, in their order, with several threads. Throws also if
+// The same as stamp_of() for several files, in their order, with several threads. Also throws if
 // two of them are the same file, because its examples would count twice.
 std::vector<FileStamp> stamps_of(std::span<const std::string> files);
 

@@ -1,4 +1,5 @@
-// The form in which sources store what they know of their files in the index cache (index_cache.h).
+// The form in which sources store what they know about their files in the index cache
+// (index_cache.h).
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class ShardFiles {
   const std::vector<std::string>& names() const { return files_; }
 
   // Reads `size` bytes from `offset` of file number `file` into `out`. Throws Error(Exit::data)
-  // "<file> @ offset <offset>: error: ..." if it cannot be opened or read, or ends before.
+  // "<file> @ offset <offset>: error: ..." if it cannot be opened or read, or ends too early.
   void read(size_t file, uint64_t offset, uint64_t size, uint8_t* out) const;
   // The same into a new tensor, (size,) uint8.
   at::Tensor read(size_t file, uint64_t offset, uint64_t size) const;
@@ -43,7 +43,7 @@ class ShardFiles {
   mutable std::mutex mutex_;
   // Both are guarded by mutex_. A file that is closed here lives on in the calls that read it.
   mutable std::unordered_map<size_t, OpenFile> open_;
-  mutable std::list<size_t> used_;  // the files in open_, the one last used first
+  mutable std::list<size_t> used_;  // the files in open_, the most recently used first
 };
 
 }  // namespace bv

@@ -42,7 +42,7 @@ class CsvHeader {
   }
 
  private:
-  // Throws if the row names a file that exists: its images would be lost without a word.
+  // Throws if the row names a file that exists: its images would be lost silently.
   void refuse_data() const {
     for (const CsvCell& cell : cells_) {
       struct stat info {};
@@ -50,7 +50,7 @@ class CsvHeader {
         const RowFile file = row_file(cell.text, settings_.folder, cell.at);
         if (stat(file.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
       } catch (const RowFault&) {
-        continue;  // no file: it may well be a name
+        continue;  // not a file: it may well be a name
       }
       throw RowFault(cell.at, fmt::format("the first line names the file '{}', so it is not a "
                                           "header: begin with a line such as 'image{}label'",
@@ -155,7 +155,7 @@ class CsvHeader {
     }
   }
 
-  // A column cannot be a feature of the same name as the one that others make.
+  // A column cannot be a feature with the name of one that other columns make.
   void leave_out_hidden() {
     std::set<std::string> made = {"image"};
     if (layout_.column_of(CsvRole::label)) made.insert("label");

@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// What the user says of the columns.
+// What the user says about the columns.
 struct CsvSettings {
   std::optional<std::string> path, split;
   std::vector<std::string> labels;  // empty: a column with a usual name, if there is one
@@ -25,7 +25,7 @@ struct CsvSettings {
 };
 
 enum class CsvRole : uint8_t {
-  feature,  // a feature of its name
+  feature,  // a feature with the name of the column
   path,     // names the file of the feature `image`
   label,    // the feature `label`
   several,  // the labels of the row, for the feature `labels`
@@ -56,9 +56,9 @@ struct CsvLayout {
   static std::optional<CsvLayout> unpack(std::string_view packed, std::vector<std::string> names);
 };
 
-// Returns what the columns mean, judged by the cells of the first row, and adds to `remarks` what a
-// user should know of them. Throws RowFault if a column
-// appears twice or is missing, or if the row names a file that exists: then it is no header.
+// Returns what the columns mean, judging by the cells of the first row, and adds to `remarks` what
+// a user should know about them. Throws RowFault if a column appears twice or is missing, or if the
+// row names a file that exists: then it is not a header.
 CsvLayout csv_layout(const std::vector<CsvCell>& header, char delimiter,
                      const CsvSettings& settings, std::vector<std::string>& remarks);
 

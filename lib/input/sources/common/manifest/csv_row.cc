@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Reads one row. The members that read return false if the text ends before what they read does.
+// Reads one row. The reading members return false if the text ends too early.
 class CsvRowReader {
  public:
   CsvRowReader(std::string_view text, char delimiter, bool last, std::vector<CsvCell>& cells)
@@ -73,7 +73,7 @@ class CsvRowReader {
     return true;
   }
 
-  // Takes the end of the line behind the last cell. Returns false if it is not there yet.
+  // Takes the end of the line after the last cell. Returns false if it is not there yet.
   bool at_end_of_line() {
     if (at_ == text_.size()) return last_;
     if (text_[at_] == '\n') {

@@ -69,8 +69,8 @@ class CsvScan {
     }
   }
 
-  // Finds out whether ';' or '|' separates the labels of a cell anywhere, or the user has given a
-  // class with a blank in its name: then blanks are parts of names.
+  // Finds out whether ';' or '|' separates the labels of any cell, or whether a class that the user
+  // gave has a blank in its name. In both cases blanks are parts of names.
   void find_bars() {
     const size_t column = *layout_.column_of(CsvRole::several);
     layout_.bars = std::any_of(settings_.classes.begin(), settings_.classes.end(),

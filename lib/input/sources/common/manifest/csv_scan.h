@@ -8,8 +8,8 @@
 namespace bv {
 
 // Reads a whole CSV file: where its rows are, what its columns are, and its labels. Throws
-// Error(Exit::usage); with `keep_broken` a row may be broken, except if that leaves open where the
-// next one begins.
+// Error(Exit::usage); with `keep_broken` a row may be broken, unless that hides where the next row
+// begins.
 ManifestIndex scan_csv(const std::string& file, const CsvSettings& settings, bool keep_broken);
 
 }  // namespace bv

@@ -33,8 +33,8 @@ class JsonRowParser {
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  // Skips blanks, but no line break: a value that is missing before it is missing in this row, and
-  // must not be read from the next one.
+  // Skips blanks, but not line breaks: if a value is missing at the end of a row, it must not be
+  // read from the next one.
   void skip_blanks() {
     while (at_ < text_.size() && std::string_view(" \t\r").find(text_[at_]) != std::string::npos)
       ++at_;
@@ -49,7 +49,7 @@ class JsonRowParser {
     if (peek() != c) fail(fmt::format("bad JSON: expected '{}'", c));
     ++at_;
   }
-  // Takes ',' and returns true, or `close` and returns false. After ',' another item has to come.
+  // Takes ',' and returns true, or `close` and returns false. Another item must follow ','.
   bool more(char close) {
     skip_blanks();
     if (peek() != ',' && peek() != close)
@@ -129,7 +129,7 @@ class JsonRowParser {
   static bool field_takes(JsonField& field, JsonRowType item) {
     if (!widen(field.type, item)) return false;
     if (field.type.scalar == JsonScalar::real && !field.wholes.empty()) {
-      // scalar() has put the last item behind those of its own kind.
+      // scalar() has appended the last item to those of its own kind.
       std::vector<double> reals(field.wholes.begin(), field.wholes.end());
       if (item.scalar == JsonScalar::whole)
         field.reals.push_back(reals.back());

@@ -1,5 +1,5 @@
-// Rows of JSON Lines: each line is one object. Our own parser, because errors must say the column,
-// repeated keys must be found, and a nested row must not exhaust the stack.
+// Rows of JSON Lines: each line is one object. The parser is our own, because errors must name the
+// column, repeated keys must be found, and a nested row must not exhaust the stack.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ struct JsonRowType {
 // Returns "a whole number", "a list of texts".
 std::string type_text(JsonRowType type);
 
-// One value of a row. A value below other objects has a key like "a/b".
+// One value of a row. A value inside nested objects has a key like "a/b".
 struct JsonField {
   std::string key;
   size_t at = 0;  // the offset of the value in the row
@@ -46,7 +46,7 @@ struct JsonField {
 
 // Returns the values of the row `text`, sorted by key. Throws RowFault: bad JSON, text that is not
 // UTF-8, a repeated key, null, lists in lists or of different types, numbers that are too large,
-// texts with U+0000, objects in each other more than 64 deep, more than 10,000 values.
+// texts with U+0000, objects nested more than 64 deep, more than 10,000 values.
 std::vector<JsonField> read_json_row(std::string_view text);
 
 // Widens `type` so that it includes `other`: whole numbers and real ones are real, and an empty

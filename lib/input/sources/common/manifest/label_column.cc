@@ -20,7 +20,7 @@ using Form = PlainNumber::Kind;
 // How programs write a missing value. "None" is not among them: it may well be a class.
 constexpr std::string_view kMissing[] = {"nan", "NaN", "NAN", "null", "NULL", "<NA>", "NA", "N/A"};
 
-// Returns whether it is a number with a comma for the point: "0,5".
+// Returns whether the text is a number with a decimal comma: "0,5".
 bool has_decimal_comma(std::string_view text) {
   const size_t comma = text.find(',');
   if (comma == std::string_view::npos) return false;

@@ -24,7 +24,7 @@ struct LabelCode {
   std::vector<std::string> names;  // of the classes; empty if not known
   int64_t classes = 0;             // the largest number plus 1, or the number of names
 
-  // Returns the number of the class that a cell names. Throws RowFault at offset `at` for another
+  // Returns the number of the class that a cell names. Throws RowFault at offset `at` for any other
   // text. The kind is number or name.
   int64_t number_of(std::string_view text, size_t at) const;
   // Call it after `names` has changed.
@@ -35,7 +35,7 @@ struct LabelCode {
 };
 
 // Collects the labels of a column, one for each row, to find out what they are. Keeps only the
-// different values, and at most 12 bytes a row.
+// distinct values, and at most 12 bytes a row.
 class LabelColumn {
  public:
   // `classes`: the names that the user has given, in the order of their numbers, or none.
@@ -49,9 +49,9 @@ class LabelColumn {
   void add_one_of_several(std::string_view text, size_t at, const RowText& row);
 
   // Returns what the labels are. `file` is for messages. Throws Error(Exit::usage) if they do not
-  // belong together: names beside numbers with a point, or beside numbers that are no names.
+  // belong together: names beside numbers with a point, or beside numbers that are not class names.
   LabelCode finish(const std::string& file) const;
-  // Returns the class number of each row, empty if the labels are no classes. A row that is broken
+  // Returns the class number of each row, empty if the labels are not classes. A row that is broken
   // has Source::kNoLabel.
   std::vector<int64_t> numbers(const LabelCode& code) const;
   // Returns a remark if almost all labels are numbers, but are taken as names; "" otherwise.
@@ -69,7 +69,7 @@ class LabelColumn {
   // Notes what kind of label it is, and returns its whole number, if it is one.
   std::optional<int64_t> see(std::string_view text, size_t at, const RowText& row);
   std::optional<int64_t> see_given(std::string_view text, size_t at, const RowText& row);
-  // Returns the id of a label, kNoId for numbers where there are too many to keep their texts.
+  // Returns the id of a label; kNoId for a number if there are too many to keep their texts.
   uint32_t id_of(std::string_view text, size_t at);
 
   static constexpr uint32_t kNoId = UINT32_MAX;

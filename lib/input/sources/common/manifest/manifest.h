@@ -81,7 +81,7 @@ class ManifestSource : public Source {
 
   // Reads the whole file.
   virtual ManifestIndex scan() const = 0;
-  // Returns a reader of the rows. `layout` is that of the index; nullptr if it is damaged.
+  // Returns a reader of the rows; nullptr if the layout in `index` is damaged.
   virtual std::unique_ptr<RowReader> reader(const ManifestIndex& index) const = 0;
   // Returns the kind of the index, and all settings on which it depends.
   virtual std::string index_format() const = 0;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kFirstRead = size_t{1} << 20;
 
-// Returns why the file, which begins with `head`, is no UTF-8 text; "" if it may be.
+// Returns why the file, which begins with `head`, is not UTF-8 text; "" if it may be.
 std::string not_text(std::span<const uint8_t> head) {
   if (std::string why = wrong_file(head); !why.empty()) return why;
   if (is_gzip(head)) return "is compressed: unpack it with gunzip";
@@ -68,7 +68,7 @@ size_t ManifestFile::length_of_row(const RowLength& length_of) {
     const bool last = at_end();
     const size_t length = rest().empty() && !last ? 0 : length_of(rest(), last);
     if (length > limits::kRowBytes || (length == 0 && rest().size() > limits::kRowBytes)) {
-      length_of(rest(), /*last=*/true);  // an open quote is the better message
+      length_of(rest(), /*last=*/true);  // an error about an open quote is more useful
       throw Error(Exit::usage, fmt::format("{}:{}", name_, line_),
                   fmt::format("the row is longer than {} MiB", limits::kRowBytes >> 20));
     }

@@ -1,5 +1,5 @@
-// What a source knows of a manifest after it has read the file once: where each row is, and what is
-// needed without reading it again. It has a packed form, which the index cache keeps.
+// What a source knows about a manifest after it has read the file once: where each row is, and what
+// is needed without reading the row again. It has a packed form, which the index cache keeps.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ManifestIndex {
   std::vector<std::string> split_names;  // sorted
   std::vector<int64_t> labels;           // (rows,), or empty if there are no class numbers
   std::vector<std::string> class_names;
-  std::vector<std::string> remarks;  // what the user should know of the file, one line each
+  std::vector<std::string> remarks;  // what the user should know about the file, one line each
   std::string layout;                // what the rows hold, packed by the source
 
   size_t rows() const { return offsets.size(); }

@@ -45,7 +45,7 @@ NumberForm form_of(std::string_view text) {
 double to_double(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // from_chars does not tell a number that is too large from one that is too close to 0.
+  // from_chars() does not distinguish a number that is too large from one that is too close to 0.
   if (error == std::errc::result_out_of_range)
     return std::strtod(std::string(text).c_str(), nullptr);
   return value;

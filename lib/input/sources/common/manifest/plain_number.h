@@ -19,8 +19,8 @@ struct PlainNumber {
 };
 
 // Reads a whole text as a number: [+-] digits [. digits] [e [+-] digits], with digits before or
-// after the point. 007 is no number, because an id or a name may be written so, and neither are
-// "nan", "inf" and "1 000".
+// after the point. 007 is not a number, because an id or a name may be written like that. Neither
+// are "nan", "inf" and "1 000".
 PlainNumber plain_number(std::string_view text);
 
 }  // namespace bv

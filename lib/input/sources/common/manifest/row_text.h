@@ -1,4 +1,4 @@
-// One row of a manifest, a text file with a row for each example, and what may be wrong in it.
+// One row of a manifest, a text file with a row for each example, and what may be wrong with it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// What is wrong in a row. The reader of the file turns it into an Error with a place.
+// What is wrong with a row. The reader of the file turns it into an Error with a place.
 class RowFault : public std::runtime_error {
  public:
   // `at`: the offset in the row. `fatal`: where the row ends is not known, or no setting of

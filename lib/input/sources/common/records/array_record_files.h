@@ -18,9 +18,9 @@ namespace bv {
 // records, and at the end a chunk that says where the others begin. The constructor reads that one,
 // so that no stored index is needed.
 //
-// TFDS writes one record a chunk. Where there are more, a record costs the decompression of its
-// chunk. The checksum of a chunk is compared as VerifyRecords says. Labels are not known: finding
-// them would mean to decompress all files.
+// TFDS writes one record per chunk. If a chunk holds several, reading one of them decompresses the
+// whole chunk. VerifyRecords says when the checksum of a chunk is compared. Labels are not known:
+// finding them would mean decompressing all files.
 //
 // Thread-safe.
 class ArrayRecordFiles : public Records {

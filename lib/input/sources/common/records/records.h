@@ -30,11 +30,11 @@ class Records {
   virtual at::Tensor labels() const = 0;
 };
 
-// Opens TFRecord files, or files of the format `array_record`. `label_key`: the feature of the
-// records, which are then Examples, whose integers labels() returns if the format allows it; "" for
-// none. Throws Error(Exit::usage) "<file> @ offset N: error: ..." if a file is of another kind, and
+// Opens TFRecord files, or files of the format `array_record`. `label_key`: the feature whose
+// integers labels() returns if the format allows it; the records are then Examples. "" for none.
+// Throws Error(Exit::usage) "<file> @ offset N: error: ..." if a file is of another kind, and
 // BrokenFiles with a line for each broken record that the search for labels meets. With
-// `keep_broken` these are no error.
+// `keep_broken` these are not an error.
 std::unique_ptr<Records> open_records(std::string_view format, std::vector<std::string> files,
                                       VerifyRecords verify, const std::string& label_key,
                                       bool keep_broken);

@@ -60,8 +60,8 @@ class RiegeliReader {
   uint64_t file_size_, at_;
 };
 
-// Returns the bytes of a part of a chunk, unpacked if `packed`: then it begins with its unpacked
-// size.
+// Returns the bytes of a part of a chunk, and unpacks them if `packed`. A packed part begins with
+// its unpacked size.
 at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
   const uint64_t size = packed ? protobuf::take_varint(part) : part.size();
   if (size > limits::kRecordBytes)
@@ -80,8 +80,8 @@ at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
   return bytes;
 }
 
-// Unpacks the data of a simple chunk: how it is packed, the size of the packed sizes, the sizes of
-// the records, the records.
+// Unpacks the data of a simple chunk. It holds how it is packed, the size of the packed sizes, the
+// sizes of the records, and the records.
 RiegeliRecords unpack_simple(std::span<const uint8_t> data, uint64_t records) {
   if (data.empty()) fail("a chunk of records without data");
   const uint8_t packing = data[0];

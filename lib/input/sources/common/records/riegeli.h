@@ -1,5 +1,5 @@
 // Riegeli files (github.com/google/riegeli, doc/riegeli_records_file_format.md): a list of chunks
-// with checksums. Every 64 KiB of the file begin with a block header of 24 bytes, which lies inside
+// with checksums. Each 64 KiB block of the file begins with a header of 24 bytes, which interrupts
 // whatever chunk is there.
 #pragma once
 
@@ -22,8 +22,9 @@ struct RiegeliRecords {
 };
 
 // Reads the chunk at `offset` of a file of `file_size` bytes. `verify`: compare the checksum of its
-// data; that of its head is compared always. Throws Error::bare(Exit::data) if it is damaged, is no
-// chunk of records, has more than 1 GiB, or is compressed with anything but zstd.
+// data; the checksum of its header is always compared. Throws Error::bare(Exit::data) if it is
+// damaged, is not a chunk of records, is larger than 1 GiB, or is compressed with anything but
+// zstd.
 RiegeliRecords read_riegeli_chunk(const ShardFiles& files, size_t file, uint64_t file_size,
                                   uint64_t offset, bool verify);
 

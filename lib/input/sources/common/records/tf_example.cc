@@ -21,7 +21,7 @@ std::string_view text_of(std::span<const uint8_t> bytes) {
 }
 
 // Calls each(bits) for every number of a FloatList or an Int64List. The numbers are packed into one
-// field or stand in a field each; a message may have both.
+// field, or each has its own field; a message may mix both.
 template <WireType kOne, class Each>
 void for_each_number(std::span<const uint8_t> list, Each each) {
   for (Reader message(list); message.next();) {
@@ -44,8 +44,8 @@ void for_each_number(std::span<const uint8_t> list, Each each) {
   }
 }
 
-// Returns the numbers as a tensor of the given type. They are read twice: the number of them is not
-// written anywhere.
+// Returns the numbers as a tensor of the given type. They are read twice, because their count is
+// not stored.
 template <WireType kOne, class Value, class Convert>
 at::Tensor numbers(std::span<const uint8_t> list, at::ScalarType type, Convert convert) {
   int64_t count = 0;

@@ -40,7 +40,7 @@ uint32_t masked_crc(const uint8_t* bytes, size_t size) {
   return masked_crc32c(crc_of({bytes, size}));
 }
 
-// Returns whether the checksum behind the data at [begin, end) of a file is theirs.
+// Returns whether the data at [begin, end) of a file match the checksum that follows them.
 bool is_intact(FileWindow& file, uint64_t begin, uint64_t end) {
   uint32_t crc = 0;
   while (begin < end) {
@@ -77,7 +77,8 @@ class LabelFinder {
   }
 
  private:
-  // Reads the head of a field of bytes, which must end by `end`, and returns where it ends itself.
+  // Reads the head of a field of bytes, and returns where the field ends, which must not be after
+  // `end`.
   uint64_t enter(uint64_t end) {
     const uint64_t key = varint(end);
     if ((key & 7) != 2) throw Error::bare(Exit::data, "the record is not a tf.train.Example");
@@ -132,7 +133,7 @@ class LabelFinder {
   uint64_t field_ = 0;  // the number of the field that was entered last
 };
 
-// What the data of a record say of its label.
+// What the data of a record say about its label.
 struct FoundLabel {
   std::optional<int64_t> label;  // nullopt: not exactly one integer
   std::string problem;           // why the record is broken; empty if it is not

@@ -20,7 +20,7 @@ namespace bv {
 // checksums are masked CRC-32C.
 //
 // The files have no table of contents. The constructor reads the heads of all records, with several
-// threads, and keeps where they are in the index cache.
+// threads, and stores their positions in the index cache.
 //
 // Thread-safe.
 class TfRecordFiles : public Records {
@@ -35,7 +35,7 @@ class TfRecordFiles : public Records {
   }
   at::Tensor read(int64_t record) const override;
   std::string where(int64_t record) const override;
-  // Undefined also if a sound record has not exactly one integer under the label key.
+  // Also undefined if a sound record does not have exactly one integer under the label key.
   at::Tensor labels() const override { return labels_; }
 
  private:

@@ -42,8 +42,9 @@ class SampleScanner {
   SampleScanner(const std::string& file, const SamplePlan& plan, const ClassNumbers& classes,
                 uint64_t offset = 0);
 
-  // Reads the next sample; false at the end of the tar. Throws Error(Exit::usage) naming file and
-  // offset where no more samples can be read. What is wrong with one sample is its `problem`.
+  // Reads the next sample; false at the end of the tar. Throws Error(Exit::usage) naming the file
+  // and the offset from which no more samples can be read. What is wrong with one sample is its
+  // `problem`.
   bool next(ScannedSample& sample);
 
   const FileNotes& notes() const { return notes_; }
@@ -69,7 +70,7 @@ class SampleScanner {
 };
 
 // The samples of all tar files of a data set: where each begins, where its members are, and its
-// label. Takes 4 bytes a sample, 8 for each member that is read, and 8 for a label.
+// label. Takes 4 bytes per sample, 8 for each member that is read, and 8 for a label.
 //
 // Read from the index cache if it is there. Otherwise the headers of all files are read, with
 // several threads.
@@ -78,7 +79,7 @@ class SampleIndex {
   using Place = ScannedSample::Place;
 
   // `settings` are those on which the index depends, besides the files. Throws BrokenFiles with a
-  // line for each sample that cannot be read; with `keep_broken` they are no error. Throws
+  // line for each sample that cannot be read; with `keep_broken` they are not an error. Throws
   // Error(Exit::usage) for a file that is damaged, holds no samples, or appears twice.
   SampleIndex(const std::vector<std::string>& files, const SamplePlan& plan,
               const ClassNumbers& classes, const std::string& settings, bool keep_broken);

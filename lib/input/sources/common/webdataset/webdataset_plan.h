@@ -30,7 +30,7 @@ std::optional<SampleName> sample_name(std::string_view member);
 // other_image has a format that cannot be decoded.
 enum class MemberKind { image, other_image, number, text, json, array, other };
 MemberKind member_kind(std::string_view extension);
-// Returns whether members with these extensions are a sample, and not files that only stand beside
+// Returns whether members with these extensions are a sample, and not files that merely lie beside
 // the data, such as README.md: at least one is not MemberKind::other.
 bool is_sample(std::span<const std::string> extensions);
 
@@ -80,7 +80,7 @@ struct SamplePlan {
   std::optional<size_t> find(std::string_view extension) const;
 };
 
-// Which member becomes which feature, as the config says it: {"image", "left.jpg"}, {"age",
+// Which member becomes which feature, as the config says: {"image", "left.jpg"}, {"age",
 // "json.age"}. Empty: the usual ones.
 using ChosenFeatures = std::map<std::string, std::string>;
 
