@@ -67,6 +67,30 @@ void check_against_formula(const Sizes& sizes) {
   if (kOver == Over::tokens) check(at::kBFloat16, false, 0x1p-5);
 }
 
+template <Over kOver>
+void check_subsets(const Sizes& sizes, at::ScalarType type, bool in_float32, double bound) {
+  const Tensors all = operands(sizes, kOver);
+  const auto layer = [&](const Tensors& in) {
+    return ours<kOver>(in, type, in_float32).to(at::kFloat);
+  };
+  for (size_t trained = 0; trained < 5; ++trained) {
+    Tensors in;
+    for (size_t i = 0; i < 5; ++i) in.push_back(all[i].detach());
+    in[trained].set_requires_grad(true);
+    const at::Tensor y = layer(in);
+    const at::Tensor found = torch::autograd::grad({y}, {in[trained]}, {all[5]})[0];
+    const at::Tensor wanted =
+        torch::autograd::grad({formula<kOver>(in)}, {in[trained]}, {all[5]})[0];
+    CHECK(errors({found}, {wanted.to(at::kDouble)})[0] < bound);
+    {
+      const c10::AutoGradMode no_grad(false);
+      CHECK(layer(in).equal(y));
+    }
+    in[trained].set_requires_grad(false);
+    CHECK(layer(in).equal(y));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("an MLP agrees with its formula, forward and backward, whatever the sizes") {
@@ -89,28 +113,12 @@ TEST_CASE("an MLP over tokens agrees with its formula, forward and backward, wha
 }
 
 TEST_CASE("an MLP trains any subset of its operands, and gives the same result without gradients") {
-  const Sizes sizes = {{6, 20, 24}, 40, 24};
-  const Sizes tokens = {{6, 20, 24}, 40, 20};
-  const auto check = [](const Tensors& all, auto layer, auto exact) {
-    for (size_t trained = 0; trained < 5; ++trained) {
-      Tensors in;
-      for (size_t i = 0; i < 5; ++i) in.push_back(all[i].detach());
-      in[trained].set_requires_grad(true);
-      const at::Tensor y = layer(in);
-      const at::Tensor found = torch::autograd::grad({y}, {in[trained]}, {all[5]})[0];
-      const at::Tensor wanted = torch::autograd::grad({exact(in)}, {in[trained]}, {all[5]})[0];
-      CHECK(at::allclose(found, wanted, 1e-4, 1e-4));
-      const c10::AutoGradMode no_grad(false);
-      CHECK(layer(in).equal(y));
-    }
-  };
-  check(
-      operands(sizes, Over::features),
-      [](const Tensors& in) { return ours<Over::features>(in, at::kFloat); },
-      formula<Over::features>);
-  check(
-      operands(tokens, Over::tokens),
-      [](const Tensors& in) { return ours<Over::tokens>(in, at::kFloat); }, formula<Over::tokens>);
+  const Sizes features = {{6, 20, 24}, 40, 24}, tokens = {{6, 20, 24}, 40, 20};
+  check_subsets<Over::features>(features, at::kFloat, true, 1e-5);
+  check_subsets<Over::features>(features, at::kBFloat16, true, 0x1p-6);
+  check_subsets<Over::tokens>(tokens, at::kFloat, true, 1e-5);
+  check_subsets<Over::tokens>(tokens, at::kBFloat16, true, 0x1p-6);
+  check_subsets<Over::tokens>(tokens, at::kBFloat16, false, 0x1p-5);
 }
 
 TEST_CASE("an MLP takes inputs and gradients of any strides") {

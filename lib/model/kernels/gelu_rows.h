@@ -75,8 +75,11 @@ void gelu_rows_backward(const at::Tensor& h, const at::Tensor& bias, const at::T
   float* const parts = sums.data_ptr<float>();
   const int64_t biases = bias.numel();
   const auto chunk = [=](int64_t i, int64_t first, int64_t last) __attribute__((always_inline)) {
-    float* const of_columns = parts + i * rows.size;
-    if (kBiasOf == BiasOf::columns) std::fill_n(of_columns, rows.size, 0.0f);
+    float* of_columns = nullptr;
+    if constexpr (kBiasOf == BiasOf::columns) {
+      of_columns = parts + i * rows.size;
+      std::fill_n(of_columns, rows.size, 0.0f);
+    }
     for (int64_t row = first; row < last; ++row) {
       simd::Floats of_row{};
       for (int64_t j = 0; j < rows.size; j += simd::kLanes) {

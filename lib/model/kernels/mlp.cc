@@ -105,8 +105,11 @@ class MlpFunction : public torch::autograd::Function<MlpFunction<Products, S, T>
 
 template <class Products, class S, class T>
 at::Tensor apply(const at::Tensor& x, const MlpWeights& w) {
+  bool keeps = false;
+  for (const at::Tensor* each : {&x, &w.in_weight, &w.in_bias, &w.out_weight, &w.out_bias})
+    keeps = keeps || (each->requires_grad() && at::GradMode::is_enabled());
   return MlpFunction<Products, S, T>::apply(x, w.in_weight, w.in_bias.contiguous(), w.out_weight,
-                                            w.out_bias, at::GradMode::is_enabled());
+                                            w.out_bias, keeps);
 }
 
 // Whether there is a kernel for the type of x.
