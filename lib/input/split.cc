@@ -50,7 +50,8 @@ class SplitParser {
                             expression_, why));
   }
 
-  // Adds what a pair of brackets holds: a slice (only in the first pair) or a part.
+  // Adds the content of a pair of brackets to `term`: a slice, which only the first pair may hold,
+  // or a part.
   void add_selection(const std::string& text, bool first, SplitTerm& term) const {
     for (const auto& [word, part] : {std::pair("even ", Part::even), std::pair("fold ", Part::fold),
                                      std::pair("not fold ", Part::not_fold)}) {

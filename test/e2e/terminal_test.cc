@@ -112,6 +112,12 @@ TEST_CASE("in a pipe: a line per evaluation and per kept checkpoint, then what c
           "precision auto: (float32, because (this CPU has no bf16 instructions|float32 is faster "
           "than bf16 on this CPU, which has no AMX)|bf16, because this CPU has fast bf16 "
           "instructions)\n")));
+  // The config may name the precision that `auto` does not take.
+  const bool slow = finished.err.find("precision auto: float32") != std::string::npos;
+  const Finished named = run({"--config", f.args[1], "--workdir", f.dir / "bf16", "--set",
+                              "precision=bf16", "--set", "total_steps=2"});
+  REQUIRE(named.code == 0);
+  CHECK((named.err.find("precision bf16 saves no time here: ") != std::string::npos) == slow);
   check_lines(lines_after(finished.err, "Starting training loop..."),
               {{R"(\[6\] )" + first + "(" + remark + ")  " + rest, 1},
                {R"(\[12\] )" + first + "(" + remark + ")  " + rest, 1},

@@ -9,16 +9,6 @@
 
 namespace bv {
 
-at::ScalarType compute_type(const Pass& pass) {
-  return pass.precision == Precision::bf16 ? at::kBFloat16 : at::kFloat;
-}
-
-at::Tensor to_compute(const at::Tensor& x, const Pass& pass) { return x.to(compute_type(pass)); }
-
-void count_macs(Pass& pass, int64_t macs) {
-  if (pass.macs) *pass.macs += static_cast<double>(macs);
-}
-
 namespace {
 
 bool computes_in_float32(const at::Tensor& x, at::ScalarType type) {
@@ -26,6 +16,21 @@ bool computes_in_float32(const at::Tensor& x, at::ScalarType type) {
 }
 
 }  // namespace
+
+at::ScalarType compute_type(const Pass& pass) {
+  return pass.precision == Precision::bf16 ? at::kBFloat16 : at::kFloat;
+}
+
+at::ScalarType weight_type(const at::Tensor& x, const Pass& pass) {
+  const at::ScalarType type = compute_type(pass);
+  return computes_in_float32(x, type) ? at::kFloat : type;
+}
+
+at::Tensor to_compute(const at::Tensor& x, const Pass& pass) { return x.to(compute_type(pass)); }
+
+void count_macs(Pass& pass, int64_t macs) {
+  if (pass.macs) *pass.macs += static_cast<double>(macs);
+}
 
 at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                   at::ScalarType type, Pass& pass) {

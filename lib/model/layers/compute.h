@@ -11,7 +11,10 @@ namespace bv {
 
 // Returns the type in which matmuls and convolutions compute: float32 or bfloat16.
 at::ScalarType compute_type(const Pass& pass);
-// Returns x in that type.
+// Returns the type in which weights for x are best passed to matmul() and convolve(): float32 where
+// bf16 is multiplied in float32, compute_type() elsewhere.
+at::ScalarType weight_type(const at::Tensor& x, const Pass& pass);
+// Returns x in compute_type().
 at::Tensor to_compute(const at::Tensor& x, const Pass& pass);
 
 // Adds multiply-accumulates to pass.macs if it is set.

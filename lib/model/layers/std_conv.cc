@@ -20,7 +20,7 @@ StdConv StdConv::add(Module& owner, const std::string& name, int64_t size, int64
 
 at::Tensor StdConv::operator()(const at::Tensor& x, Pass& pass) const {
   const at::ScalarType type = compute_type(pass);
-  const at::Tensor standard = standardize(kernel, rule, type);
+  const at::Tensor standard = standardize(kernel, rule, weight_type(x, pass));
   if (stride == 1 && own_conv_fits(x, standard, type)) {
     count_macs(pass, x.numel() * kernel.size(0) * kernel.size(0) * kernel.size(3));
     return own_conv(x, standard, /*bias=*/{}, type);
