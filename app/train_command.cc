@@ -9,6 +9,7 @@
 #include "lib/compare/run_status.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
+#include "lib/device/device_name.h"
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
@@ -46,7 +47,7 @@ c10::Device planned_device(const Arguments& arguments) {
 }
 
 // Throws Error(Exit::usage) unless all ranks read the same config and data. They would otherwise
-// train different models together.
+// train different models together. Warns if their devices differ.
 void check_ranks(Group& group, const Recipe& recipe) {
   check_agreement(group, {{"version", BV_VERSION},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
@@ -56,6 +57,13 @@ void check_ranks(Group& group, const Recipe& recipe) {
                           {"precision", recipe.precision_choice.name()},
                           // BVTRAIN_BYTE_IMAGES may differ.
                           {"images", recipe.image_normalization ? "bytes" : "float32"}});
+  for (const std::string& text : disagreements(group, device_name(recipe.device))) {
+    if (group.rank() > 0) continue;
+    log::warn(
+        "{}: they round differently, so the weights of the ranks drift apart by rounding "
+        "errors (docs/distributed.md)",
+        text);
+  }
 }
 
 // Returns rank 0's class names on every rank: other ranks may not see the workdir.

@@ -59,6 +59,15 @@ endforeach()
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
+# Kernels are compiled for three sets of instructions (lib/device/cpu_isa.h). The tests above take the
+# best one of the CPU, these take the others.
+foreach(capability avx2 default)
+  foreach(room model models optim)
+    add_test(NAME ${room}_${capability} COMMAND test_${room})
+    set_tests_properties(${room}_${capability} PROPERTIES TIMEOUT 2400
+      ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>;ATEN_CPU_CAPABILITY=${capability}")
+  endforeach()
+endforeach()
 bv_test(fuzz input)  # every fuzz target with its corpus; cmake/Fuzz.cmake builds them for libFuzzer
 if(TARGET test_cuda)
   # Stand-ins for CUDA's headers, which let the CPU run the kernels, come before the real ones.

@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "lib/device/cpu_isa.h"
+
 namespace bv::simd {
 
 constexpr int64_t kLanes = 16;
@@ -140,17 +142,16 @@ template <class F>
   f();
 }
 
-// Calls `f`, compiled for the best instructions that this CPU has.
+// Calls `f`, compiled for the instructions of cpu_isa().
 template <class F>
 void dispatch(const F& f) {
-  static const bool avx512 = __builtin_cpu_supports("avx512f");
-  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx512) {
-    run_avx512(f);
-  } else if (avx2) {
-    run_avx2(f);
-  } else {
-    run_plain(f);
+  switch (cpu_isa()) {
+    case CpuIsa::avx512:
+      return run_avx512(f);
+    case CpuIsa::avx2:
+      return run_avx2(f);
+    case CpuIsa::baseline:
+      return run_plain(f);
   }
 }
 

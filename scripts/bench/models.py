@@ -79,6 +79,9 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2)
     arguments.add_argument("--mode", default="eager")
     given = arguments.parse_args()
+    unknown = [name for name in given.models.split(",") if name not in MODELS]
+    if unknown:
+        arguments.error(f"unknown model {', '.join(unknown)}; known: {', '.join(MODELS)}")
     print("| model | batch | precision | bvtrain, images/s | PyTorch, images/s | ratio (least to most) |\n"
           "| --- | --- | --- | --- | --- | --- |", flush=True)
     for name in given.models.split(","):

@@ -225,29 +225,6 @@ TEST_CASE("an evaluator's skip_errors counts the broken examples of all ranks, t
                              "evals.mean.skip_errors allows 1\n") != std::string::npos);
 }
 
-TEST_CASE("ranks whose precision differs are refused") {
-  const Fixture f;
-  const int port = free_port();
-  const auto rank = [&](const char* number, const char* precision) {
-    return std::make_unique<Child>(
-        std::vector<std::string>{"--config", f.config, "--workdir", f.dir / "w", "--set",
-                                 std::string("precision=") + precision},
-        Environment{{"RANK", number},
-                    {"WORLD_SIZE", "2"},
-                    {"LOCAL_RANK", number},
-                    {"LOCAL_WORLD_SIZE", "2"},
-                    {"MASTER_ADDR", "127.0.0.1"},
-                    {"MASTER_PORT", std::to_string(port)}});
-  };
-  const auto first = rank("0", "float32"), second = rank("1", "bf16");
-  for (Child* child : {first.get(), second.get()}) {
-    const Finished finished = child->wait();
-    CHECK(finished.code == 2);
-    CHECK(finished.err.find("precision: error: rank 1 has 'bf16', rank 0 has 'float32'\n") !=
-          std::string::npos);
-  }
-}
-
 TEST_CASE("an elastic restart uses a number of ranks that divides every batch") {
   const Fixture f;
   // 3 ranks would divide the training batch of 24, but not the evaluator's batch of 16.

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "lib/ckpt/checkpoint_writer.h"
+#include "lib/device/device_name.h"
 #include "lib/report/trace.h"
 #include "lib/train/trainer/paused_chrono.h"
 #include "lib/train/trainer/trainer.h"
@@ -65,6 +66,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       // What `auto` meant: predict computes in the same precision on other machines.
       {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
+      {"device", device_name(recipe_.device)},
       {"position", position_after(step)},
       {"examples_left_out", left_out_},
       {"data", data_summary_},

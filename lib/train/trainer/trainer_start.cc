@@ -9,7 +9,7 @@
 
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
-#include "lib/device/cuda.h"
+#include "lib/device/device_name.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/start.h"
@@ -208,6 +208,14 @@ void Trainer::log_parameters() const {
 
 void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   log::note("Resuming training from checkpoint {}...", from.folder);
+  const std::string device = device_name(recipe_.device);
+  const auto before = from.meta.value("device", device);  // older checkpoints do not name it
+  if (before != device) {
+    log::info(
+        "The checkpoint is from '{}', this is '{}': results may differ by rounding from those "
+        "of a run that was not interrupted",
+        before, device);
+  }
   recipe_.step->load_state(from.tensors, from.folder, from.pieced);
   start_folder_ = from.folder;
   first_step_ = step_ = from.step;
@@ -331,11 +339,10 @@ Facts Trainer::facts() const {
   const auto run = nlohmann::json::parse(read_file(workdir_->run_json()));
   Facts facts = run_facts(run);
   const auto config = nlohmann::json::parse(recipe_.config.json());
-  const bool is_cpu = recipe_.device.is_cpu();
-  std::string device = is_cpu ? cpu_name() : cuda_name(recipe_.device.index());
-  if (device.empty()) device = "cpu";
+  std::string device = device_name(recipe_.device);
   if (group_.size() > 1) device += fmt::format(", {} processes", group_.size());
-  if (is_cpu) device += fmt::format(", compute_threads: {}", recipe_.compute_threads);
+  if (recipe_.device.is_cpu())
+    device += fmt::format(", compute_threads: {}", recipe_.compute_threads);
   set_fact(facts, "Device", device);
   set_fact(facts, "Precision", recipe_.precision_choice.text());
   std::string changes;

@@ -1,0 +1,16 @@
+#pragma once
+
+namespace bv {
+
+// Sets of instructions that kernels are compiled for, each with those before it.
+enum class CpuIsa {
+  baseline,  // what every CPU of the architecture has
+  avx2,      // AVX2 and FMA
+  avx512,    // AVX-512 F, VL, BW and DQ
+};
+
+// Returns the set that LibTorch's kernels use, so that bvtrain's use it too: the best that this CPU
+// has, or less if the environment has ATEN_CPU_CAPABILITY=avx2 or default.
+CpuIsa cpu_isa();
+
+}  // namespace bv
