@@ -289,8 +289,6 @@ std::vector<at::Tensor> FlatParams::replicated_data() const {
   return {data_.narrow(0, 0, trainable), data_.narrow(0, trainable_size_, all - trainable_size_)};
 }
 
-void FlatParams::zero_grad() { grads_.narrow(0, 0, whole_grad_size_).zero_(); }
-
 at::Tensor FlatParams::new_buffer(at::ScalarType dtype) const {
   return allocate(state_size_, dtype);
 }

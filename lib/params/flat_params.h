@@ -126,10 +126,6 @@ class FlatParams {
   const at::Tensor& grads() const { return grads_; }  // float32
   // Returns the ranges of data() that hold the same values on all ranks.
   std::vector<at::Tensor> replicated_data() const;
-  // Zeroes the gradients of whole parameters. Shards of gradients need no zeroing: the
-  // reduce-scatter overwrites them.
-  void zero_grad();
-
   // Returns a zeroed buffer of (state_size()) elements, aligned like data().
   at::Tensor new_buffer(at::ScalarType dtype) const;
 

@@ -60,6 +60,7 @@ TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t
       group_(group.open() ? group : Group::single()),
       device_(device),
       params_(model, config_.groups.group_of, sharding_plan(config_, model, group_, device), init),
+      gradients_(params_),
       ranges_(update_ranges(config_.groups, params_)),
       numbers_(std::ssize(config_.groups.schedules), device),
       count_(at::zeros({}, at::kLong)),

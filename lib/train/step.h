@@ -21,6 +21,7 @@
 #include "lib/ckpt/restored.h"
 #include "lib/ckpt/tensors.h"
 #include "lib/optim/step_numbers.h"
+#include "lib/params/first_gradients.h"
 #include "lib/params/flat_params.h"
 #include "lib/params/gradient_buckets.h"
 #include "lib/params/host_copies.h"
@@ -174,6 +175,7 @@ class TrainStep {
   std::array<std::optional<c10::Event>, 2> ends_;  // of the last two steps on the device
 
   FlatParams params_;
+  FirstGradients gradients_;
   std::unique_ptr<GradientBuckets> buckets_;  // null in a group of one
   std::unique_ptr<ShardedUnits> units_;       // null if nothing is sharded
   std::vector<UpdateRange> ranges_;           // what this rank updates

@@ -96,9 +96,8 @@ at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
   return loss;
 }
 
-// Zeroes the gradients, runs forward and backward for each micro-batch, and sums the results over
-// the ranks. Leaves the gradients of the whole batch in params_ and, on the CPU, the sum of all
-// ranks' words in word_.
+// Runs forward and backward for each micro-batch, and sums the results over the ranks. Leaves the
+// gradients of the whole batch in params_ and, on the CPU, the sum of all ranks' words in word_.
 // Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
 // Accumulation as in big_vision's utils.py, `accumulate_gradient`.
 at::Tensor TrainStep::compute_gradients(const Batch& batch) {
@@ -122,7 +121,7 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
   const at::Tensor weight = mean_weight(task_, batch, own_examples, group_);
   at::Tensor whole;
-  params_.zero_grad();
+  gradients_.begin();
   if (buckets_) buckets_->begin(micro_batches);
   const UnitScope scope(model_, pass);
   for (int64_t i = 0; i < micro_batches; ++i) {
@@ -144,6 +143,7 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
     if (units_) units_->finish_gradients();
   }
   if (macs_ == 0) macs_ = macs / static_cast<double>(own_examples);
+  gradients_.finish();
   if (!group_.open()) return whole;
   buckets_->finish();
   if (device_.is_cpu())

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 
+#include "lib/device/cpu_isa.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/gradient_memory.h"
 #include "lib/model/kernels/transpose.h"
 
 namespace bv {
@@ -57,7 +59,7 @@ at::Tensor transposed(const at::Tensor& matrix) {
 
 bool prefers_onednn(int64_t macs) {
 #if defined(__x86_64__)
-  static const bool amd = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2");
+  static const bool amd = __builtin_cpu_is("amd") && cpu_isa() >= CpuIsa::avx2;
   return amd && macs >= kLeastMacs && onednn_linear().has_value() && !plain_kernels();
 #else
   return false;
@@ -86,9 +88,11 @@ at::Tensor float_product(const at::Tensor& x, const at::Tensor& weight,
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
 }
 
-at::Tensor float_transposed_product(const at::Tensor& left, const at::Tensor& right) {
-  if (prefers_onednn(left.numel() * right.size(1))) return onednn_transposed_product(left, right);
-  return at::mm(left.t(), right);
+at::Tensor float_weight_gradient(const at::Tensor& grad, const at::Tensor& x,
+                                 const at::Tensor& weight) {
+  if (prefers_onednn(grad.numel() * x.size(1))) return onednn_transposed_product(grad, x);
+  at::Tensor result = new_gradient(weight);
+  return at::mm_out(result, grad.t(), x);
 }
 
 }  // namespace bv

@@ -16,11 +16,13 @@ namespace bv {
 at::Tensor float_product(const at::Tensor& x, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias = std::nullopt);
 
-// Returns left^T right; left (n, a), right (n, b), of any strides.
-at::Tensor float_transposed_product(const at::Tensor& left, const at::Tensor& right);
+// Returns the gradient grad^T x of `weight` (out, in); grad (n, out), x (n, in), with any strides.
+// MKL writes it into the memory of new_gradient() (lib/model/gradient_memory.h).
+at::Tensor float_weight_gradient(const at::Tensor& grad, const at::Tensor& x,
+                                 const at::Tensor& weight);
 
-// The same by oneDNN, whatever the size and the processor. They throw c10::Error if LibTorch was
-// built without oneDNN.
+// Return x weight^T + bias and left^T right by oneDNN, whatever the size and the processor. They
+// throw c10::Error if LibTorch was built without oneDNN.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias = std::nullopt);
 at::Tensor onednn_transposed_product(const at::Tensor& left, const at::Tensor& right);

@@ -158,7 +158,7 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
       backward_all<float>(rows, x, grad, scale, data(moments), dx, sums);
     else
       backward_all<BFloat16>(rows, x, grad, scale, data(moments), dx, sums);
-    const at::Tensor totals = parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat);
+    const at::Tensor totals = sum_of_chunks(parts);
     return {dx, totals[0], totals[1], {}, {}};
   }
 };

@@ -1,7 +1,6 @@
 #include "lib/model/kernels/mlp.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/addbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -12,6 +11,7 @@
 
 #include "lib/device/cpu_bf16.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/gradient_memory.h"
 #include "lib/model/kernels/float_products.h"
 #include "lib/model/kernels/gelu_rows.h"
 
@@ -34,8 +34,9 @@ struct OverFeatures {
   static at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     return float_product(x, weight, bias);
   }
-  static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x) {
-    return float_transposed_product(grad, x);
+  static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x,
+                                    const at::Tensor& weight) {
+    return float_weight_gradient(grad, x, weight);
   }
   static at::Tensor sum_of(const at::Tensor& grad) { return grad.sum(0); }
 };
@@ -50,11 +51,11 @@ struct OverTokens {
     return product(x, weight).add_(bias.unsqueeze(1));
   }
   // Float32. The sum over n in bfloat16 would round after each addition.
-  static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x) {
+  static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x,
+                                    const at::Tensor& weight) {
     if (x.scalar_type() == at::kBFloat16)
       return at::bmm(grad, x.transpose(1, 2)).sum(0, /*keepdim=*/false, at::kFloat);
-    const at::Tensor sum = at::empty({grad.size(1), x.size(1)}, grad.options());
-    return at::addbmm(sum, grad, x.transpose(1, 2), /*beta=*/0);
+    return new_gradient(weight).addbmm_(grad, x.transpose(1, 2), /*beta=*/0);
   }
   static at::Tensor sum_of(const at::Tensor& grad) {
     return grad.sum(at::IntArrayRef{0, 2}, /*keepdim=*/false, at::kFloat);
@@ -94,10 +95,10 @@ class MlpFunction : public torch::autograd::Function<MlpFunction<Products, S, T>
     variable_list result(6);
     if (context->needs_input_grad(0))
       result[0] = Products::product(dh, in_weight.t()).to(kTypeOf<S>);
-    if (context->needs_input_grad(1)) result[1] = Products::weight_gradient(dh, x.to(kTypeOf<T>));
-    if (context->needs_input_grad(2))
-      result[2] = sums.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat);
-    if (context->needs_input_grad(3)) result[3] = Products::weight_gradient(grad, y);
+    if (context->needs_input_grad(1))
+      result[1] = Products::weight_gradient(dh, x.to(kTypeOf<T>), in_weight);
+    if (context->needs_input_grad(2)) result[2] = sum_of_chunks(sums);
+    if (context->needs_input_grad(3)) result[3] = Products::weight_gradient(grad, y, out_weight);
     if (context->needs_input_grad(4)) result[4] = Products::sum_of(grad);
     return result;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -33,5 +34,9 @@ void for_chunks(const RowChunks& rows, const F& f) {
     }
   });
 }
+
+// Returns the sum of partial sums over their first dimension: (chunks, ...) float32, contiguous.
+// It adds in float64.
+at::Tensor sum_of_chunks(const at::Tensor& parts);
 
 }  // namespace bv

@@ -16,6 +16,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@
 #include <cmath>
 #include <map>
 
-#include "lib/model/kernels/linear.h"
+#include "lib/model/kernels/float_products.h"
 #include "lib/optim/adam.h"
 #include "lib/optim/fused.h"
 #include "lib/report/log.h"
@@ -99,6 +100,11 @@ size_t input_dims(at::IntArrayRef shape) {
   return two ? 2 : 1;
 }
 
+// Returns a b^T.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_cpu() ? float_product(a, b) : at::mm(a, b.t());
+}
+
 // The iteration of Newton and Schulz. `x` is (m, n) float32; the result has its shape. On a GPU the
 // products are in bfloat16, as in Jordan's code.
 at::Tensor orthogonalised(at::Tensor x, int64_t steps) {
@@ -108,9 +114,9 @@ at::Tensor orthogonalised(at::Tensor x, int64_t steps) {
   x = x / (at::linalg_vector_norm(x) + kEps);
   if (x.is_cuda()) x = x.to(at::kBFloat16);
   for (int64_t i = 0; i < steps; ++i) {
-    const at::Tensor squares = bv::linear(x, x, {});  // x x^T, which is symmetric
-    const at::Tensor factor = squares * b + bv::linear(squares, squares, {}) * c;
-    x = x * a + bv::linear(factor, x.t(), {});
+    const at::Tensor squares = product(x, x);  // x x^T, which is symmetric
+    const at::Tensor factor = squares * b + product(squares, squares) * c;
+    x = x * a + product(factor, x.t());
   }
   return tall ? x.t() : x;
 }
