@@ -16,17 +16,18 @@ namespace simd {
 
 // exp(x) for x up to 88, to about one unit in the last place. Below -87 it is exp(-87). A NaN stays
 // a NaN.
-[[gnu::always_inline]] inline void exponential(const Floats& x, Floats& y) {
+template <class V>
+[[gnu::always_inline]] inline void exponential(const V& x, V& y) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to integers
-  const Floats least = Floats{} - 87.0f;
-  Ints low;
+  const V least = V{} - 87.0f;
+  IntsOf<V> low;
   at_most(x, least, low);
-  Floats z;
+  V z;
   choose(low, least, x, z);
-  const Floats shifted = z * 1.44269504f + kRound, n = shifted - kRound;
+  const V shifted = z * 1.44269504f + kRound, n = shifted - kRound;
   exp_of_rest(z, n, y);
-  const Words exponent = ((Words)shifted - 0x4B400000u + 127u) << 23;
-  y *= (Floats)exponent;
+  const WordsOf<V> exponent = ((WordsOf<V>)shifted - 0x4B400000u + 127u) << 23;
+  y *= (V)exponent;
 }
 
 }  // namespace simd
@@ -37,8 +38,8 @@ namespace simd {
 template <class T>
 void softmax_rows(float* scores, int64_t rows, int64_t m, int64_t ld, float scale, T* weights,
                   float* norms, float* log_sums) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
-    using simd::Floats;
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < rows; ++i) {
       float* const row = scores + i * ld;
       for (int64_t j = m; j < ld; ++j) row[j] = -kNothing;
@@ -47,12 +48,11 @@ void softmax_rows(float* scores, int64_t rows, int64_t m, int64_t ld, float scal
       for (int64_t j = simd::kLanes; j < ld; j += simd::kLanes) {
         Floats x;
         simd::load(row + j, x);
-        simd::Ints more;
+        simd::IntsOf<Floats> more;
         simd::at_most(tops, x, more);
         simd::choose(more, x, tops, tops);
       }
-      float top = tops[0];
-      for (int64_t j = 1; j < simd::kLanes; ++j) top = tops[j] > top ? tops[j] : top;
+      const float top = simd::greatest_of(tops);
       Floats sums{};
       for (int64_t j = 0; j < ld; j += simd::kLanes) {
         Floats x, y;
@@ -73,10 +73,11 @@ void softmax_rows(float* scores, int64_t rows, int64_t m, int64_t ld, float scal
 template <class T>
 void softmax_slopes(const float* scores, const float* slopes, int64_t rows, int64_t ld, float scale,
                     const float* log_sums, const float* deltas, T* p, T* ds) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < ld; j += simd::kLanes) {
-        simd::Floats x, slope, log_sum, delta, y;
+        Floats x, slope, log_sum, delta, y;
         simd::load(scores + i * ld + j, x);
         simd::load(slopes + i * ld + j, slope);
         simd::load(log_sums + j, log_sum);
@@ -93,11 +94,12 @@ void softmax_slopes(const float* scores, const float* slopes, int64_t rows, int6
 template <class T>
 void row_products(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t rows, int64_t d,
                   float* sums) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < rows; ++i) {
-      simd::Floats sum{};
+      Floats sum{};
       for (int64_t j = 0; j < d; j += simd::kLanes) {
-        simd::Floats x, y;
+        Floats x, y;
         simd::load_some(a + i * lda + j, d - j, x);
         simd::load_some(b + i * ldb + j, d - j, y);
         sum += x * y;
@@ -111,11 +113,12 @@ void row_products(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t rows
 template <class From, class T>
 void store_scaled(const From* from, int64_t ldfrom, const float* factors, int64_t rows, int64_t d,
                   T* to, int64_t ldto) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < rows; ++i) {
       const float factor = factors == nullptr ? 1.0f : factors[i];
       for (int64_t j = 0; j < d; j += simd::kLanes) {
-        simd::Floats x;
+        Floats x;
         simd::load_some(from + i * ldfrom + j, d - j, x);
         simd::store_some(x * factor, d - j, to + i * ldto + j);
       }

@@ -22,8 +22,6 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
-using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -61,7 +59,7 @@ at::Tensor sum_rows(int64_t rows, int64_t size, int64_t c, const Sum& sum) {
 
 // Finds the first maximum of the normalised values in a window of Pool x Pool pixels: `best` is
 // its value, `best_x` is x there.
-template <int Pool, class T>
+template <int Pool, class T, class Floats>
 [[gnu::always_inline]] inline void maximum(const T* x, int64_t c, int64_t stride,
                                            const Floats& gain, const Floats& shift, Floats& best,
                                            Floats& best_x) {
@@ -74,7 +72,7 @@ template <int Pool, class T>
       Floats other_x;
       simd::load(others[i], other_x);
       const Floats other = other_x * gain + shift;
-      Ints less;
+      simd::IntsOf<Floats> less;
       simd::at_most(other, best, less);  // false for a NaN, which counts as the maximum
       simd::choose(less, best_x, other_x, best_x);
       simd::choose(less, best, other, best);
@@ -94,7 +92,7 @@ struct Rows {
   int64_t output(int64_t row) const { return row * ow() * c; }
 };
 
-template <int Pool, class T>
+template <class Floats, int Pool, class T>
 [[gnu::always_inline]] inline void normalise_row(const T* x, T* y, const Affine& affine,
                                                  const Rows<Pool>& r) {
   for (int64_t pixel = 0; pixel < r.ow(); ++pixel, x += Pool * r.c, y += r.c) {
@@ -103,7 +101,7 @@ template <int Pool, class T>
       simd::load(affine.gain + k, gain);
       simd::load(affine.shift + k, shift);
       maximum<Pool>(x + k, r.c, r.stride(), gain, shift, best, best_x);
-      Ints dead;
+      simd::IntsOf<Floats> dead;
       simd::not_positive(best, dead);
       simd::keep(~dead, best, best);
       simd::store(best, y + k);
@@ -112,7 +110,7 @@ template <int Pool, class T>
 }
 
 // Sums g and g * (x - mean), where g is the gradient after the ReLU and the max pool.
-template <int Pool, class T>
+template <class Floats, int Pool, class T>
 [[gnu::always_inline]] inline void gradient_sums(const T* x, const T* grad, int64_t first,
                                                  int64_t last, const Affine& affine,
                                                  const Rows<Pool>& r, float* sums) {
@@ -128,7 +126,7 @@ template <int Pool, class T>
         Floats best, best_x, value;
         maximum<Pool>(from, r.c, r.stride(), gain, shift, best, best_x);
         simd::load(g, value);
-        Ints dead;
+        simd::IntsOf<Floats> dead;
         simd::not_positive(best, dead);
         simd::keep(~dead, value, value);
         sum += value;
@@ -146,7 +144,7 @@ struct Gradient {
   const float *slope, *offset;
 };
 
-template <int Pool, class T>
+template <class Floats, int Pool, class T>
 [[gnu::always_inline]] inline void gradient_row(const T* x, const T* grad, T* dx,
                                                 const Gradient& gradient, const Rows<Pool>& r) {
   const int64_t places[4] = {0, r.c, r.stride(), r.stride() + r.c};
@@ -159,7 +157,7 @@ template <int Pool, class T>
       simd::load(gradient.offset + k, offset);
       maximum<Pool>(x + k, r.c, r.stride(), gain, shift, best, best_x);
       simd::load(grad + k, value);
-      Ints dead;
+      simd::IntsOf<Floats> dead;
       simd::not_positive(best, dead);
       Floats rest;  // zero once a pixel has taken it
       simd::keep(~dead, value * gain, rest);
@@ -167,7 +165,7 @@ template <int Pool, class T>
       for (int p = 0; p < Pool * Pool; ++p) {
         Floats at;
         simd::load(x + places[p] + k, at);
-        Ints is_best;
+        simd::IntsOf<Floats> is_best;
         simd::same_bits(at, best_x, is_best);
         Floats part;
         simd::keep(is_best, rest, part);
@@ -183,8 +181,9 @@ at::Tensor moments_of(const at::Tensor& x) {
   const int64_t c = x.size(1);
   const T* in = x.const_data_ptr<T>();
   return sum_rows<double>(x.numel() / c, c, c, [=](int64_t first, int64_t last, double* sums) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      simd::moments(in + first * c, last - first, c, sums);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      simd::moments<Floats>(in + first * c, last - first, c, sums);
     });
   });
 }
@@ -196,9 +195,10 @@ void forward_all(const at::Tensor& x, const at::Tensor& affine, const at::Tensor
   const T* in = x.const_data_ptr<T>();
   T* out = y.data_ptr<T>();
   at::parallel_for(0, x.size(0) * r.oh(), 8, [&](int64_t begin, int64_t end) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
       for (int64_t row = begin; row < end; ++row) {
-        normalise_row<Pool>(in + r.input(row), out + r.output(row), a, r);
+        normalise_row<Floats, Pool>(in + r.input(row), out + r.output(row), a, r);
       }
     });
   });
@@ -211,8 +211,9 @@ at::Tensor gradient_sums_of(const at::Tensor& x, const at::Tensor& grad, const a
   const T* in = x.const_data_ptr<T>();
   const T* g = grad.const_data_ptr<T>();
   const auto sum = [=](int64_t first, int64_t last, float* sums) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      gradient_sums<Pool>(in, g, first, last, a, r, sums);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      gradient_sums<Floats, Pool>(in, g, first, last, a, r, sums);
     });
   };
   return sum_rows<float>(x.size(0) * r.oh(), Pool * r.stride(), r.c, sum);
@@ -228,9 +229,11 @@ void backward_all(const at::Tensor& x, const at::Tensor& grad, const at::Tensor&
   const T* g = grad.const_data_ptr<T>();
   T* out = dx.data_ptr<T>();
   at::parallel_for(0, x.size(0) * r.oh(), 8, [&](int64_t begin, int64_t end) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
       for (int64_t row = begin; row < end; ++row) {
-        gradient_row<Pool>(in + r.input(row), g + r.output(row), out + r.input(row), gradient, r);
+        gradient_row<Floats, Pool>(in + r.input(row), g + r.output(row), out + r.input(row),
+                                   gradient, r);
       }
     });
   });

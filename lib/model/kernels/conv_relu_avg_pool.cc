@@ -15,8 +15,6 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
-using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -47,7 +45,7 @@ void pad(const float* image, float* padded, const Extent& e) {
 
 // kernel: (9 * C, out), bias: (out). Computes for each output the mean of the positive parts of
 // four convolutions, and one bit for each of the four that was positive.
-template <int C, class T>
+template <class Floats, int C, class T>
 [[gnu::always_inline]] inline void forward_image(const float* padded, const float* kernel,
                                                  const float* bias, T* y, uint8_t* alive,
                                                  const Extent& e) {
@@ -73,10 +71,10 @@ template <int C, class T>
           }
         }
         Floats total = {};
-        Ints bits = {};
+        simd::IntsOf<Floats> bits = {};
 #pragma GCC unroll 4
         for (int p = 0; p < 4; ++p) {
-          Ints dead;
+          simd::IntsOf<Floats> dead;
           simd::not_positive(sums[p], dead);
           Floats kept;
           simd::keep(~dead, sums[p], kept);
@@ -92,7 +90,7 @@ template <int C, class T>
 
 // Adds the gradients of one image to dkernel (9 * C, out) and dbias (out). The sums of kRows kernel
 // rows stay in registers during a loop over the image.
-template <int C, class T>
+template <class Floats, int C, class T>
 [[gnu::always_inline]] inline void backward_image(const float* padded, const T* grad,
                                                   const uint8_t* alive, float* dkernel,
                                                   float* dbias, const Extent& e) {
@@ -106,7 +104,7 @@ template <int C, class T>
       for (int64_t pixel = 0; pixel < ph * pw; ++pixel) {
         const float* corner = padded + 2 * (pixel / pw) * row + 2 * (pixel % pw) * C;
         Floats value;
-        Ints bits;
+        simd::IntsOf<Floats> bits;
         simd::load(grad + pixel * e.out + k, value);
         simd::load(alive + pixel * e.out + k, bits);
         value *= 0.25f;
@@ -151,9 +149,10 @@ void forward_all(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor
     std::vector<float> padded((e.h + 2) * (e.w + 2) * C);
     for (int64_t i = begin; i < end; ++i) {
       pad<C>(in + i * e.h * e.w * C, padded.data(), e);
-      simd::dispatch([&]() __attribute__((always_inline)) {
-        forward_image<C>(padded.data(), weights, biases, out + i * e.pooled(),
-                         bits + i * e.pooled(), e);
+      simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+        using Floats = typename decltype(registers)::Floats;
+        forward_image<Floats, C>(padded.data(), weights, biases, out + i * e.pooled(),
+                                 bits + i * e.pooled(), e);
       });
     }
   });
@@ -178,9 +177,10 @@ at::Tensor backward_all(const at::Tensor& x, const at::Tensor& grad, const at::T
       const int64_t last = std::min(n, (chunk + 1) * kImagesPerChunk);
       for (int64_t i = chunk * kImagesPerChunk; i < last; ++i) {
         pad<C>(in + i * e.h * e.w * C, padded.data(), e);
-        simd::dispatch([&]() __attribute__((always_inline)) {
-          backward_image<C>(padded.data(), grads + i * e.pooled(), bits + i * e.pooled(), dkernel,
-                            dbias, e);
+        simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+          using Floats = typename decltype(registers)::Floats;
+          backward_image<Floats, C>(padded.data(), grads + i * e.pooled(), bits + i * e.pooled(),
+                                    dkernel, dbias, e);
         });
       }
     }

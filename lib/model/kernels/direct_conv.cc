@@ -115,13 +115,14 @@ class GroupConvolution {
   }
 
   void store(int64_t i, int64_t block, BFloat16* y) const {
-    simd::dispatch([&]() __attribute__((always_inline)) {
+    simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
       const float* from = sums_;
       for (int64_t j = 0; j < s_.w; ++j) {
         for (int64_t n = 0; n < images_; ++n, from += width_) {
           BFloat16* const to = y + ((n * s_.h + i) * s_.w + j) * s_.out + block * width_;
           for (int64_t k = 0; k < width_; k += simd::kLanes) {
-            simd::Floats sum;
+            Floats sum;
             simd::load(from + k, sum);
             simd::store(sum, to + k);
           }

@@ -14,20 +14,20 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
-using simd::Floats;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
 
-// Calls f(i, count) for the elements from i to i + count - 1: sixteen, or fewer in a thread's last
-// call. f computes these few as a vector too, so an element's result does not depend on its place.
+// Calls f(registers, i, count), within simd::dispatch(), for the elements from i to i + count - 1:
+// sixteen, or fewer in a thread's last call. f computes these few as a vector too, so an element's
+// result does not depend on its place.
 template <class F>
 void for_vectors(int64_t n, const F& f) {
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      for (int64_t i = begin; i < end; i += kLanes) f(i, std::min(kLanes, end - i));
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      for (int64_t i = begin; i < end; i += kLanes) f(registers, i, std::min(kLanes, end - i));
     });
   });
 }
@@ -35,8 +35,8 @@ void for_vectors(int64_t n, const F& f) {
 template <class T>
 void forward_all(const T* x, T* y, int64_t n) {
   for_vectors(
-      n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
-        Floats value, g;
+      n, [=](auto registers, int64_t i, int64_t count) __attribute__((always_inline)) {
+        typename decltype(registers)::Floats value, g;
         simd::load_some(x + i, count, value);
         simd::gelu_gate(value, g);
         simd::store_some(value * g, count, y + i);
@@ -46,8 +46,8 @@ void forward_all(const T* x, T* y, int64_t n) {
 template <class T>
 void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
   for_vectors(
-      n, [=](int64_t i, int64_t count) __attribute__((always_inline)) {
-        Floats value, above, g, slope;
+      n, [=](auto registers, int64_t i, int64_t count) __attribute__((always_inline)) {
+        typename decltype(registers)::Floats value, above, g, slope;
         simd::load_some(x + i, count, value);
         simd::load_some(grad + i, count, above);
         simd::gelu_gate(value, g);

@@ -18,11 +18,11 @@ enum class BiasOf {
   rows,     // bias (m): row i gets bias[i % m]
 };
 
-template <BiasOf kBiasOf>
+template <BiasOf kBiasOf, class V>
 [[gnu::always_inline]] inline void load_bias(const float* bias, int64_t row, int64_t column,
-                                             int64_t count, simd::Floats& to) {
+                                             int64_t count, V& to) {
   if constexpr (kBiasOf == BiasOf::rows)
-    to = simd::Floats{} + bias[row];
+    to = V{} + bias[row];
   else
     simd::load_some(bias + column, count, to);
 }
@@ -36,11 +36,13 @@ void gelu_rows(const at::Tensor& h, const at::Tensor& bias, const at::Tensor& y,
   const float* const shift = bias.const_data_ptr<float>();
   T* const to = y.data_ptr<T>();
   const int64_t biases = bias.numel();
-  const auto chunk = [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
+  const auto chunk = [=](auto registers, int64_t, int64_t first, int64_t last)
+      __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t row = first; row < last; ++row) {
       for (int64_t j = 0; j < rows.size; j += simd::kLanes) {
         const int64_t at = row * rows.size + j, count = rows.size - j;
-        simd::Floats x, b, gate;
+        Floats x, b, gate;
         simd::load_some(from + at, count, x);
         load_bias<kBiasOf>(shift, row % biases, j, count, b);
         if (copy != nullptr) simd::store_some(x, count, copy + at);
@@ -74,17 +76,19 @@ void gelu_rows_backward(const at::Tensor& h, const at::Tensor& bias, const at::T
   T *const g = grad.data_ptr<T>(), *const to = y.data_ptr<T>();
   float* const parts = sums.data_ptr<float>();
   const int64_t biases = bias.numel();
-  const auto chunk = [=](int64_t i, int64_t first, int64_t last) __attribute__((always_inline)) {
+  const auto chunk = [=](auto registers, int64_t i, int64_t first, int64_t last)
+      __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     float* of_columns = nullptr;
     if constexpr (kBiasOf == BiasOf::columns) {
       of_columns = parts + i * rows.size;
       std::fill_n(of_columns, rows.size, 0.0f);
     }
     for (int64_t row = first; row < last; ++row) {
-      simd::Floats of_row{};
+      Floats of_row{};
       for (int64_t j = 0; j < rows.size; j += simd::kLanes) {
         const int64_t at = row * rows.size + j, count = rows.size - j;
-        simd::Floats x, b, above, gate, slope, total;
+        Floats x, b, above, gate, slope, total;
         simd::load_some(from + at, count, x);
         load_bias<kBiasOf>(shift, row % biases, j, count, b);
         simd::load_some(g + at, count, above);

@@ -136,8 +136,9 @@ void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
   Y* out = y.data_ptr<Y>();
   const auto sum = [&](const ImagePart& part, double* sums) {
     const T* from = in + part.first * c;
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      simd::moments(from, part.pixels, c, sums);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      simd::moments<Floats>(from, part.pixels, c, sums);
     });
   };
   const auto finish = [&](int64_t image, const double* sums) {
@@ -148,8 +149,9 @@ void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
     const int64_t at = part.first * c;
     const Tables image(tables, part.image);
     const float* add = shortcut ? shortcut + at : nullptr;
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      normalise<Tail>(in + at, add, out + at, part.pixels, c, image);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      normalise<Floats, Tail>(in + at, add, out + at, part.pixels, c, image);
     });
   };
   sum_then_apply(s, sum, finish, apply);
@@ -174,8 +176,9 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
     const int64_t at = part.first * c;
     const Tables image(tables, part.image);
     const Y* after = out ? out + at : nullptr;
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      gradient_sums<Tail>(in + at, after, g + at, part.pixels, c, image, sums);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      gradient_sums<Floats, Tail>(in + at, after, g + at, part.pixels, c, image, sums);
     });
   };
   const auto finish = [&](int64_t image, const double* sums) {
@@ -190,9 +193,10 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
     const float* slopes = corrections.const_data_ptr<float>() + part.image * 2 * c;
     const Y* after = out ? out + at : nullptr;
     float* dadd = dshortcut ? dshortcut + at : nullptr;
-    simd::dispatch([=]() __attribute__((always_inline)) {
-      gradient<Tail>(in + at, after, g + at, dx + at, dadd, part.pixels, c, image, slopes,
-                     slopes + c);
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
+      gradient<Floats, Tail>(in + at, after, g + at, dx + at, dadd, part.pixels, c, image, slopes,
+                             slopes + c);
     });
   };
   sum_then_apply(s, sum, finish, apply);

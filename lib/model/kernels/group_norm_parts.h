@@ -10,8 +10,6 @@
 
 namespace bv::group_norm_parts {
 
-using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
 
 // The tables of one image (NormTable), each (c).
@@ -25,16 +23,16 @@ struct Tables {
 
 // Sets g to 0 where the ReLU is inactive (y <= 0). y may be the ReLU's input or its output: both
 // are positive at the same places. A NaN counts as active.
-template <NormTail Tail>
+template <NormTail Tail, class Floats>
 [[gnu::always_inline]] inline void mask_gradient(const Floats& y, Floats& g) {
   if constexpr (Tail == NormTail::nothing) return;
-  Ints dead;
+  simd::IntsOf<Floats> dead;
   simd::not_positive(y, dead);
   simd::keep(~dead, g, g);
 }
 
 // y = tail(x * gain + shift).
-template <NormTail Tail, class T, class Y>
+template <class Floats, NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void normalise(const T* x, const float* shortcut, Y* y,
                                              int64_t pixels, int64_t c, const Tables& tables) {
   for (int64_t p = 0; p < pixels; ++p) {
@@ -58,7 +56,7 @@ template <NormTail Tail, class T, class Y>
 
 // Sums g and g * (x - mean) for V vectors of channels from k on, into `sums` (2, c). g is the
 // gradient of the ReLU's input.
-template <int V, NormTail Tail, class T, class Y>
+template <class Floats, int V, NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void gradient_sums_of(const T* x, const Y* y, const Y* grad,
                                                     int64_t pixels, int64_t c, int64_t k,
                                                     const Tables& tables, double* sums) {
@@ -93,19 +91,19 @@ template <int V, NormTail Tail, class T, class Y>
 }
 
 // The same for all channels.
-template <NormTail Tail, class T, class Y>
+template <class Floats, NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void gradient_sums(const T* x, const Y* y, const Y* grad,
                                                  int64_t pixels, int64_t c, const Tables& tables,
                                                  double* sums) {
   int64_t k = 0;
   for (; k + 2 * kLanes <= c; k += 2 * kLanes)
-    gradient_sums_of<2, Tail>(x, y, grad, pixels, c, k, tables, sums);
-  if (k < c) gradient_sums_of<1, Tail>(x, y, grad, pixels, c, k, tables, sums);
+    gradient_sums_of<Floats, 2, Tail>(x, y, grad, pixels, c, k, tables, sums);
+  if (k < c) gradient_sums_of<Floats, 1, Tail>(x, y, grad, pixels, c, k, tables, sums);
 }
 
 // dx = gain * g + slope * x + offset, and the gradient of the shortcut is g, the gradient of the
 // ReLU's input.
-template <NormTail Tail, class T, class Y>
+template <class Floats, NormTail Tail, class T, class Y>
 [[gnu::always_inline]] inline void gradient(const T* x, const Y* y, const Y* grad, T* dx,
                                             float* dshortcut, int64_t pixels, int64_t c,
                                             const Tables& tables, const float* slopes,

@@ -18,7 +18,6 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
-using simd::Floats;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -28,6 +27,7 @@ struct RowMoments {
   float mean, rstd;
 };
 
+template <class Floats>
 [[gnu::always_inline]] inline RowMoments moments_of(const float* x, int64_t size, double eps) {
   const auto count = static_cast<float>(size);
   Floats sum = {}, square = {}, value;
@@ -44,7 +44,7 @@ struct RowMoments {
   return {mean, static_cast<float>(1 / std::sqrt(simd::sum_of(square) / count + eps))};
 }
 
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void normalise(const float* x, const float* scale, const float* bias,
                                              const RowMoments& m, T* y, int64_t size) {
   for (int64_t k = 0; k < size; k += kLanes) {
@@ -59,7 +59,7 @@ template <class T>
 // Writes the gradient of a row. With z the normalised row and h = grad * scale, it is
 //   dx = rstd (h - mean(h) - z mean(h z)).
 // Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias.
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void gradient(const float* x, const T* grad, const float* scale,
                                             const RowMoments& m, float* dx, float* sums,
                                             int64_t size) {
@@ -96,10 +96,12 @@ void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& s
               *shift = bias.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
   const int64_t size = rows.size;
-  const auto chunk = [=](int64_t, int64_t first, int64_t last) __attribute__((always_inline)) {
+  const auto chunk = [=](auto registers, int64_t, int64_t first, int64_t last)
+      __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t row = first; row < last; ++row) {
-      moments[row] = moments_of(in + row * size, size, eps);
-      normalise(in + row * size, gain, shift, moments[row], out + row * size, size);
+      moments[row] = moments_of<Floats>(in + row * size, size, eps);
+      normalise<Floats>(in + row * size, gain, shift, moments[row], out + row * size, size);
     }
   };
   for_chunks(rows, chunk);
@@ -113,12 +115,14 @@ void backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& 
   const T* g = grad.const_data_ptr<T>();
   float* out = dx.data_ptr<float>();
   const int64_t size = rows.size;
-  const auto chunk = [=](int64_t i, int64_t first, int64_t last) __attribute__((always_inline)) {
+  const auto chunk = [=](auto registers, int64_t i, int64_t first, int64_t last)
+      __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     float* sums = parts + i * 2 * size;
     std::fill_n(sums, 2 * size, 0.0F);
     for (int64_t row = first; row < last; ++row) {
       const int64_t at = row * size;
-      gradient(in + at, g + at, gain, moments[row], out + at, sums, size);
+      gradient<Floats>(in + at, g + at, gain, moments[row], out + at, sums, size);
     }
   };
   for_chunks(rows, chunk);

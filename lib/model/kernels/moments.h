@@ -5,16 +5,18 @@
 
 namespace bv::simd {
 
-[[gnu::always_inline]] inline void store_double(const Floats& from, double* to) {
-  typedef double DoublesAt __attribute__((vector_size(128), aligned(8), may_alias));
-  *reinterpret_cast<DoublesAt*>(to) = __builtin_convertvector(from, DoublesAt);
+template <class V>
+[[gnu::always_inline]] inline void store_double(const V& from, double* to) {
+  float all[kLanes];
+  store(from, all);
+  for (int64_t i = 0; i < kLanes; ++i) to[i] = all[i];
 }
 
 // Sums x and its square over `pixels`, at least 1, for V vectors of channels, into `sums` (2, c).
 // In float32 it sums x minus a pivot, the mean of every eighth pixel, so that neither a large mean
 // nor one large value costs it digits: a large value in the sample moves the pivot, but is also a
 // large part of the sum of squares.
-template <int V, class T>
+template <class Floats, int V, class T>
 [[gnu::always_inline]] inline void moments_of(const T* x, int64_t pixels, int64_t c, double* sums) {
   constexpr int64_t kEvery = 8;
   Floats pivot[V] = {}, rest[V] = {}, square[V] = {};
@@ -53,11 +55,11 @@ template <int V, class T>
 }
 
 // The same for all channels, a multiple of kLanes.
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void moments(const T* x, int64_t pixels, int64_t c, double* sums) {
   int64_t k = 0;
-  for (; k + 2 * kLanes <= c; k += 2 * kLanes) moments_of<2>(x + k, pixels, c, sums + k);
-  if (k < c) moments_of<1>(x + k, pixels, c, sums + k);
+  for (; k + 2 * kLanes <= c; k += 2 * kLanes) moments_of<Floats, 2>(x + k, pixels, c, sums + k);
+  if (k < c) moments_of<Floats, 1>(x + k, pixels, c, sums + k);
 }
 
 }  // namespace bv::simd

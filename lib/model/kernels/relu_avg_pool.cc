@@ -19,8 +19,6 @@
 namespace bv {
 namespace {
 
-using simd::Floats;
-using simd::Ints;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -29,18 +27,18 @@ constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 // Computes one row of outputs from two rows of inputs: w outputs of c channels. Bit p of `alive`
 // says that pixel p of the window was positive.
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void pool_row(const T* in, T* out, uint8_t* alive, int64_t in_stride,
                                             int64_t w, int64_t c) {
   for (int64_t x = 0; x < w; ++x, in += 2 * c, out += c, alive += c) {
     for (int64_t k = 0; k < c; k += kLanes) {
       const T* const pixels[4] = {in + k, in + c + k, in + in_stride + k, in + in_stride + c + k};
       Floats sum = {};
-      Ints bits = {};
+      simd::IntsOf<Floats> bits = {};
       for (int p = 0; p < 4; ++p) {
         Floats value;
         simd::load(pixels[p], value);
-        Ints dead;
+        simd::IntsOf<Floats> dead;
         simd::not_positive(value, dead);
         Floats kept;
         simd::keep(~dead, value, kept);
@@ -53,14 +51,14 @@ template <class T>
   }
 }
 
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void unpool_row(const T* grad, const uint8_t* alive, T* out,
                                               int64_t out_stride, int64_t w, int64_t c) {
   for (int64_t x = 0; x < w; ++x, grad += c, alive += c, out += 2 * c) {
     for (int64_t k = 0; k < c; k += kLanes) {
       T* const pixels[4] = {out + k, out + c + k, out + out_stride + k, out + out_stride + c + k};
       Floats value;
-      Ints bits;
+      simd::IntsOf<Floats> bits;
       simd::load(grad + k, value);
       simd::load(alive + k, bits);
       value *= 0.25f;
@@ -83,10 +81,11 @@ void forward_all(const at::Tensor& x, const at::Tensor& y, const at::Tensor& ali
   T* out = y.data_ptr<T>();
   uint8_t* bits = alive.data_ptr<uint8_t>();
   at::parallel_for(0, n * oh, 16, [&](int64_t begin, int64_t end) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t from = ((row / oh) * h + 2 * (row % oh)) * w * c;
-        pool_row(in + from, out + row * ow * c, bits + row * ow * c, w * c, ow, c);
+        pool_row<Floats>(in + from, out + row * ow * c, bits + row * ow * c, w * c, ow, c);
       }
     });
   });
@@ -100,10 +99,11 @@ void backward_all(const at::Tensor& grad, const at::Tensor& alive, const at::Ten
   const uint8_t* bits = alive.const_data_ptr<uint8_t>();
   T* out = dx.data_ptr<T>();
   at::parallel_for(0, n * oh, 16, [&](int64_t begin, int64_t end) {
-    simd::dispatch([=]() __attribute__((always_inline)) {
+    simd::dispatch([=](auto registers) __attribute__((always_inline)) {
+      using Floats = typename decltype(registers)::Floats;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t to = ((row / oh) * h + 2 * (row % oh)) * w * c;
-        unpool_row(in + row * ow * c, bits + row * ow * c, out + to, w * c, ow, c);
+        unpool_row<Floats>(in + row * ow * c, bits + row * ow * c, out + to, w * c, ow, c);
       }
     });
   });

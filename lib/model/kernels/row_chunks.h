@@ -23,14 +23,15 @@ struct RowChunks {
   int64_t chunks() const { return (count + of_chunk() - 1) / of_chunk(); }
 };
 
-// Calls f(chunk, first, last) with the rows of each chunk.
+// Calls f(registers, chunk, first, last) with the rows of each chunk, within simd::dispatch().
 template <class F>
 void for_chunks(const RowChunks& rows, const F& f) {
   at::parallel_for(0, rows.chunks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * rows.of_chunk();
       const int64_t last = std::min(rows.count, first + rows.of_chunk());
-      simd::dispatch([&]() __attribute__((always_inline)) { f(i, first, last); });
+      simd::dispatch([&](auto registers)
+                         __attribute__((always_inline)) { f(registers, i, first, last); });
     }
   });
 }

@@ -21,7 +21,6 @@ namespace bv {
 namespace {
 
 using c10::BFloat16;
-using simd::Floats;
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -32,6 +31,7 @@ struct Statistics {
   float mean, var;
 };
 
+template <class Floats>
 [[gnu::always_inline]] inline Statistics statistics_of(const float* w, int64_t size) {
   Floats sum = {}, square = {}, value;
   for (int64_t i = 0; i < size; i += kLanes) {
@@ -61,10 +61,10 @@ float inverse_slope(float var, StandardizeRule rule) {
   return static_cast<float>(inv * inv / std::sqrt(static_cast<double>(var)));
 }
 
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void forward_row(const float* w, T* y, int64_t size,
                                                StandardizeRule rule) {
-  const Statistics s = statistics_of(w, size);
+  const Statistics s = statistics_of<Floats>(w, size);
   const float inv = inverse(s.var, rule);
   Floats value;
   for (int64_t i = 0; i < size; i += kLanes) {
@@ -74,10 +74,10 @@ template <class T>
 }
 
 // dw = inv (g - mean(g)) - (w - mean) slope mean(g (w - mean))
-template <class T>
+template <class Floats, class T>
 [[gnu::always_inline]] inline void backward_row(const float* w, const T* grad, float* dw,
                                                 int64_t size, StandardizeRule rule) {
-  const Statistics s = statistics_of(w, size);
+  const Statistics s = statistics_of<Floats>(w, size);
   Floats sum = {}, product = {}, weight, g;
   for (int64_t i = 0; i < size; i += kLanes) {
     simd::load_some(w + i, size - i, weight);
@@ -99,14 +99,15 @@ template <class T>
 at::Tensor rows_of(const at::Tensor& kernel) { return kernel.permute({3, 0, 1, 2}); }
 at::Tensor kernel_of(const at::Tensor& rows) { return rows.permute({1, 2, 3, 0}); }
 
-// Calls f(at, size) for each row: where it begins, and its number of elements.
+// Calls f(registers, at, size), within simd::dispatch(), for each row: where it begins, and its
+// number of elements.
 template <class F>
 void for_rows(const at::Tensor& rows, const F& f) {
   const int64_t size = rows.numel() / rows.size(0);
   at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kGrain / size),
                    [&](int64_t begin, int64_t end) {
-                     simd::dispatch([&]() __attribute__((always_inline)) {
-                       for (int64_t row = begin; row < end; ++row) f(row * size, size);
+                     simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+                       for (int64_t row = begin; row < end; ++row) f(registers, row * size, size);
                      });
                    });
 }
@@ -115,8 +116,8 @@ template <class T>
 void forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
   const float* w = rows.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
-  const auto row = [=](int64_t at, int64_t size) __attribute__((always_inline)) {
-    forward_row(w + at, out + at, size, rule);
+  const auto row = [=](auto registers, int64_t at, int64_t size) __attribute__((always_inline)) {
+    forward_row<typename decltype(registers)::Floats>(w + at, out + at, size, rule);
   };
   for_rows(rows, row);
 }
@@ -127,8 +128,8 @@ void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tens
   const float* w = rows.const_data_ptr<float>();
   const T* g = grad.const_data_ptr<T>();
   float* out = dw.data_ptr<float>();
-  const auto row = [=](int64_t at, int64_t size) __attribute__((always_inline)) {
-    backward_row(w + at, g + at, out + at, size, rule);
+  const auto row = [=](auto registers, int64_t at, int64_t size) __attribute__((always_inline)) {
+    backward_row<typename decltype(registers)::Floats>(w + at, g + at, out + at, size, rule);
   };
   for_rows(rows, row);
 }

@@ -9,7 +9,6 @@
 namespace bv {
 namespace simd {
 
-using Words8 = uint32_t __attribute__((vector_size(32)));
 typedef uint32_t Words8At __attribute__((vector_size(32), aligned(2), may_alias));
 
 // Row i becomes column i.
@@ -81,7 +80,7 @@ template <class Emit>
   }
 }
 
-[[gnu::always_inline]] inline void store_some(const Words8& from, int64_t count, void* to) {
+[[gnu::always_inline]] inline void store_words(const Words8& from, int64_t count, void* to) {
   if (count == 8)
     *reinterpret_cast<Words8At*>(to) = from;
   else
@@ -100,7 +99,7 @@ void transpose_words(const T* from, int64_t stride, int64_t rows, int64_t d, int
         from, stride * static_cast<int64_t>(sizeof(T)), rows, d / kPerWord,
         [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
             __attribute__((always_inline)) {
-              simd::store_some(values, count, to + (column * ldto + row) * kPerWord);
+              simd::store_words(values, count, to + (column * ldto + row) * kPerWord);
             });
   });
 }
@@ -146,16 +145,18 @@ void transpose(const T* from, int64_t stride, int64_t rows, int64_t d, int64_t l
 // gets a partner of zeros.
 inline void pack_pairs(const c10::BFloat16* from, int64_t stride, int64_t rows, int64_t columns,
                        int64_t ldto, c10::BFloat16* to) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < rows; i += 2) {
       const c10::BFloat16* const row = from + i * stride;
       c10::BFloat16* const out = to + i * ldto;
       for (int64_t j = 0; j < columns; j += simd::kLanes) {
         const int64_t count = columns - j;
-        simd::Floats first, second{};  // each number in the upper half of a word
+        Floats first, second{};  // each number in the upper half of a word
         simd::load_some(row + j, count, first);
         if (i + 1 < rows) simd::load_some(row + stride + j, count, second);
-        const simd::Floats both = (simd::Floats)((simd::Words)second | ((simd::Words)first >> 16));
+        using Words = simd::WordsOf<Floats>;
+        const Floats both = (Floats)((Words)second | ((Words)first >> 16));
         simd::store_some(both, count, reinterpret_cast<float*>(out + 2 * j));
       }
     }
@@ -166,9 +167,10 @@ inline void pack_pairs(const float*, int64_t, int64_t, int64_t, int64_t, float*)
 // Rounds two rows (`columns`, a multiple of 16) to two rows of a product's right operand.
 template <class T>
 void store_row_pair(const float* first, const float* second, int64_t columns, T* to) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t j = 0; j < columns; j += simd::kLanes) {
-      simd::Floats a, b;
+      Floats a, b;
       simd::load(first + j, a);
       simd::load(second + j, b);
       if constexpr (std::is_same_v<T, float>) {
@@ -191,16 +193,17 @@ void store_row_pair(const float* first, const float* second, int64_t columns, T*
 template <class T>
 void store_transposed(const float* from, int64_t ldfrom, int64_t rows, int64_t d, T* to,
                       int64_t ldto) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     simd::transpose_blocks(
         from, 4 * ldfrom, d, rows,
         [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
             __attribute__((always_inline)) {
               T* const place = to + column * ldto + row;
               if constexpr (std::is_same_v<T, float>) {
-                simd::store_some(values, count, place);
+                simd::store_words(values, count, place);
               } else {
-                simd::Floats wide{};
+                Floats wide{};
                 std::memcpy(&wide, &values, sizeof(values));
                 simd::store_some(wide, count, place);
               }

@@ -47,9 +47,9 @@ template <int kSize, class T>
 }
 
 // One dimension of B^T d B.
-[[gnu::always_inline]] inline void patch_points(simd::Floats& a, simd::Floats& b, simd::Floats& c,
-                                                simd::Floats& d) {
-  const simd::Floats second = b + c, third = c - b, last = b - d;
+template <class Floats>
+[[gnu::always_inline]] inline void patch_points(Floats& a, Floats& b, Floats& c, Floats& d) {
+  const Floats second = b + c, third = c - b, last = b - d;
   a = a - c;
   b = second;
   c = third;
@@ -60,12 +60,13 @@ template <int kSize, class T>
 template <class S, class T>
 void transform_patches(const TileGrid& s, const S* x, const TilePart& part, const S* zeros,
                        int64_t stride, T* points) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < part.count; ++i) {
       const S* pixels[16];
       find_pixels<4>(s, x, part.channels, part.first + i, /*border=*/1, zeros, pixels);
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
-        simd::Floats d[16];
+        Floats d[16];
 #pragma GCC unroll 16
         for (int p = 0; p < 16; ++p) simd::load(pixels[p] + part.channel + c, d[p]);
 #pragma GCC unroll 4
@@ -82,16 +83,16 @@ void transform_patches(const TileGrid& s, const S* x, const TilePart& part, cons
 
 // Transposes 16 channels, from `channel` on, of 16 tiles: to[c] holds channel c of pixel `at` of
 // each tile. from[i][at] is that pixel of tile i.
-template <class S>
+template <class S, class Floats>
 [[gnu::always_inline]] inline void turn(const S* const (&from)[simd::kLanes][4], int64_t at,
-                                        int64_t channel, simd::Floats (&to)[simd::kLanes]) {
-  simd::Floats rows[simd::kLanes];
+                                        int64_t channel, Floats (&to)[simd::kLanes]) {
+  Floats rows[simd::kLanes];
   for (int64_t i = 0; i < simd::kLanes; ++i) simd::load(from[i][at] + channel, rows[i]);
   simd::transpose_blocks(
-      rows, sizeof(simd::Floats), simd::kLanes, simd::kLanes,
+      rows, sizeof(Floats), simd::kLanes, simd::kLanes,
       [&](int64_t column, int64_t row, const simd::Words8& values, int64_t count)
           __attribute__((always_inline)) {
-            simd::store_some(values, count, reinterpret_cast<char*>(&to[column]) + 4 * row);
+            simd::store_words(values, count, reinterpret_cast<char*>(&to[column]) + 4 * row);
           });
 }
 
@@ -101,7 +102,8 @@ template <class S>
 template <class S, class T>
 void transform_gradients(const TileGrid& s, const S* grad, const TilePart& part, const S* zeros,
                          int64_t ld, int64_t stride, T* points) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < part.count; i += simd::kLanes) {
       const S* pixels[simd::kLanes][4];
       for (int64_t j = 0; j < simd::kLanes; ++j) {
@@ -111,13 +113,12 @@ void transform_gradients(const TileGrid& s, const S* grad, const TilePart& part,
                          pixels[j]);
       }
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
-        simd::Floats turned[4][simd::kLanes];
+        Floats turned[4][simd::kLanes];
         for (int64_t p = 0; p < 4; ++p) turn(pixels, p, part.channel + c, turned[p]);
         for (int64_t k = 0; k < simd::kLanes; ++k) {
           T* const to = points + (c + k) * ld + i;
-          const simd::Floats &a = turned[0][k], &b = turned[1][k], &d = turned[2][k],
-                             &e = turned[3][k];
-          const simd::Floats left[4] = {a, a + d, a - d, -d}, right[4] = {b, b + e, b - e, -e};
+          const Floats &a = turned[0][k], &b = turned[1][k], &d = turned[2][k], &e = turned[3][k];
+          const Floats left[4] = {a, a + d, a - d, -d}, right[4] = {b, b + e, b - e, -e};
 #pragma GCC unroll 4
           for (int r = 0; r < 4; ++r) {
             simd::store(left[r], to + (4 * r) * stride);
@@ -136,17 +137,18 @@ void transform_gradients(const TileGrid& s, const S* grad, const TilePart& part,
 template <class S>
 void store_outputs(const TileGrid& s, const float* points, int64_t stride, const TilePart& part,
                    const float* bias, S* sink, S* y) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t i = 0; i < part.count; ++i) {
       S* pixels[4];
       find_pixels<2>(s, y, part.channels, part.first + i, /*border=*/0, sink, pixels);
       for (int64_t c = 0; c < part.width; c += simd::kLanes) {
         const float* const from = points + i * part.width + c;
-        simd::Floats rows[8], start{};
+        Floats rows[8], start{};
         if (bias != nullptr) simd::load(bias + part.channel + c, start);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
-          simd::Floats m[4];
+          Floats m[4];
 #pragma GCC unroll 4
           for (int r = 0; r < 4; ++r) simd::load(from + (4 * r + j) * stride, m[r]);
           rows[j] = m[0] + m[1] + m[2];
@@ -154,7 +156,7 @@ void store_outputs(const TileGrid& s, const float* points, int64_t stride, const
         }
 #pragma GCC unroll 2
         for (int r = 0; r < 2; ++r) {
-          const simd::Floats* const m = rows + 4 * r;
+          const Floats* const m = rows + 4 * r;
           simd::store(m[0] + m[1] + m[2] + start, pixels[2 * r] + part.channel + c);
           simd::store(m[1] - m[2] - m[3] + start, pixels[2 * r + 1] + part.channel + c);
         }
@@ -164,9 +166,9 @@ void store_outputs(const TileGrid& s, const float* points, int64_t stride, const
 }
 
 // One dimension of G g G^T.
-[[gnu::always_inline]] inline void filter_points(const simd::Floats& a, const simd::Floats& b,
-                                                 const simd::Floats& c, simd::Floats* to,
-                                                 int64_t stride) {
+template <class Floats>
+[[gnu::always_inline]] inline void filter_points(const Floats& a, const Floats& b, const Floats& c,
+                                                 Floats* to, int64_t stride) {
   to[0] = a;
   to[stride] = (a + b + c) * 0.5f;
   to[2 * stride] = (a - b + c) * 0.5f;
@@ -177,9 +179,10 @@ void store_outputs(const TileGrid& s, const float* points, int64_t stride, const
 // the filters are turned by 180 degrees: tap t is at taps + (8 - t) * stride.
 template <class S>
 void transform_filters(const S* taps, int64_t stride, bool turned, int64_t width, float* points) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t c = 0; c < width; c += simd::kLanes) {
-      simd::Floats g[9], rows[12], all[16];
+      Floats g[9], rows[12], all[16];
       for (int t = 0; t < 9; ++t) simd::load(taps + (turned ? 8 - t : t) * stride + c, g[t]);
       for (int j = 0; j < 3; ++j) filter_points(g[j], g[3 + j], g[6 + j], rows + j, 3);
       for (int r = 0; r < 4; ++r)
@@ -190,10 +193,10 @@ void transform_filters(const S* taps, int64_t stride, bool turned, int64_t width
 }
 
 // One dimension of G^T u G.
-[[gnu::always_inline]] inline void filter_gradients(const simd::Floats* u, int64_t stride,
-                                                    simd::Floats& a, simd::Floats& b,
-                                                    simd::Floats& c) {
-  const simd::Floats sum = (u[stride] + u[2 * stride]) * 0.5f;
+template <class Floats>
+[[gnu::always_inline]] inline void filter_gradients(const Floats* u, int64_t stride, Floats& a,
+                                                    Floats& b, Floats& c) {
+  const Floats sum = (u[stride] + u[2 * stride]) * 0.5f;
   a = u[0] + sum;
   b = (u[stride] - u[2 * stride]) * 0.5f;
   c = sum + u[3 * stride];
@@ -203,9 +206,10 @@ void transform_filters(const S* taps, int64_t stride, bool turned, int64_t width
 // channels.
 inline void store_filter_gradients(const float* points, int64_t stride, int64_t width,
                                    int64_t to_stride, float* grads) {
-  simd::dispatch([&]() __attribute__((always_inline)) {
+  simd::dispatch([&](auto registers) __attribute__((always_inline)) {
+    using Floats = typename decltype(registers)::Floats;
     for (int64_t c = 0; c < width; c += simd::kLanes) {
-      simd::Floats u[16], rows[12], g[9];
+      Floats u[16], rows[12], g[9];
       for (int p = 0; p < kPoints; ++p) simd::load(points + p * stride + c, u[p]);
       for (int j = 0; j < 4; ++j) filter_gradients(u + j, 4, rows[j], rows[4 + j], rows[8 + j]);
       for (int r = 0; r < 3; ++r)
