@@ -60,8 +60,8 @@ void check_ranks(Group& group, const Recipe& recipe) {
   for (const std::string& text : disagreements(group, device_name(recipe.device))) {
     if (group.rank() > 0) continue;
     log::warn(
-        "{}: they round differently, so the weights of the ranks drift apart by rounding "
-        "errors (docs/distributed.md)",
+        "{}: they may round differently, so the ranks' copies of the weights may drift apart by "
+        "rounding errors (docs/distributed.md)",
         text);
   }
 }

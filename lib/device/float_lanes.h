@@ -54,8 +54,8 @@ using Bytes4 = uint8_t __attribute__((vector_size(4)));
 using Bytes8 = uint8_t __attribute__((vector_size(8)));
 using Bytes16 = uint8_t __attribute__((vector_size(16)));
 
-// Read or write a vector at any address. Not a template, because templates lose the alignment of
-// such types.
+// Read or write a vector at any address. Not a template: GCC drops the `aligned` attribute of a
+// type that is an argument of a template.
 #define BV_TRANSFER(Vector, Number, bytes)                                     \
   typedef Number Vector##At                                                    \
       __attribute__((vector_size(bytes), aligned(sizeof(Number)), may_alias)); \
@@ -76,7 +76,7 @@ BV_TRANSFER(Bytes8, uint8_t, 8)
 BV_TRANSFER(Bytes16, uint8_t, 16)
 #undef BV_TRANSFER
 
-// What the registers of dispatch() hold.
+// What dispatch() passes to a loop: how sixteen floats are stored.
 struct OneRegister {
   using Floats = Floats16;
 };

@@ -4,15 +4,19 @@
 
 namespace bv {
 
-GradientMemory*& GradientMemory::current() {
-  // On a CPU, backward runs in the thread that called it.
-  static thread_local GradientMemory* memory = nullptr;
-  return memory;
-}
+namespace {
+
+// On a CPU, backward runs in the thread that called it.
+thread_local GradientMemory* t_memory = nullptr;
+
+}  // namespace
+
+GradientMemory::Scope::Scope(GradientMemory& memory) { t_memory = &memory; }
+GradientMemory::Scope::~Scope() { t_memory = nullptr; }
 
 at::Tensor new_gradient(const at::Tensor& weight) {
   at::Tensor gradient;
-  if (GradientMemory* const memory = GradientMemory::current()) gradient = memory->take(weight);
+  if (t_memory != nullptr) gradient = t_memory->take(weight);
   return gradient.defined() ? gradient : at::empty_like(weight);
 }
 

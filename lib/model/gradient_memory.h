@@ -15,8 +15,13 @@ class GradientMemory {
   // it.
   virtual at::Tensor take(const at::Tensor& weight) = 0;
 
-  // What kernels of this thread use. May be null.
-  static GradientMemory*& current();
+  // While it lives, the kernels of this thread use `memory`.
+  class Scope {
+   public:
+    explicit Scope(GradientMemory& memory);
+    ~Scope();
+    Scope(const Scope&) = delete;
+  };
 };
 
 // Returns a tensor like `weight`, to which the caller must write all of the gradient of `weight`

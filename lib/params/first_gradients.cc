@@ -19,10 +19,9 @@ FirstGradients::FirstGradients(const FlatParams& params) {
 }
 
 FirstGradients::~FirstGradients() {
-  if (current() == this) current() = nullptr;
   for (const Slot& slot : slots_) {
     slot.parameter.remove_hook(slot.hook);
-    slot.parameter.mutable_grad() = slot.home;
+    if (!slot.parameter.grad().defined()) slot.parameter.mutable_grad() = slot.home;
   }
 }
 
@@ -32,11 +31,9 @@ void FirstGradients::begin() {
     slot.taken = false;
     slot.parameter.mutable_grad().reset();
   }
-  current() = this;
 }
 
 void FirstGradients::finish() {
-  current() = nullptr;
   for (Slot& slot : slots_) {
     if (std::exchange(slot.empty, false)) {
       slot.home.zero_();
@@ -61,7 +58,7 @@ at::Tensor FirstGradients::take(const at::Tensor& weight) {
 
 // Returns what autograd shall keep or add as the gradient.
 at::Tensor FirstGradients::arrive(Slot& slot, const at::Tensor& gradient) {
-  if (!std::exchange(slot.empty, false)) return gradient;
+  if (!gradient.defined() || !std::exchange(slot.empty, false)) return gradient;
   if (gradient.const_data_ptr() != slot.home.const_data_ptr())
     slot.home.copy_(gradient);
   else if (gradient.strides() != slot.home.strides())

@@ -1,8 +1,8 @@
 // Lets the first gradient of a step overwrite the gradient buffer. Otherwise each step would zero
 // the buffer, and autograd would add to it.
 //
-// begin() takes the gradients away from the parameters. Before autograd hands a gradient to a
-// parameter that has none, a hook copies it into the buffer, unless a kernel wrote it there
+// begin() unsets the gradient of each parameter. Before autograd hands a gradient to a parameter
+// that has none, a hook copies it into the buffer, unless a kernel wrote it there
 // (lib/model/gradient_memory.h). It then gives autograd the view of the buffer, which autograd
 // keeps as the gradient without a copy. Autograd adds later gradients of the step to it, in place.
 #pragma once
@@ -17,14 +17,13 @@ namespace bv {
 
 class FirstGradients : public GradientMemory {
  public:
-  // Hooks into the gradients that the buffer holds whole, which are all but those of zero2 and
-  // fsdp.
+  // Registers a hook on each trainable parameter, except on those of zero2 and fsdp, whose whole
+  // gradients are not in the buffer.
   explicit FirstGradients(const FlatParams& params);
   ~FirstGradients() override;
   FirstGradients(const FirstGradients&) = delete;
 
-  // Call before the first backward pass of a step. Until finish(), the kernels of this thread get
-  // their memory here.
+  // Call before the first backward pass of a step.
   void begin();
   // Call after the last backward pass. Zeroes the gradients that did not arrive. Throws
   // std::logic_error if a gradient is not in the buffer.

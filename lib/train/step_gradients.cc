@@ -124,6 +124,7 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   gradients_.begin();
   if (buckets_) buckets_->begin(micro_batches);
   const UnitScope scope(model_, pass);
+  const GradientMemory::Scope memory(gradients_);
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0) pass.next_micro_batch(n);
     const at::Tensor loss = forward(pass, micro_batch_of(batch, i, micro_batches));

@@ -1,6 +1,9 @@
 // Kernels write the gradients of their weights where GradientMemory says.
 #include "lib/model/gradient_memory.h"
 
+#include <cmath>
+#include <map>
+
 #include "lib/model/kernels/linear.h"
 #include "lib/model/kernels/mlp.h"
 #include "test/model/against_formula.h"
@@ -11,8 +14,6 @@ namespace {
 // Gives memory of its own for each weight that it is asked for.
 class Recorder : public GradientMemory {
  public:
-  Recorder() { current() = this; }
-  ~Recorder() override { current() = nullptr; }
   at::Tensor take(const at::Tensor& weight) override {
     return given_[weight.const_data_ptr()] = at::full_like(weight, NAN);
   }
@@ -29,7 +30,8 @@ class Recorder : public GradientMemory {
 template <class F>
 void check_gradients(const F& f, const Tensors& weights) {
   const Tensors expected = torch::autograd::grad({f().square().sum()}, weights);
-  const Recorder recorder;
+  Recorder recorder;
+  const GradientMemory::Scope scope(recorder);
   const Tensors found = torch::autograd::grad({f().square().sum()}, weights);
   for (size_t i = 0; i < weights.size(); ++i) {
     CHECK(recorder.gave(weights[i], found[i]));

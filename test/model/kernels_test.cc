@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
+#include "lib/device/cpu_isa.h"
 #include "lib/model/kernels/batch_norm.h"
 #include "lib/model/kernels/conv_relu_avg_pool.h"
 #include "lib/model/kernels/relu_avg_pool.h"
@@ -26,6 +28,13 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 const double kBf16 = 0x1p-8;  // half a unit in the last place, relative to the value below
+
+TEST_CASE("kernels use the instructions that the environment asks for") {
+  const char* const asked = std::getenv("ATEN_CPU_CAPABILITY");
+  const std::string set = asked == nullptr ? "" : asked;
+  if (set == "default") CHECK(cpu_isa() == CpuIsa::baseline);
+  if (set == "avx2") CHECK(cpu_isa() <= CpuIsa::avx2);
+}
 
 TEST_CASE("relu_avg_pool has the bits of relu and avg_pool2d, with odd sizes and NaN too") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {

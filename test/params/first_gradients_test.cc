@@ -1,7 +1,8 @@
 // The first gradient of a step overwrites the gradient buffer, and later ones are added to it.
 #include "lib/params/first_gradients.h"
 
-#include <ATen/ops/ones.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <catch2/catch.hpp>
 
@@ -37,6 +38,18 @@ at::Tensor added_to_zeros(std::vector<int> groups = {0, 0, 0, 0}) {
   plain.backward();
   return plain.params.grads();
 }
+
+// The sum of x, whose gradient is said to be `gradient`.
+struct GivesGradient : public torch::autograd::Function<GivesGradient> {
+  static inline at::Tensor gradient;
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.sum();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    return {std::exchange(gradient, {})};
+  }
+};
 
 }  // namespace
 
@@ -89,10 +102,8 @@ TEST_CASE("a kernel gets the memory of a gradient once a step, for a whole param
   const auto& [name, kernel] = std::pair("body/kernel", buffers.entry("body/kernel").parameter);
   const float* const home =
       buffers.params.grads().const_data_ptr<float>() + buffers.entry(name).offset;
-  CHECK(GradientMemory::current() == nullptr);
   CHECK_FALSE(first.take(kernel).defined());
   first.begin();
-  CHECK(GradientMemory::current() == &first);
   CHECK_FALSE(first.take(kernel.narrow(1, 0, 1)).defined());
   CHECK_FALSE(first.take(at::ones({12, 24})).defined());
   const at::Tensor memory = first.take(kernel.t());
@@ -102,7 +113,7 @@ TEST_CASE("a kernel gets the memory of a gradient once a step, for a whole param
   CHECK(memory.strides() == kernel.t().strides());
   CHECK_FALSE(first.take(kernel).defined());
   first.finish();
-  CHECK(GradientMemory::current() == nullptr);
+  CHECK_FALSE(first.take(kernel).defined());
   first.begin();
   buffers.backward();
   CHECK_FALSE(first.take(kernel).defined());  // its gradient has arrived
@@ -121,9 +132,50 @@ TEST_CASE("a weight that is used twice gets the sum of both gradients") {
   const at::Tensor expected = buffers.params.grads().clone();
   FirstGradients first(buffers.params);
   first.begin();
-  loss().backward();
+  {
+    const GradientMemory::Scope scope(first);
+    loss().backward();
+  }
   first.finish();
   CHECK(buffers.params.grads().allclose(expected));
+}
+
+TEST_CASE("an operator may give a parameter no gradient") {
+  Buffers buffers;
+  FirstGradients first(buffers.params);
+  first.begin();
+  const at::Tensor bias = buffers.entry("body/bias").parameter;
+  (GivesGradient::apply(bias) + buffers.entry("head/bias").parameter.sum()).backward();
+  first.finish();
+  CHECK(buffers.params.grads().sum().item<float>() == 5);
+  CHECK(bias.grad().eq(0).all().item<bool>());
+}
+
+TEST_CASE("gradients that were interrupted by an error do not reach the next step") {
+  Buffers buffers;
+  FirstGradients first(buffers.params);
+  first.begin();
+  (buffers.entry("body/bias").parameter.sum() * 3).backward();  // then an error: no finish()
+  first.begin();
+  buffers.backward();
+  first.finish();
+  CHECK(buffers.params.grads().allclose(added_to_zeros()));
+}
+
+TEST_CASE("a gradient that lies in its memory in another order is put in order") {
+  Buffers buffers;
+  FirstGradients first(buffers.params);
+  const at::Tensor kernel = buffers.entry("body/kernel").parameter;  // (12, 24), stored as (24, 12)
+  const at::Tensor factor = at::ones({12, 24}).cumsum(0);
+  first.begin();
+  const at::Tensor memory = first.take(kernel);
+  REQUIRE(memory.defined());
+  const at::Tensor turned = memory.as_strided({12, 24}, {24, 1});  // not as the parameter
+  turned.copy_(factor);
+  GivesGradient::gradient = turned;
+  GivesGradient::apply(kernel).backward();
+  first.finish();
+  CHECK(kernel.grad().equal(factor));
 }
 
 }  // namespace bv::test
