@@ -135,9 +135,12 @@ TEST_CASE("a killed rank is named by all others") {
     const std::string cause =
         culprit == 0 ? R"((died|hosts the run's store at 127\.0\.0\.1:\d+, which is lost))"
                      : "died";
+    // On a busy machine the store may be lost before another rank has started the collective.
+    const std::string what =
+        culprit == 0 ? R"(( \(gradients\)|, which no rank had started yet))" : R"( \(gradients\))";
     check_others(ended, culprit,
                  R"(\[distributed\] rank )" + std::to_string(culprit) + kWho + cause +
-                     R"(; its last step was 4; it never joined collective \d+ \(gradients\))");
+                     R"(; its last step was 4; it never joined collective \d+)" + what);
   }
 }
 
