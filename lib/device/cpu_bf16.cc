@@ -2,7 +2,6 @@
 
 #include <ATen/native/CPUBlas.h>
 
-#include "lib/device/cpu_isa.h"
 #include "lib/device/plain_kernels.h"
 
 namespace bv {
@@ -15,7 +14,7 @@ bool has_amx() {
 CpuBf16 cpu_bf16() {
 #if defined(__x86_64__)
   if (has_amx()) return CpuBf16::fast;
-  if (cpu_isa() < CpuIsa::avx512 || !__builtin_cpu_supports("avx512bf16")) return CpuBf16::none;
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuBf16::none;
   return __builtin_cpu_is("intel") ? CpuBf16::slow : CpuBf16::fast;
 #else
   return CpuBf16::none;

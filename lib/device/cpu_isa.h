@@ -9,8 +9,8 @@ enum class CpuIsa {
   avx512,    // AVX-512 F, VL, BW and DQ
 };
 
-// Returns the set that LibTorch's kernels use, so that bvtrain's use it too: the best that this CPU
-// has, or less if the environment has ATEN_CPU_CAPABILITY=avx2 or default.
+// Returns the set that LibTorch's kernels use; bvtrain's kernels use the same. It is the best set
+// that this CPU has. ATEN_CPU_CAPABILITY=avx2 or default in the environment limits it.
 CpuIsa cpu_isa();
 
 }  // namespace bv

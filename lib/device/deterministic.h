@@ -4,12 +4,14 @@
 
 namespace bv {
 
-// Tells LibTorch which algorithms it may choose on CUDA devices. With `on`, it chooses only
-// algorithms whose results repeat. These are cuDNN's deterministic convolutions, attention kernels
-// other than cuDNN's, whose backward adds in any order, and NCCL without NVLS. An operator that has
-// no such algorithm warns; require_deterministic_backward() makes it throw instead. Without `on`,
-// LibTorch may choose the fastest, and cuDNN times its algorithms at each new shape. Make the last
-// call before the first collective.
+// Tells LibTorch which algorithms it may choose on CUDA devices. If `on` is true, it
+// chooses only deterministic algorithms, which give the same bits in each run:
+//   - cuDNN's deterministic convolutions;
+//   - attention by LibTorch's kernels, because cuDNN's backward adds in any order;
+//   - NCCL without NVLS.
+// An operator without a deterministic algorithm warns; require_deterministic_backward() makes it
+// throw instead. If `on` is false, LibTorch chooses the fastest algorithms, and cuDNN times its own
+// at each new shape. Make the last call before the first collective.
 void set_deterministic(bool on);
 
 }  // namespace bv

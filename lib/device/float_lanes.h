@@ -6,8 +6,8 @@
 //       ...
 //     });
 // Sixteen floats are one zmm register with AVX-512, two ymm registers with AVX2 and FMA, and four
-// xmm registers otherwise. One vector type for all would not do: GCC keeps a vector that does not
-// fit one register in memory, and copies it in pieces of 16 bytes, so that loops take up to four
+// xmm registers otherwise. One vector type for all would be slow. GCC keeps a vector in memory if
+// it does not fit one register, and copies it in pieces of 16 bytes. Loops then take up to four
 // times as long. A loop that the compiler vectorises by itself needs no argument.
 //
 // Everything called inside must be always_inline, or it is compiled without these instructions.
@@ -76,7 +76,7 @@ BV_TRANSFER(Bytes8, uint8_t, 8)
 BV_TRANSFER(Bytes16, uint8_t, 16)
 #undef BV_TRANSFER
 
-// What dispatch() passes to a loop: how sixteen floats are stored.
+// dispatch() passes one of these to a loop. It says in how many registers sixteen floats are.
 struct OneRegister {
   using Floats = Floats16;
 };
@@ -87,7 +87,8 @@ struct FourRegisters {
   using Floats = Pair<Pair<Floats4>>;
 };
 
-// The vectors of other types with as many numbers as a vector of floats.
+// Types<V> names the vector types that have as many elements as V: integers (Ints), unsigned
+// integers (Words), 16-bit (Halves) and 8-bit integers (Bytes).
 template <class V>
 struct Types;
 template <>

@@ -9,10 +9,10 @@ namespace bv {
 class GradientMemory {
  public:
   virtual ~GradientMemory() = default;
-  // Returns memory for the gradient of `weight`, of its shape and strides, if `weight` is a
-  // parameter or a view of all of it. The memory is not initialised. Returns an undefined tensor
-  // for any other tensor, and if this step has called take() for the parameter or has a gradient of
-  // it.
+  // Returns memory for the gradient of `weight`: a part of the buffer with the shape and strides of
+  // `weight`, not initialised. `weight` must be a parameter or a view of all of its elements. A
+  // parameter's memory is given out once a step, and only before its first gradient arrives.
+  // Otherwise returns an undefined tensor.
   virtual at::Tensor take(const at::Tensor& weight) = 0;
 
   // While it lives, the kernels of this thread use `memory`.
@@ -24,9 +24,8 @@ class GradientMemory {
   };
 };
 
-// Returns a tensor like `weight`, to which the caller must write all of the gradient of `weight`
-// and which it must return to autograd. It is in the buffer of gradients if that is possible, and
-// not initialised.
+// Returns an uninitialised tensor like `weight`, in the buffer of gradients if possible. The caller
+// must write the gradient of `weight` to every element, and return the tensor to autograd.
 at::Tensor new_gradient(const at::Tensor& weight);
 
 }  // namespace bv

@@ -21,8 +21,8 @@ at::Tensor float_product(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor float_weight_gradient(const at::Tensor& grad, const at::Tensor& x,
                                  const at::Tensor& weight);
 
-// Return x weight^T + bias and left^T right by oneDNN, whatever the size and the processor. They
-// throw c10::Error if LibTorch was built without oneDNN.
+// onednn_product() returns x weight^T + bias, onednn_transposed_product() returns left^T right.
+// Both call oneDNN for every size and on every CPU. They throw c10::Error if LibTorch lacks oneDNN.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias = std::nullopt);
 at::Tensor onednn_transposed_product(const at::Tensor& left, const at::Tensor& right);

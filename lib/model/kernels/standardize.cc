@@ -99,8 +99,8 @@ template <class Floats, class T>
 at::Tensor rows_of(const at::Tensor& kernel) { return kernel.permute({3, 0, 1, 2}); }
 at::Tensor kernel_of(const at::Tensor& rows) { return rows.permute({1, 2, 3, 0}); }
 
-// Calls f(registers, at, size), within simd::dispatch(), for each row: where it begins, and its
-// number of elements.
+// Calls f(registers, at, size) for each row, within simd::dispatch(). The row has `size` elements
+// and begins at element `at`.
 template <class F>
 void for_rows(const at::Tensor& rows, const F& f) {
   const int64_t size = rows.numel() / rows.size(0);
