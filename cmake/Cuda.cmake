@@ -54,4 +54,6 @@ target_compile_options(bvtrain_cuda PRIVATE
 target_link_libraries(bvtrain_cuda PRIVATE
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/lib/libc10_cuda.so
   bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13 ${BV_CUBLASLT})
-target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined)
+# The old kind of run path comes before LD_LIBRARY_PATH, as it does in libtorch_cuda. Otherwise the plug-in
+# could load the cuBLASLt of another CUDA toolkit.
+target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags)

@@ -182,7 +182,8 @@ make_wheel() {
   write_launcher "$data/scripts/bvtrain"
   patchelf --set-rpath '$ORIGIN:$ORIGIN/../torch/lib' "$tree/bvtrain/bvtrain"
   if [[ -e $tree/bvtrain/libbvtrain_cuda.so ]]; then
-    patchelf --set-rpath '$ORIGIN/../torch/lib:$ORIGIN/../nvidia/cu13/lib' "$tree/bvtrain/libbvtrain_cuda.so"
+    patchelf --force-rpath --set-rpath '$ORIGIN/../torch/lib:$ORIGIN/../nvidia/cu13/lib' \
+      "$tree/bvtrain/libbvtrain_cuda.so"
   else
     echo "note: no build/release/libbvtrain_cuda.so, so this wheel trains on CPUs only" >&2
   fi

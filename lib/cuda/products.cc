@@ -28,10 +28,13 @@ namespace {
 
 constexpr size_t kWorkspace = 32 << 20;  // bytes; NVIDIA recommends this size for Hopper
 
+// cuBLASLt says NOT_INITIALIZED if there is no room for its handle.
 void check_cublas(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED)
+    check_cuda(cudaErrorMemoryAllocation, what);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw std::runtime_error(std::string("cuBLASLt: ") + what + ": " +
-                             cublasLtGetStatusString(status));
+                             cublasLtGetStatusName(status));
 }
 
 template <auto destroy>

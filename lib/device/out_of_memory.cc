@@ -30,7 +30,7 @@ bool is_out_of_memory(const std::exception& error) {
       "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
       "Cuda failure 2 'out of memory'",  // of the driver
       "Cuda failure 'out of memory'"};   // of the runtime
-  // The CUDA plug-in's own launches (lib/cuda/kernels.cu).
+  // Errors of the CUDA plug-in (check_cuda in lib/cuda/check.h).
   if (what.starts_with("CUDA: ") && what.ends_with(": out of memory")) return true;
   return of_torch != nullptr &&
          std::any_of(kWordings.begin(), kWordings.end(), [&](std::string_view wording) {

@@ -49,6 +49,15 @@ TEST_CASE("a fused kernel that fails is not used, but memory that runs out is no
                     return {};
                   }),
                   c10::OutOfMemoryError);
+  CHECK_THROWS_WITH(is_right([](const Tensors&) -> Tensors {
+                      throw std::runtime_error("CUDA: a product: out of memory");
+                    }),
+                    "CUDA: a product: out of memory");
+  CHECK_THROWS_AS(is_right([](const Tensors&) -> Tensors {
+                    TORCH_CHECK(false, "CUDA error: out of memory");
+                    return {};
+                  }),
+                  c10::Error);
 }
 
 TEST_CASE("a fused kernel is checked once for a device") {

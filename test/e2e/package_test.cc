@@ -90,6 +90,21 @@ TEST_CASE("an installation can be moved and holds no path of the build") {
                                   (exists(plugin) ? dir / "moved/bin/../lib/bvtrain/" : "none")));
 }
 
+TEST_CASE("the CUDA plug-in loads CUDA's libraries from LibTorch, not from LD_LIBRARY_PATH") {
+  const char* binary = std::getenv("BVTRAIN");
+  REQUIRE(binary);
+  const std::string plugin =
+      (std::filesystem::path(binary).parent_path() / "libbvtrain_cuda.so").string();
+  if (!exists(plugin)) return;
+  const TempFolder other;  // of another CUDA toolkit
+  std::filesystem::copy_file("/lib/x86_64-linux-gnu/libm.so.6", other / "libcudart.so.13");
+  const Finished libraries =
+      bash("ldd '" + plugin + "'", {{"LD_LIBRARY_PATH", other.path().string()}});
+  INFO(libraries.out << libraries.err);
+  CHECK(contains(libraries.out, "/nvidia/cu13/lib/libcudart.so.13"));
+  CHECK(!contains(libraries.out, other / "libcudart.so.13"));
+}
+
 TEST_CASE("package.sh refuses what it cannot pack") {
   const std::string script = source_file("scripts/package.sh");
   const auto refused = [&](const std::string& arguments) {

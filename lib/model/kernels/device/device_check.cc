@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "lib/device/out_of_memory.h"
 #include "lib/report/log.h"
 
 namespace bv {
@@ -33,7 +34,7 @@ struct Checking {
   ~Checking() { t_checking = false; }
 };
 
-// Returns the gradients of the inputs for made-up gradients of the results, and then the results.
+// Returns the gradients of the inputs for dummy gradients of the results, and then the results.
 Tensors results(const KernelCheck::Compute& compute, const Tensors& inputs) {
   const c10::AutoGradMode grad_mode(true);
   Tensors leaves, above;
@@ -89,12 +90,11 @@ bool fused_kernel_is_right(const char* name, c10::Device device,
   std::string why = "gives other numbers than LibTorch's operators";
   try {  // backward must not call this: its thread would wait for this one forever
     right = is_right(device, check);
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    why = fmt::format("failed ({})", error.what_without_backtrace());
   } catch (const std::exception& error) {
-    why = fmt::format("failed ({})", error.what());
+    if (is_out_of_memory(error)) throw;
+    const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+    why = fmt::format("failed ({})",
+                      of_torch != nullptr ? of_torch->what_without_backtrace() : error.what());
   }
   if (!right)
     log::warn(
