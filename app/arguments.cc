@@ -127,7 +127,7 @@ bool is_option(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
-// Returns the error for a command line that CLI11 refuses. It names what the command does not know,
+// Returns the error for a command line that CLI11 rejects. It names what the command does not know,
 // if there is such a word; otherwise it says what CLI11 says.
 Error usage_error(const Commands& commands, const CLI::ParseError& error,
                   const std::vector<std::string>& args) {

@@ -59,7 +59,7 @@ struct Arguments {
   std::string rendezvous;          // HOST:PORT of node 0
   int max_restarts = 0;
   std::string max_time;  // 47h50m; empty: no limit
-  bool requeue = false;  // after code 75, put the slurm job back into the queue
+  bool requeue = false;  // after code 75, requeue the slurm job
   std::string elastic;   // MIN:MAX: numbers of ranks that a restart may have
 
   // export

@@ -1,4 +1,4 @@
-// bvtrain eval: evaluates the checkpoints of a run in a process of its own.
+// bvtrain eval: evaluates the checkpoints of a run in a separate process.
 #include "app/commands.h"
 #include "app/json_output.h"
 #include "lib/ckpt/workdir.h"

@@ -1,4 +1,4 @@
-// bvtrain help, schema and completion: texts made from the tables of keys (lib/help).
+// bvtrain help, schema and completion: text generated from the key tables (lib/help).
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"

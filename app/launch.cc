@@ -20,7 +20,7 @@ RankLayoutOptions layout_options(const Arguments& arguments, const Devices& devi
   return options;
 }
 
-// Returns the greatest common divisor of all batch sizes, of training and of evaluators. The number
+// Returns the greatest common divisor of all batch sizes, in training and in evaluators. The number
 // of ranks must divide it.
 int64_t common_batch_size(const Config& config) {
   const auto training = config.section("input").get<int64_t>("batch_size", 0);

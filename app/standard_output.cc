@@ -14,8 +14,8 @@
 namespace bv {
 namespace {
 
-// Whether standard output is a pipe or socket that nobody can read any more. errno cannot tell,
-// because it is lost if an earlier write has failed.
+// Whether standard output is a pipe or socket without a reader. errno cannot tell, because it is
+// lost if an earlier write has failed.
 bool no_reader() {
   pollfd out{STDOUT_FILENO, 0, 0};
   return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;

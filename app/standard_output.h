@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// Prints text for people. Escapes what a terminal would obey (printable_lines()), because names in
-// files may hold anything.
+// Prints text for people. Escapes what could control a terminal (printable_lines()), because names
+// in files may hold anything.
 void print(std::string_view text);
 
 // Prints data for programs as it is, at once. Throws Error(Exit::storage) if that fails, and

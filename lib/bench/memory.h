@@ -20,7 +20,7 @@ struct MemoryNeeds {
   double available = 0;     // what this process may use in all
   int64_t largest = 0;      // batch; 0: not even one example fits
   bool tried = false;       // a step of that batch has run; otherwise it is extrapolated
-  std::vector<std::pair<int64_t, double>> peaks;  // batches that have run, and the most they took
+  std::vector<std::pair<int64_t, double>> peaks;  // batches that have run, and their peak memory
 };
 
 // Doubles the batch size and trains two steps at each size, until the peak memory clearly grows

@@ -1,5 +1,5 @@
 // The measurement behind `bvtrain bench operators`: what the operators of a training step compute
-// and move, and the least time that a GPU needs for them.
+// and move, and the minimum time that a GPU needs for them.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ std::vector<OperatorCall> scale_to_batch(const std::vector<OperatorCall>& small,
 struct OperatorSum {
   std::string name;
   double calls = 0, flops = 0, bytes = 0;
-  double seconds = 0;  // the least time, with the peaks below
+  double seconds = 0;  // the minimum time, with the peaks below
 };
 
-// Sums up the calls by operator; the longest first. A call takes at least the time of its FLOPs and
-// that of its bytes at the peaks (peak_flops(), peak_bandwidth()): the roofline model of Williams,
-// Waterman and Patterson (2009).
+// Sums the calls by operator; the longest first. A call takes at least the time of its FLOPs and
+// the time of its bytes at the peaks (peak_flops(), peak_bandwidth()): the roofline model of
+// Williams, Waterman and Patterson (2009).
 std::vector<OperatorSum> roofline(const std::vector<OperatorCall>& calls, double flops_per_second,
                                   double bytes_per_second);
 

@@ -1,4 +1,4 @@
-// The prediction behind `bvtrain bench scaling`: training steps on growing numbers of processes,
+// The prediction behind `bvtrain bench scaling`: training steps on increasing numbers of processes,
 // from a config's model and from given computing times, bandwidths and latencies.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The measurement behind `bvtrain bench`: images per second of the input pipeline alone, of the
-// training step alone (on one batch, again and again), and of both together as in a run.
+// training step alone (repeatedly on one batch), and of both together as in a run.
 #pragma once
 
 #include <functional>

@@ -24,7 +24,7 @@ struct BestPoint {
 // be killed at any time: `best` is then the old one or the new one. Throws Error(Exit::storage).
 void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point);
 
-// Gives the files of a checkpoint second names in a new folder `to`, so that they stay when the run
+// Links or copies the files of a checkpoint into a new folder `to`, so that they stay when the run
 // deletes the checkpoint. Replaces what `to` holds. Throws Error(Exit::storage) if the checkpoint
 // is gone.
 void hold_checkpoint(const std::string& to, const std::string& checkpoint);

@@ -20,7 +20,7 @@ std::string replace_folder(const std::string& from, const std::string& to,
 // Like replace_folder(), then syncs and deletes the old folder.
 void move_folder(const std::string& from, const std::string& to, const std::string& trash);
 
-// Deletes a folder with all that is in it. Logs a warning if it cannot.
+// Deletes a folder and its content. Logs a warning if it cannot.
 void delete_folder(const std::string& path);
 
 // Removes the committed checkpoint of a step. It is renamed first, so that a killed process leaves

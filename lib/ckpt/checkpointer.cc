@@ -268,7 +268,7 @@ bool Checkpointer::Impl::is_whole(int64_t step) {
 bool Checkpointer::Impl::is_kept(int64_t step) {
   const auto known = keep_steps.find(step);
   if (known != keep_steps.end()) return known->second;
-  bool keep = true;  // without a readable manifest nobody knows, so it is not deleted
+  bool keep = true;  // unknown without a readable manifest, so it is not deleted
   try {
     keep = read_manifest(ckpt.step(step)).keep;
   } catch (const Error&) {

@@ -25,9 +25,9 @@
 // is still queued. These are never skipped: a save to be kept, the best one so far, one of sharded
 // state, and the last one.
 //
-// A write that fails is tried again after 0.2, 1 and 5 s. If it still fails, the save has failed,
-// but the run goes on, because the next save may succeed. It ends if two saves in a row fail, or if
-// the last one does. ckpt/best follows the same rule; it is tried again with the next save.
+// A failed write is retried after 0.2, 1 and 5 s. If it still fails, the save has failed, but the
+// run goes on, because the next save may succeed. It ends if two saves in a row fail, or if the
+// last one does. ckpt/best follows the same rule; it is retried with the next save.
 //
 // Names of files and folders: lib/ckpt/workdir.h.
 #pragma once
@@ -50,7 +50,7 @@ class Checkpointer {
  public:
   // `newest_kept`: how many of the newest checkpoints are never deleted.
   explicit Checkpointer(const Workdir& workdir, Writers writers = {}, int newest_kept = 2);
-  ~Checkpointer();  // waits for the last save, without trying again; logs its failure
+  ~Checkpointer();  // waits for the last save, without retries; logs its failure
 
   // Creates ckpt/, deletes what killed saves have left there, and writes LAST if it names a
   // checkpoint other than the newest. Only rank 0 may call it, before its first save. Without this
@@ -81,7 +81,7 @@ class Checkpointer {
   void wait();
   // Like wait(), but throws only what ends the run: the last save may have failed.
   void drain();
-  int64_t failed_saves() const;    // how many saves have failed for good
+  int64_t failed_saves() const;    // how many saves have failed after all retries
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for

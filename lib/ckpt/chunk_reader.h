@@ -1,7 +1,7 @@
 // Reading large files in parallel, chunk by chunk, with checksums: the counterpart of FileWriter.
 //
-// Files are read with pread(2), not mapped. If a sector cannot be read, or somebody truncates the
-// file, that is an Error here. With a mapping it would be a SIGBUS, which ends the process.
+// Files are read with pread(2), not mapped. An unreadable sector or a truncated file is an Error
+// here. With a mapping it would raise SIGBUS, which ends the process.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class ChunkReader {
   explicit ChunkReader(std::string file, std::span<const uint64_t> checksums = {});
 
   uint64_t bytes() const { return opened_.size(); }
-  // Fills the ranges, which must lie in the file and not overlap. Each chunk that holds a byte of
-  // them is compared with its checksum before anything is copied from it; with Chunks::all, so are
-  // all others. Throws Error(Exit::usage).
+  // Fills the ranges, which must be inside the file and not overlap. The checksum of each chunk
+  // that holds a byte of them is verified before anything is copied from it; with Chunks::all, so
+  // are all others. Throws Error(Exit::usage).
   void read(std::vector<Range> ranges, Chunks chunks = Chunks::needed) const;
 
  private:

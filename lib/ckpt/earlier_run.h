@@ -35,8 +35,8 @@ struct EarlierStarts {
   // What `nan: rollback` has done: {"step", "to", "examples", "reason"} each.
   nlohmann::json rollbacks = nlohmann::json::array();
 };
-// Reads run.json. If it is damaged, logs a warning, puts it aside and returns what a run without
-// the file would have. Throws Error(Exit::storage).
+// Reads run.json. If it is damaged, logs a warning, moves it aside and returns the same as without
+// the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
 // Returns the metric prefixes of the evaluators that a restart changed, each with the step of the
 // restart. `config_changes` is that member of run.json, and `config` gives the prefixes.

@@ -21,7 +21,7 @@ enum class PageCache {
 };
 
 // Buffers a file in chunks of 1 MiB and computes the checksum (XXH3) of each chunk from memory, so
-// that an error of the disk shows up when the file is read. All members throw Error(Exit::storage).
+// that a disk error is detected when the file is read. All members throw Error(Exit::storage).
 class FileWriter {
  public:
   static constexpr size_t kChunkBytes = size_t{1} << 20;

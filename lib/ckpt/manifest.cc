@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr int kFormat = 1, kPiecedFormat = 2;
 constexpr size_t kHexDigits = 16;
-// The end of the text: the checksum of everything before it stands between these two.
+// The end of the text: the checksum of everything before it is between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
 
 Error broken(std::string_view file, std::string_view what) {

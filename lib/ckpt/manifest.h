@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint: the files that belong to it, with checksums that prove them whole,
-// and all metadata.
+// manifest.json of a checkpoint: the files that belong to it, with checksums that prove them
+// intact, and all metadata.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Manifest {
   };
 
   int64_t step = 0;
-  bool keep = false;  // never deleted to make room
+  bool keep = false;  // never deleted to free space
   std::vector<File> files;
   nlohmann::json meta;
   int ranks = 1;  // how many ranks wrote the files
@@ -34,7 +34,7 @@ struct Manifest {
   std::map<std::string, Layout> pieced = {};
 
   // Returns the manifest as JSON whose last member is the checksum of all text before it, so that
-  // any changed byte is noticed.
+  // any changed byte is detected.
   std::string text() const;
 };
 

@@ -1,4 +1,4 @@
-// A checkpoint that was read, and what its reader asks for.
+// A checkpoint that was read, and what its reader requests.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct ReadOptions {
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.
   Wanted wanted = nullptr;
   // Whether a run will continue from the checkpoint. If so, a checkpoint without the metadata that
-  // the run needs is refused.
+  // the run needs is an error.
   bool resumes = false;
 };
 

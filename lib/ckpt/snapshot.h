@@ -12,7 +12,7 @@
 namespace bv {
 
 // The training state at the end of a step. Its values must be finite: a checkpoint of a diverged
-// run would push out good ones.
+// run would displace good ones.
 struct Snapshot {
   int64_t step = 0;
   NamedTensors tensors;  // on the CPU; nobody may write to them until they are saved

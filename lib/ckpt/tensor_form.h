@@ -1,4 +1,4 @@
-// The dtype and shape of a tensor as a text.
+// The dtype and shape of a tensor as a string.
 #pragma once
 
 #include <ATen/core/Tensor.h>

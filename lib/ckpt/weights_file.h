@@ -18,8 +18,8 @@ namespace bv {
 // "buffers/...". A suffix ":sub/tree" of `path` selects the parameters below that name instead, in
 // the file or below its root. If there are none, the error lists the subtrees that exist.
 //
-// The format is recognised by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are refused with
-// advice on how to convert them; nothing of them is ever executed. An npz file is refused before
+// The format is recognised by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are rejected with
+// advice on how to convert them; nothing in them is ever executed. An npz file is rejected before
 // anything is unpacked if its arrays would take more than 256 MiB + 4 * `model_bytes`, where
 // `model_bytes` is the size of the model's parameters. Throws Error(Exit::usage).
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes);

@@ -68,7 +68,7 @@ Note read_note(int fd) {
   return Note(all.substr(0, all.find('\n')));
 }
 
-// Opens the file anew, because only then do network file systems ask their server what it holds.
+// Reopens the file, because only then do network file systems ask their server for its content.
 Note read_note_again(const std::string& path) {
   const int fd =
       retry_interrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
@@ -189,7 +189,7 @@ struct WorkdirLock::Held {
   }
   ~Held() {
     end_thread();
-    // An empty file says that its holder has released the lock.
+    // An empty file means that its holder has released the lock.
     [[maybe_unused]] const int failed = retry_interrupted([this] { return ::ftruncate(fd, 0); });
     ::close(fd);
   }

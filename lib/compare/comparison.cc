@@ -106,7 +106,7 @@ void fill_spreads(const Comparison& all, RunGroup& group) {
   }
 }
 
-// Returns what groups are sorted by, the least first.
+// Returns the sort key of groups, the smallest first.
 auto sort_key(const Comparison& all, const RunGroup& group) {
   const Spread none;
   const Spread& spread = group.spreads.empty() ? none : group.spreads[0];

@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// Which value of a metric stands for a run: the newest one, or the best one of all its rows.
+// Which value of a metric represents a run: the newest one, or the best one of all its rows.
 enum class MetricValue { last, best };
 
 struct CompareOptions {

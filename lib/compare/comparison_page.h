@@ -1,5 +1,5 @@
-// A comparison as one HTML page: the curves of all runs laid over each other, and the table. It has
-// no scripts, loads nothing from elsewhere and follows the reader's light or dark setting.
+// A comparison as one HTML page: the overlaid curves of all runs, and the table. It has no scripts,
+// loads nothing from elsewhere and follows the reader's light or dark setting.
 #pragma once
 
 #include <string>

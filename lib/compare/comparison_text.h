@@ -10,11 +10,11 @@ namespace bv {
 
 // Returns "test/prec@1, last value, higher is better": what sorts the table.
 std::string sort_text(const Comparison& comparison);
-// Returns "2 finished, 1 unfinished"; for a single run, how far it has come.
+// Returns "2 finished, 1 unfinished"; for a single run, its progress.
 std::string group_status(const Comparison& comparison, const RunGroup& group);
 
 // Returns the table with a heading and a legend. Lines are at most `width` columns wide where that
-// is possible: long values, or else the whole config of a group, then stand below the table.
+// is possible: long values, or else the whole config of a group, are then below the table.
 std::string comparison_text(const Comparison& comparison, size_t width);
 
 }  // namespace bv

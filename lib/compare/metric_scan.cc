@@ -64,7 +64,7 @@ class RowCursor {
       rest_.remove_prefix(1);
     }
   }
-  // JSON has no NaN and no infinities: they are written as texts.
+  // JSON has no NaN and no infinities: they are written as strings.
   std::optional<double> word() {
     const std::optional<std::string_view> text = quoted();
     if (text == "nan") return std::numeric_limits<double>::quiet_NaN();

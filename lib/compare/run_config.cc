@@ -31,7 +31,7 @@ void flatten(const Json& value, const std::string& path, FlatConfig& out) {
   }
 }
 
-// Whether the comment on the line of `place` says that the value is a default.
+// Whether the comment on the line of `place` marks the value as a default.
 bool is_default(const std::vector<std::string>& lines, const Place& place) {
   if (place.line < 1 || place.line > std::ssize(lines)) return false;
   return lines[static_cast<size_t>(place.line) - 1].ends_with("  # default");
@@ -63,7 +63,7 @@ std::string value_text(const std::string& json) {
   if (json.empty()) return kAbsent;
   const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (value.is_string()) {
-    // A text that looks like something else keeps its quotes.
+    // A string that looks like another type keeps its quotes.
     const auto text = value.get<std::string>();
     return text.empty() || text == kAbsent || Json::accept(text) ? json : text;
   }

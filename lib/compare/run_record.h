@@ -1,4 +1,4 @@
-// One run as a comparison sees it: its config, its metrics and how far it has come.
+// One run of a comparison: its config, its metrics and its progress.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// How far a run has come, and how it ended.
+// The progress of a run, and how it ended.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace bv {
 
 struct RunStatus {
-  // unfinished: it is still going, was stopped or was killed.
+  // unfinished: it is still training, was stopped or was killed.
   enum class Kind { finished, unfinished, diverged, failed };
   Kind kind = Kind::unfinished;
   int64_t step = 0;              // the last one that was measured or saved

@@ -26,7 +26,7 @@ std::optional<std::string> num_classes(const Node& root) {
   return fmt::format("{}", value);
 }
 
-// A text to parse and its place.
+// A string to parse and its place.
 struct TextSpan {
   std::string_view text;
   Place place;

@@ -1,11 +1,11 @@
-// The mini-language of preprocessing, as in big_vision's pp/builder.py: a text such as
+// The mini-language of preprocessing, as in big_vision's pp/builder.py: a string such as
 // "decode|resize(224, method='area')|keep('image')" is a list of calls separated by '|'.
 //
 // A call is a dotted name, alone or with arguments in parentheses: Python literals (numbers,
 // strings in either quote, True, False, None, lists, tuples, dicts), positional or by keyword.
-// Nothing is evaluated, but the name num_classes stands for the value of that key at the top level
-// of the config, as it does in big_vision's configs. The text is split at every '|' first, so '|'
-// cannot stand inside a string.
+// Nothing is evaluated, except that the name num_classes is replaced by the value of that top-level
+// key, as in big_vision's configs. The string is split at every '|' first, so no argument can
+// contain '|'.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ struct Call {
 // Parses `text`, the value of `key` in `owner`. Throws Error(Exit::usage) with one line per
 // malformed call, each with its place in the file, and records the lines as problems of the config.
 std::vector<Call> parse_calls(std::string_view text, const Config& owner, std::string_view key);
-// Returns `text` with the value of num_classes in place of its name. While the config still says
-// `auto`, the name stays.
+// Returns `text` with num_classes replaced by its value. Keeps the name while the config still says
+// `auto`.
 std::string fill_constants(std::string_view text, const Config& owner);
-// Parses a text that is not in a config file (--pp on the command line, tests).
+// Parses a string that is not in a config file (--pp on the command line, tests).
 std::vector<Call> parse_calls(std::string_view text, const Place& origin);
 
 }  // namespace bv

@@ -9,8 +9,8 @@
 // A table at the head of the same file says what the key means (lib/config/key_table.h).
 //
 // Three rules make the reader strict:
-//   - Every read is remembered. done() reports the keys that nobody read, each with the nearest
-//     name that somebody did read, and explain() lists every read.
+//   - Every read is recorded. done() reports the keys that were not read, each with the nearest
+//     name that was read, and explain() lists every read.
 //   - Problems carry "file:line:column" and are collected, so that a user sees all of them at once:
 //     get() with a fallback records a problem and returns the fallback; get() without one throws.
 //     Whoever builds something from a config calls throw_problems() before any real work.
@@ -19,7 +19,7 @@
 // Components keep the values, never the Config. A Config is cheap to copy: all copies share the
 // tree and the record of reads. Not thread-safe.
 //
-// To load a config from a file or a text: lib/config/load_config.h.
+// To load a config from a file or a string: lib/config/load_config.h.
 #pragma once
 
 #include <cstdint>
@@ -121,12 +121,12 @@ class Config {
   std::vector<std::pair<std::string, Config>> items(
       std::source_location where = std::source_location::current()) const;
 
-  // ---- What is there. These do not count as reads.
+  // ---- Queries, which do not count as reads.
 
   bool has(std::string_view key) const;      // present and not null
   bool is_map(std::string_view key) const;   // present and a mapping
   bool is_bool(std::string_view key) const;  // present and true or false
-  // Present and this text: for a word such as `auto` where a number may stand too.
+  // Present and this string: for a word such as `auto` where a number is allowed too.
   bool is_text(std::string_view key, std::string_view text) const;
   // Present and a list. In a pp call, `key` may also be given by the next positional argument.
   bool is_list(std::string_view key) const;
@@ -138,7 +138,7 @@ class Config {
   // argument.
 
   size_t positional_left() const;  // the number of positional arguments that are not yet read
-  // Reads all that are left, as strings (keep, drop).
+  // Reads all remaining ones, as strings (keep, drop).
   std::vector<std::string> positional_strings() const;
 
   // ---- Problems. An empty `key` means the mapping itself.
@@ -150,25 +150,25 @@ class Config {
   void problem(std::string_view key, std::string_view why) const;
   // Records the line "<place>: warning: <key>: <why>"; see warnings().
   void warn(std::string_view key, std::string_view why) const;
-  // Accepts `key`, which this program does not use: counts it as read, and records one warning with
-  // `instead` if it is present.
+  // Accepts a key that this program does not use: counts it as read and, if it is present, records
+  // one warning with `instead`.
   void superseded(std::string_view key, std::string_view instead,
                   std::source_location where = std::source_location::current()) const;
 
-  // Replaces the value of `key`, a word such as `auto`, by what it stands for. Later reads,
-  // explain(), json() and the resolved config have the new value.
+  // Replaces the value of `key`, a word such as `auto`, by its meaning. Later reads, explain(),
+  // json() and the resolved config have the new value.
   void replace(std::string_view key, int64_t value) const;
 
-  // Records a problem for each key that nobody read, here and in all sections that were handed out
-  // below. A mapping whose reader gave up (by fail(), a missing required key, or attempt()) is
-  // skipped, because its reader might have read more keys; pass `although_incomplete` if all keys
-  // had been read before.
+  // Records a problem for each unread key, here and in all sections returned from this mapping. A
+  // mapping whose reader gave up (by fail(), a missing required key, or attempt()) is skipped,
+  // because its reader might have read more keys; pass `although_incomplete` if all keys had been
+  // read before.
   void done(bool although_incomplete = false) const;
   // Exempts `key`, or this mapping if `key` is empty, with everything below it from done(). For the
   // keys of a component that is not built. It is not a read: explain() does not list the key.
   void mark_read(std::string_view key = {}) const;
-  // Records what a word such as `auto` has come to mean for a key that was read: explain() shows
-  // the value as "auto (float32)". The last call counts.
+  // Records the meaning of a word such as `auto` for a key that was read: explain() shows the value
+  // as "auto (float32)". The last call counts.
   void explain_as(std::string_view key, std::string_view meaning) const;
 
   // ---- Texts
@@ -192,7 +192,7 @@ class Config {
   friend std::string fill_constants(std::string_view text, const Config& owner);
 
   std::shared_ptr<Node> find(std::string_view key) const;
-  // Remembers a read and returns the value; null if it is absent.
+  // Records a read and returns the value; null if it is absent.
   std::shared_ptr<Node> read(std::string_view key, std::shared_ptr<Node> fallback, bool section,
                              std::source_location where) const;
   template <class T>

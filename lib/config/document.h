@@ -1,5 +1,5 @@
-// Private to lib/config: what was read of a config and what was wrong with it. All Configs of one
-// tree share one Document.
+// Private to lib/config: records which keys of a config were read and what was wrong. All Configs
+// of one tree share one Document.
 //
 // A mapping is identified by its path from the root ("" for the root, "evals.val", and
 // "input.pp[1]: resize" for a pp call).
@@ -32,12 +32,12 @@ class Document {
   // Adds one or several problems, except those that are recorded already.
   void record(const Error& error);
   void record_warning(const std::string& line);
-  // Remembers a read; a second read of the same key is merged with the first.
+  // Records a read; a second read of the same key is merged with the first.
   void read(Read read);
-  // Remembers that a key that was read has another value now.
+  // Records that a key that was read has a new value.
   void replaced(const std::string& mapping, std::string_view key,
                 const std::shared_ptr<Node>& value);
-  // Remembers that somebody asked for a key without reading it.
+  // Records that a key was queried without being read.
   void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
   // Does nothing for a key that was not read.
   void explain_as(const std::string& mapping, std::string_view key, std::string_view meaning);
@@ -51,7 +51,7 @@ class Document {
 
   std::shared_ptr<Node> root;
   std::vector<Error> problems;  // each with its place
-  size_t left_out = 0;          // further problems, whose texts were not kept
+  size_t left_out = 0;          // further problems, whose messages were not kept
   // For each problem that is a missing key: its text and the path of the key.
   std::map<std::string, std::string> missing;
   // The paths that messages about unknown keys recommend. If one of them is missing, that is not a
@@ -79,7 +79,7 @@ std::string explain_lines(const Document& document);
 // method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
 std::string call_signature(const Document& document, const std::string& path, bool complete);
 
-// If `entry` of `mapping` is the rest of an unquoted value that a ',' has cut, returns the entry
+// If `entry` of `mapping` is the rest of an unquoted value that a ',' cut off, returns the entry
 // that has the value; else null. To YAML, {pp: resize(8, 8)} has the keys "pp" and "8)".
 const Node::Entry* cut_entry(const Node& mapping, const Node::Entry& entry);
 constexpr std::string_view kCutByComma =
@@ -90,7 +90,7 @@ std::string join_path(std::string_view path, std::string_view key);
 // Returns the path of an item of the list at `path`. The mapping of a pair [pattern, mapping] has
 // the path of the pair.
 std::string item_path(const Node& list, const std::string& path, size_t index);
-// Returns a path as messages show it: for a pp call, only the name of the op.
+// Returns a path as shown in messages: for a pp call, only the name of the op.
 std::string shown_path(std::string_view path);
 // Throws the problems as one Error(Exit::usage), sorted by place, without duplicates and at most
 // 20; does nothing if there are none.

@@ -1,4 +1,4 @@
-// Durations in a config, and the rule that says when something is due.
+// Durations in a config, and the rule for when an action is due.
 //
 // A duration `x` is given by one of the keys x_steps, x_examples, x_epochs and x_percent (of the
 // total steps; a fraction in [0, 1]), and by x_seconds where a caller allows it. From big_vision's
@@ -21,8 +21,8 @@ struct RunLength {
   int64_t batch_size = 0;
   int64_t data_size = 0;  // examples of an epoch
   int64_t total_steps = 0;
-  // A number above stands in for one that is missing or wrong in the config, so that the other keys
-  // can be read. Comparisons between durations then mean nothing.
+  // A number above is a placeholder for one that is missing or wrong in the config, so that the
+  // other keys can be read. Comparisons between durations are then meaningless.
   bool made_up = false;
 };
 
@@ -77,8 +77,8 @@ class Due {
 
 // Returns a time as text: "42s", "3m12s", "5h7m", "2d3h5m" (utils.py, `hms`).
 std::string hms(double seconds);
-// The same for the nearest whole second, for texts that people read: hms() cuts the minutes off
-// before it rounds the seconds, so that it says "7m60s" for 479.7 seconds; this says "8m0s".
+// The same, rounded to the nearest whole second, for people. hms() splits off the minutes before it
+// rounds the seconds, so it returns "7m60s" for 479.7 seconds; this returns "8m0s".
 std::string duration_text(double seconds);
 
 // Returns whether `step` is ratio * 10^k for one of the ratios, where 10^k is the largest power of

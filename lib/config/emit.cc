@@ -55,7 +55,7 @@ std::string quoted(std::string_view text, bool is_key) {
 
 std::string scalar_yaml(const Node& node) {
   if (node.kind == Node::Kind::null) return "null";
-  // A quoted text that would read as something else without its quotes keeps them.
+  // A quoted string that would read as another type without its quotes keeps them.
   const bool plain =
       safe_plain(node.text) && (node.style != Node::Style::quoted ||
                                 (std::isalpha(static_cast<unsigned char>(node.text[0])) != 0 &&

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// mapping | words that are not keys of it | what takes their place | a sentence that says it
+// mapping | words that are not keys of it | their replacements | a sentence that says so
 // The mappings are top, input, data (of any section), model, optax, schedule and evaluator. The
 // mapping `flag` has words that are flags elsewhere, besides those of `top`.
 extern const std::string_view kFamiliarKeys;

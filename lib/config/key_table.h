@@ -1,15 +1,15 @@
 // KeyTable: what the keys of a config mean.
 //
-// The file that reads the keys of a mapping describes them, in one table at its head:
+// The file that reads the keys of a mapping describes them in one table at its top:
 //
 //     const KeyTable keys("model: cnn",
 //                         {"A small convolutional network.", "widths: [32, 64]"},
 //                         {{"widths", "list of int >= 1", "[32, 64]", "Channels of each layer."},
 //                          {"dropout", "float 0..1", "0", "Rate before the last layer."}});
 //
-// `bvtrain help`, the JSON Schema, the reference pages, the man page and the completion of shells
-// are made from these tables (lib/help). Tests check that each key that is read has a row, that the
-// row has the default of the read, and that each plug-in has a table.
+// `bvtrain help`, the JSON Schema, the reference pages, the man page and shell completion are
+// generated from these tables (lib/help). Tests check that each key that is read has a row, that
+// the row has the default of the read, and that each plug-in has a table.
 //
 // The place of a table says which mapping has the keys:
 //     ""                the top level of a config

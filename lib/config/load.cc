@@ -2,7 +2,7 @@
 //
 // yaml-cpp 0.7.0 is more lenient than a config may be: it takes the first of two equal keys, drops
 // tags and further documents, accepts invalid UTF-8 and an open quote at the end of the file, and
-// expands aliases without limit. Each of these is refused here with its place. The merge key `<<`
+// expands aliases without limit. Each of these is an error here, with its place. The merge key `<<`
 // is supported.
 #include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
@@ -24,8 +24,7 @@
 namespace bv {
 namespace {
 
-// Replaces ${NAME} and ${NAME:-default}; "$${" stands for "${". Returns "", or why it cannot be
-// done.
+// Replaces ${NAME} and ${NAME:-default}; "$${" becomes "${". Returns "", or why it cannot be done.
 std::string substitute_environment(std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,5 +1,5 @@
-// Loading a Config from a YAML file or text, with included files, environment variables and values
-// of the command line.
+// Loading a Config from a YAML file or string, with included files, environment variables and
+// command-line overrides.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace bv {
 struct Override {
   std::string key;     // a path: "model.width"; a number selects the item of a list
   std::string value;   // YAML
-  std::string origin;  // stands in messages in place of a file
+  std::string origin;  // shown in messages in place of a file
 };
 
 // Reads a file:
 //   1. `include: base.yaml` at the top level names a base file, relative to the including file. The
 //      including file is merged into it: mappings merge deeply, other values replace.
-//   2. In values, ${NAME} and ${NAME:-default} stand for environment variables ("$${" for "${").
+//   2. In values, ${NAME} and ${NAME:-default} become environment variables ("$${" becomes "${").
 //   3. `overrides` replace values or add keys.
 // A duration that is given in one unit (total_steps) removes the same duration in other units
 // (total_epochs) from the included file, and from the file if it is given by an override.
@@ -31,11 +31,11 @@ struct Override {
 // set, and overrides whose path does not fit.
 Config load_config(const std::string& file, const std::vector<Override>& overrides);
 
-// Reads a text in the same way. `name` stands in messages, and includes are relative to its folder.
+// Reads a string in the same way. Messages show `name`, and includes are relative to its folder.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<Override>& overrides = {});
-// Reads a text that Config::json() returned, such as the config in a checkpoint. It includes no
-// files, and "${" stands for itself.
+// Reads a string that Config::json() returned, such as the config in a checkpoint. It includes no
+// files, and "${" is literal.
 Config parse_config_json(std::string_view text, const std::string& name,
                          const std::vector<Override>& overrides = {});
 

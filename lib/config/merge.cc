@@ -123,7 +123,7 @@ void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
   }
 }
 
-// Returns the tree of `text` laid over the file that it includes. `files` are the files that are
+// Returns the tree of `text` merged over the file that it includes. `files` are the files that are
 // being included, from the outermost one.
 std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
                                 std::vector<std::string>& files, std::vector<Error>& problems) {

@@ -39,7 +39,7 @@ struct Node {
   // If the file holds `text` letter for letter: how many columns after `place` it begins (1 after a
   // quote). -1 if it does not, for example after an escape or an environment variable.
   int shift = -1;
-  bool folded = false;  // an unquoted text of several lines, which YAML joins by blanks
+  bool folded = false;  // an unquoted scalar of several lines, which YAML joins by spaces
   std::vector<std::shared_ptr<Node>> list;  // the items of a list
   std::vector<Entry> map;                   // the entries of a mapping; a call's keyword arguments
   bool is_call = false;
@@ -53,7 +53,7 @@ std::shared_ptr<Node> make_map(const Place& place);
 
 // ---- Values (value.cc)
 
-// Why a node cannot be converted to the type that was asked for.
+// Why a node cannot be converted to the requested type.
 struct Wrong {
   const Node* node;    // the value, or the item of a list, that is at fault
   std::string suffix;  // the path to it: "[2]", or "" for the value itself
@@ -92,7 +92,7 @@ enum class YamlFrom {
 // are appended to `problems`; others are thrown.
 std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name, YamlFrom from,
                                  std::vector<Error>& problems);
-// Returns `over` laid on `base`, as described at load_config().
+// Returns `over` merged over `base`, as described at load_config().
 std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::shared_ptr<Node>& over);
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
                      std::vector<Error>& problems);

@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// Returns the names in a list that a person can read: all of them if they are few or short.
-// Otherwise the few that are most like `name`, then "... (<where all are listed>)".
+// Returns a readable list of the names: all of them if they are few or short. Otherwise the few
+// that are most similar to `name`, then "... (<where all are listed>)".
 std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
                           std::string_view all_are_listed_by);
 

@@ -1,4 +1,4 @@
-// Config::done(): reports the keys and arguments that nobody has read. For a pp call, the message
+// Config::done(): reports the keys and arguments that were not read. For a pp call, the message
 // shows the signature of the op, which is made from the arguments that the op has read:
 // "resize(size, method='bilinear', key=None)".
 #include <algorithm>
@@ -136,7 +136,7 @@ Error Config::error_of_unread(const Node::Entry& entry,
   return unknown("; known here: " + nearest_names(entry.key, known, "bvtrain --explain lists all"));
 }
 
-// Calls done() on the sections that were handed out below a key.
+// Calls done() on the sections that were returned below a key.
 void Config::done_below(const std::shared_ptr<Node>& node,
                         const std::shared_ptr<Document>& document, const std::string& path) {
   if (node->kind == Node::Kind::map) Config(node, document, path).done();

@@ -200,7 +200,7 @@ template <>
 std::optional<Wrong> convert(const Node& node, double& out) {
   if (!maybe_number(node)) return wrong(node, expected<double>(), number_hint(node));
   if (is_infinity(node.text)) return wrong(node, "a finite number", "");
-  // Many numbers are computed with as float32: what is infinite there is refused everywhere.
+  // Many numbers are used as float32: one that is infinite there is an error everywhere.
   if (!parse(node.text, out) || std::abs(out) > std::numeric_limits<float>::max())
     return wrong(node, expected<double>(), " (out of range)");
   return std::nullopt;
@@ -213,7 +213,7 @@ std::optional<Wrong> convert(const Node& node, int64_t& out) {
     if (!parse(node.text, out)) return wrong(node, expected<int64_t>(), " (out of range)");
     return std::nullopt;
   }
-  // 1e3 is an integer, but 5.0 is not: the point says that a real number is meant.
+  // 1e3 is an integer, but 5.0 is not: the point marks a real number.
   double value = 0;
   const bool exponent = node.text.find_first_of("eE") != std::string::npos;
   if (!exponent || !parse(node.text, value) || value != std::floor(value) ||

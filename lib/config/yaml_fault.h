@@ -1,5 +1,5 @@
-// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp names the place
-// where it could not go on, which is often after the fault.
+// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp reports the
+// place where it gave up, which is often after the fault.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Returns what is wrong with a text that yaml-cpp refused at the offset `where` with the message
+// Returns what is wrong with a text that yaml-cpp rejected at the offset `where` with the message
 // `why`: at least one problem.
 std::vector<Error> explain_yaml_fault(const SourceText& source, size_t where, std::string_view why);
 

@@ -1,11 +1,12 @@
 // Compiles a loop twice, for any x86-64 CPU and for AVX2, and runs the version that the CPU
-// supports. For code that the compiler can vectorise by itself, such as the image operations of
+// supports. For code that the compiler can auto-vectorise, such as the image operations of
 // lib/input.
 //
 // AVX2 is enabled without FMA on purpose: an FMA rounds once instead of twice, which would change
-// results. Without it both versions round every product before the addition, so an image has the
-// same bits on every CPU, and the same as the operation of TensorFlow or PIL that it imitates. For
-// float kernels with explicit vectors, AVX-512 and FMA, use lib/device/float_lanes.h.
+// results. Without it both versions round every product before the addition, so images are
+// bit-identical on every CPU, and identical to those of the TensorFlow or PIL operation that the
+// code reproduces. For float kernels with explicit vectors, AVX-512 and FMA, use
+// lib/device/float_lanes.h.
 #pragma once
 
 namespace bv {

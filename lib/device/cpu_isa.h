@@ -2,7 +2,7 @@
 
 namespace bv {
 
-// Sets of instructions that kernels are compiled for, each with those before it.
+// Instruction sets that kernels are compiled for; each includes those before it.
 enum class CpuIsa {
   baseline,  // what every CPU of the architecture has
   avx2,      // AVX2 and FMA

@@ -1,6 +1,6 @@
 // Access to the CUDA plug-in, libbvtrain_cuda.so. The file is beside the executable in a build, and
 // in ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and
-// libraries (lib/cuda) and is opened at run time only when a CUDA device is asked for. The
+// libraries (lib/cuda) and is loaded at run time only when a CUDA device is requested. The
 // executable itself links only the CPU part of LibTorch, so a run on CPUs starts in a fifth of a
 // second.
 #pragma once
@@ -18,10 +18,10 @@ bool has_cuda_driver();
 // Returns the path of the plug-in, "" if this installation has none. Does not open it.
 std::string cuda_plugin_file();
 
-// Opens the plug-in; does nothing the second time. Must be called before anything asks LibTorch
-// whether CUDA is available, because LibTorch remembers the answer. Throws Error(Exit::usage,
-// where, ...) if the host has no driver, if the plug-in or one of its libraries is missing, or if
-// it was built with another version of bvtrain.
+// Opens the plug-in; does nothing the second time. Must be called before any code asks LibTorch
+// whether CUDA is available, because LibTorch caches the answer. Throws Error(Exit::usage, where,
+// ...) if the host has no driver, if the plug-in or one of its libraries is missing, or if it was
+// built with another version of bvtrain.
 void open_cuda(const std::string& where);
 // Returns the number of visible devices. Throws Error(Exit::usage, where, ...) with the driver's
 // reason if there are none.
@@ -29,7 +29,7 @@ int count_cuda(const std::string& where);
 // Returns the name of a device: "NVIDIA H100 80GB HBM3".
 std::string cuda_name(int index);
 // Makes device `index` the current one. float32 is then computed in float32 (no TF32), with
-// algorithms whose results repeat, until set_deterministic(false).
+// deterministic algorithms, until set_deterministic(false).
 void use_cuda(int index);
 
 // Returns the address of a symbol that the plug-in exports. Throws Error(Exit::internal) if the

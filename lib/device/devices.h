@@ -14,7 +14,7 @@ struct Devices {
   int count = 1;             // processes on this host: 8 for cpu:8, 2 for cuda:0,1
   bool all = false;          // cuda:all; resolve_devices() sets `count`
   std::vector<int> indices;  // of cuda:0,1; empty for cuda (each rank's own device) and cuda:all
-  std::string text;          // as the user gave it
+  std::string text;          // as given by the user
 };
 
 // Throws Error(Exit::usage) "--devices cpu:x: error: ...".

@@ -150,7 +150,7 @@ LargeBlocks& blocks() {
 at::Allocator* g_small = nullptr;                   // LibTorch's own allocator
 std::atomic<size_t> g_least = LargeBlocks::kLeast;  // bytes; smaller blocks are g_small's
 
-// raw_deleter() frees small blocks too, so the address alone must tell whose a block is.
+// raw_deleter() frees small blocks too, so the address alone must show to whom a block belongs.
 void free_block(void* block) {
   if (block != nullptr && !blocks().free(block)) g_small->raw_deallocate(block);
 }

@@ -1,7 +1,7 @@
 // The memory of large tensors on the CPU.
 //
 // A training step frees and allocates the same tensors as the step before. malloc maps a block of
-// more than 32 MiB (lib/device/heap.h) anew each time, and its first use takes a page fault for
+// more than 32 MiB (lib/device/heap.h) again each time, and its first use takes a page fault for
 // every 4 KiB, which took a sixth of the time of some models. LargeBlocks keeps the pages of freed
 // blocks for the next tensors, of any size, and maps them in huge pages (2 MiB) where the system
 // allows it.
@@ -30,11 +30,10 @@ class LargeBlocks {
   void* allocate(size_t bytes);
   // Keeps the block's pages for allocate(). Returns false if no such block is in use.
   bool free(void* block);
-  // Returns the kept pages to the system, and forgets how many bytes were in use at the peak.
+  // Returns the kept pages to the system, and resets the peak of the bytes in use.
   void release();
 
-  // Together they are at most 1.25 times the most that was in use since the last release(), plus
-  // 2 MiB.
+  // Together they are at most 1.25 times the peak use since the last release(), plus 2 MiB.
   struct Bytes {
     size_t in_use, kept;
   };

@@ -1,4 +1,4 @@
-// A recorder of what LibTorch's operators compute and move.
+// Records what LibTorch's operators compute and move.
 #pragma once
 
 #include <ATen/core/Tensor.h>

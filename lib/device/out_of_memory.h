@@ -1,4 +1,4 @@
-// Whether an exception says that memory was not enough: LibTorch has several ways to say so.
+// Whether an exception means that memory ran out: LibTorch reports this in several ways.
 #pragma once
 
 #include <exception>

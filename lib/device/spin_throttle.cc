@@ -54,7 +54,7 @@ class IdleTeam {
   std::thread thread_;  // last: it uses the members above
 };
 
-// Returns null if the system has no more threads to give: the run then goes on as it is.
+// Returns null if the system allows no more threads: the run then continues without it.
 std::unique_ptr<IdleTeam> make_team(int threads) {
   try {
     return std::make_unique<IdleTeam>(threads);

@@ -1,4 +1,4 @@
-// Two vectors that count as one of twice the length, for vectors that do not fit one register.
+// Two vectors that act as one of twice the length, for vectors that do not fit one register.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Pair {
   }
 };
 
-// A number as an operand stands for a vector of this number.
+// A scalar operand is broadcast.
 #define BV_PAIR_OPERATOR(op)                                                              \
   template <class V>                                                                      \
   [[gnu::always_inline]] inline Pair<V> operator op(const Pair<V>& a, const Pair<V>& b) { \

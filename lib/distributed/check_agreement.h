@@ -1,4 +1,4 @@
-// Checks at the start of a run that all ranks were started alike.
+// Checks at the start of a run that all ranks were started in the same way.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace bv {
 // key, the ranks and both values: "config: error: ranks 2, 3 have 'b1', rank 0 has 'a0'".
 void check_agreement(Group& group, const std::vector<std::pair<std::string, std::string>>& facts);
 
-// Compares one value over ranks. Returns a text for each value that is not rank 0's: "ranks 2, 3
-// have 'b1', rank 0 has 'a0'". All ranks must call this, and all get the same texts.
+// Compares one value over ranks. Returns a message for each value that is not rank 0's: "ranks 2, 3
+// have 'b1', rank 0 has 'a0'". All ranks must call this, and all get the same messages.
 std::vector<std::string> disagreements(Group& group, const std::string& value);
 
 }  // namespace bv

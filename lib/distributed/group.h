@@ -71,7 +71,7 @@ class Group {
 
   // The parameter `what` names the collective in messages; it must outlive the collective. Tensors
   // are contiguous, all on one device, of type float32, float64, bfloat16, int64, int32 or uint8.
-  // The order of summation depends on size() only: two runs of the same size have the same bits.
+  // The order of summation depends on size() only: two runs of the same size are bit-identical.
 
   // Sums `tensor` over ranks, in place.
   Pending all_reduce_sum(at::Tensor tensor, const char* what);
@@ -85,7 +85,7 @@ class Group {
   void broadcast(at::Tensor tensor, int root, const char* what);
   // Returns the element-wise maximum over ranks.
   std::vector<int64_t> all_max(std::span<const int64_t> values, const char* what);
-  // Returns the text of every rank, by rank.
+  // Returns the string of every rank, by rank.
   std::vector<std::string> gather_text(const std::string& text, const char* what);
   void barrier(const char* what);
 
@@ -129,10 +129,10 @@ class Group {
   };
   // Returns the counts so far; 0 unless the group is open.
   Counts counts() const;
-  // Adds the counts of collectives that a device has repeated, which this class does not see.
+  // Adds the counts of collectives that a device has replayed, which this class does not see.
   void count_again(const Counts& repeated);
 
-  // Ends the group in good order: a barrier, then the connections, then the store. Graphs with
+  // Shuts the group down cleanly: a barrier, then the connections, then the store. Graphs with
   // collectives of this group must have been destroyed before (lib/train/step_graph.h). All ranks
   // call it exactly once. No collective may be called afterwards.
   void finish();
@@ -146,8 +146,8 @@ class Group {
 };
 
 // For a process that is about to end with an error. If it has joined a group and not finished it,
-// tells the other ranks why (exit code and line) and ends the process with that code, without
-// returning. Otherwise does nothing.
+// reports the reason to the other ranks (exit code and line) and ends the process with that code,
+// without returning. Otherwise does nothing.
 void abort_group(Exit code, const std::string& line);
 
 }  // namespace bv

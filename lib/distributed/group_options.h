@@ -11,7 +11,7 @@ namespace bv {
 struct GroupOptions {
   Timeouts timeouts;
   int threads = 2;  // threads of Gloo: this many collectives run at the same time
-  // Called again and again while ranks join. Joining stops when it returns true.
+  // Called repeatedly while ranks join. Joining stops when it returns true.
   std::function<bool()> stop = {};
   int cuda = -1;  // this rank's CUDA device, whose tensors NCCL communicates; -1: none
   // Opens the group, with its store and its Gloo or NCCL backends, even if it has only one rank.

@@ -13,7 +13,7 @@ namespace bv {
 
 // The server. It listens on `address` (numeric) only. It uses the libuv backend of c10d, which
 // survives clients that send garbage or stall in the middle of a request. The older backend serves
-// all clients with one blocking thread, so that such a client would stop it for everybody.
+// all clients with one blocking thread, so that such a client would block it for all.
 class StoreServer {
  public:
   // Port 0 takes a free port. Throws Error(Exit::usage) if the address can't be bound.

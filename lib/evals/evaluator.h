@@ -67,7 +67,7 @@ class Evaluator {
   // Returns the number of examples in a pass; 0 before probe().
   virtual int64_t examples() const = 0;
   // Returns Dataset::content() of the data, or StoredArrays::content() of the arrays; 0 before
-  // probe(), and if the evaluator does not say.
+  // probe(), and if the evaluator does not support this.
   virtual uint64_t content() const { return 0; }
   // Returns the names of the activations that run() will ask context.predict() for.
   virtual std::vector<std::string> activations() const { return {}; }

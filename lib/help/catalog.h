@@ -1,5 +1,5 @@
 // All tables of keys (lib/config/key_table.h), joined by place, with the kinds of plug-ins that
-// they describe. Everything that bvtrain says about its keys comes from here.
+// they describe. All of bvtrain's descriptions of its keys come from here.
 #pragma once
 
 #include <set>
@@ -17,7 +17,7 @@ struct PluginKind {
   std::string_view kind;      // "model"
   std::string_view plural;    // "models", as in --list
   std::string_view selector;  // the key that names the plug-in: "model_name"
-  // Whether the selector stands in the mapping that it selects, not beside it.
+  // Whether the selector is in the mapping that it selects, not beside it.
   bool inside = false;
 };
 const std::vector<PluginKind>& plugin_kinds();
@@ -35,7 +35,7 @@ const std::vector<HelpTable>& help_tables();               // sorted by place
 const HelpTable* find_help_table(std::string_view place);  // null if there is none
 std::vector<const HelpTable*> plugins_of(const PluginKind& kind);
 
-// Returns the names for which a name with braces stands: "x_{a,b}" gives x_a and x_b.
+// Expands the braces in a name: "x_{a,b}" gives x_a and x_b.
 std::vector<std::string> expand_braces(std::string_view name);
 
 // Returns the path of a key in a config: "lr", "input.batch_size", "model.depth", "evals.*.pp_fn".

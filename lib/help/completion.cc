@@ -97,7 +97,7 @@ std::set<std::string> values_of(const FlagText& flag) {
   return values;
 }
 
-// Returns the words that may stand in a command without a flag, and "FILES" if files may.
+// Returns the words that a command takes without a flag, and "FILES" if it takes files.
 std::set<std::string> words_of(const CommandLine& command_line, const VerbText& verb) {
   std::set<std::string> words = next_words(command_line, verb.name);
   if (verb.name == "help") {
@@ -226,7 +226,7 @@ if [[ $funcstack[1] == _bvtrain ]]; then _bvtrain "$@"; else compdef _bvtrain bv
                      verb_pattern(command_line));
 }
 
-// Quotes a text for fish.
+// Quotes a string for fish.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {

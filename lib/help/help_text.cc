@@ -29,7 +29,7 @@ std::string field(std::string_view label, const std::string& text) {
   return wrap(text, fmt::format("  {:<11} ", label), std::string(14, ' ')) + "\n";
 }
 
-// Returns whether `asked` is `path` or its end. A "*" in the path stands for any name.
+// Returns whether `asked` is `path` or its end. A "*" in the path matches any name.
 bool matches(const std::string& path, const std::string& asked) {
   const std::vector<std::string> ours = split(path, '.'), theirs = split(asked, '.');
   if (theirs.size() > ours.size()) return false;

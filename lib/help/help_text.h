@@ -13,7 +13,7 @@ namespace bv {
 // suggests the nearest one.
 std::string help_on(const std::string& word, const CommandLine& command_line);
 
-// Returns what one can ask for: the text that `bvtrain help` prints without a word.
+// Returns what WORD may be: the text that `bvtrain help` prints without a word.
 std::string help_overview(const CommandLine& command_line);
 
 }  // namespace bv

@@ -247,7 +247,7 @@ Json schema_of(const KeyType& type, const std::string& path) {
       if (type.least) schema[type.above_least ? "exclusiveMinimum" : "minimum"] = *type.least;
       if (type.most) schema[type.below_most ? "exclusiveMaximum" : "maximum"] = *type.most;
       return schema;
-    case Kind::text:  // any scalar of YAML is a text
+    case Kind::text:  // any YAML scalar is a string
       return {{"type", {"string", "number", "boolean"}}};
     case Kind::any:
       return schema;

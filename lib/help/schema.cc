@@ -27,7 +27,7 @@ Json names_of(const PluginKind& kind) {
   return names;
 }
 
-// Returns whether any other name may stand for a plug-in too, as the name of a TFDS data set does.
+// Returns whether any other name is allowed for a plug-in too, as the name of a TFDS data set is.
 bool takes_other_names(const PluginKind& kind) { return kind.mapping == "input.data"; }
 constexpr const char* kPluginOfOtherNames = "tfds";
 
@@ -42,7 +42,7 @@ Json selector_schema(const PluginKind& kind) {
   return {{"anyOf", {{{"enum", names}}, {{"type", "string"}}}}};
 }
 
-// Returns the value that `yaml` stands for.
+// Returns the value of `yaml`.
 Json parse_value(std::string_view yaml) {
   const std::string text = parse_config("value: " + std::string(yaml), "default").json();
   return Json::parse(text)["value"];

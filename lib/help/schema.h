@@ -5,12 +5,12 @@
 
 namespace bv {
 
-// Each mapping and each plug-in has a definition of its own, under its place: "input",
-// "model: vit". A mapping whose keys depend on a plug-in takes those of the one that is named, and
-// allows no others.
+// Each mapping and each plug-in has its own definition, under its place: "input", "model: vit". A
+// mapping whose keys depend on a plug-in takes those of the one that is named, and allows no
+// others.
 //
-// What a schema cannot say is left to the program: whether the pp strings, patterns and durations
-// make sense, and whether files exist.
+// What a schema cannot express is left to the program: whether the pp strings, patterns and
+// durations make sense, and whether files exist.
 nlohmann::ordered_json config_schema();
 
 }  // namespace bv

@@ -198,7 +198,7 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
     ++images;
   }
   if (images == 0) {
-    // The file tells which of two npz files is empty: both have a split 'train'.
+    // The file name shows which of two npz files is empty: both have a split 'train'.
     throw Error(Exit::usage, source.labels_file(index),
                 fmt::format("split '{}' has no images", split));
   }

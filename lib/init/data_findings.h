@@ -29,9 +29,9 @@ struct DataFindings {
   std::vector<std::string> broken;
   int64_t broken_files = 0;
   bool turned = false;  // some images have an EXIF orientation
-  // One line each: which of several files are the data, and what training will ignore.
+  // One line each: which of several files are used as the data, and what training will ignore.
   std::vector<std::string> notes;
-  std::vector<std::string> warnings;  // one line each: what the user should look at
+  std::vector<std::string> warnings;  // one line each: what the user should check
 
   // Returns whether training has to skip examples that cannot be read.
   bool any_broken() const { return broken_files > 0 || !images.broken.empty(); }

@@ -249,7 +249,7 @@ PretrainedModel inspect_weights(const std::string& path) {
     return own_model(path, /*checkpoint=*/false);
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  // A part of a file, "two_towers.npz:img", has no size of its own.
+  // A part of a file, "two_towers.npz:img", does not have its own size.
   return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path);
 }
 

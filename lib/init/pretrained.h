@@ -26,8 +26,8 @@ struct PretrainedModel {
 
 // Finds out what `path` holds. It may be anything that model_init takes. A workdir, a checkpoint or
 // a file of `bvtrain export` describes its model. For weights of a vit, mlp_mixer or bit_paper by
-// big_vision, timm or Hugging Face, the model follows from the names and shapes of the parameters.
-// Throws Error(Exit::usage) at the path.
+// big_vision, timm or Hugging Face, the model is inferred from the names and shapes of the
+// parameters. Throws Error(Exit::usage) at the path.
 PretrainedModel inspect_weights(const std::string& path);
 
 // The same for parameters that were read (read_weights()), for inspect_weights() and tests.

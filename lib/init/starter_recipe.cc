@@ -56,7 +56,7 @@ ValueBounds range_of_data(const SampledImages& images) {
 // are not 8-bit are scaled first, because the other ops take 8-bit or float32 images.
 struct CommonOps {
   std::string first, last;
-  double black = 0;  // the least value between `first` and `last`, with which ops pad images
+  double black = 0;  // the smallest value between `first` and `last`, with which ops pad images
 
   // Returns ", fill=-1", or "" if pixels are 0 by default and should be.
   std::string fill(const char* argument = "fill") const {
@@ -257,7 +257,7 @@ void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
       "schedule: {decay_type: cosine, warmup_percent: 0.1}\n";
 }
 
-// Throws if the images must be scaled, but the pretrained model does not tell how.
+// Throws if the images must be scaled, but the pretrained model does not record how.
 void require_scaling(const SampledImages& images, const PretrainedModel& from) {
   const bool known = from.scaling.target || !from.scaling.normalize.empty();
   if (known || (!images.encoded && images.type == at::kFloat)) return;

@@ -1,4 +1,4 @@
-// How the values of images are scaled for a model, and the op that does it.
+// How pixel values are scaled for a model, and the op that does it.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct ValueBounds {
 
 struct ValueScaling {
   // The range to which value_range scales the darkest and the brightest value; nullopt if the model
-  // takes values as they are.
+  // takes unscaled values.
   std::optional<ValueBounds> target = ValueBounds{-1, 1};
   // A call of vgg_value_range or clip_value_range, which comes after that; or "".
   std::string normalize;

@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// Returns a UTF-8 text as a YAML scalar that a config reads back as the same text: plain where that
-// is safe, otherwise in double quotes, and with "$${" for "${".
+// Returns a UTF-8 string as a YAML scalar that a config reads back as the same string: plain where
+// that is safe, otherwise in double quotes, and with "$${" for "${".
 std::string yaml_text(std::string_view text);
 
 }  // namespace bv

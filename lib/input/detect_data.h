@@ -15,7 +15,7 @@ namespace bv {
 // The keys of a section `data`, except name and split, with their values.
 using DataKeys = std::vector<std::pair<std::string, std::string>>;
 
-// What a detector says about a folder that its source can read.
+// What a detector reports about a folder that its source can read.
 struct DetectedData {
   std::string kind;          // in words: "image folder, <class>/*.jpg"
   DataKeys train;            // of the training data
@@ -29,7 +29,7 @@ struct DetectedData {
   bool weak = false;
 };
 
-// Looks at a folder that exists. Returns nullopt if it is not a folder for this source. Reads names
+// Inspects a folder that exists. Returns nullopt if it is not a folder for this source. Reads names
 // of files, and at most the heads of a few files. Throws Error(Exit::usage) if the folder is
 // clearly meant for this source but cannot be used.
 using Detector = std::function<std::optional<DetectedData>(const std::string& folder)>;
@@ -44,7 +44,7 @@ struct RegisterDetector {
 // answers if there are others. Throws the errors of detectors, all in one, only if no other
 // detector recognises the folder.
 std::vector<DetectedData> detect_data(const std::string& folder);
-// Returns what the detectors look for, one text for each.
+// Returns what the detectors look for, one string for each.
 std::vector<std::string> detectable_data();
 
 }  // namespace bv

@@ -45,7 +45,7 @@ class Op {
   // cache of decoded images (cache/decoded_images.h) may then decode in its place.
   virtual std::optional<Decoding> decodes() const { return std::nullopt; }
   // Applies an op with decodes() to an example whose file is decoded already: `image`,
-  // (height, width, channels) uint8. The result is that of apply(), bit for bit.
+  // (height, width, channels) uint8. The result is bit-identical to that of apply().
   virtual void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;
 
   // Returns how the op normalizes the feature `key`; nullopt if it does anything else.
@@ -64,8 +64,8 @@ class Op {
 
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }
-  // Applies the op to a stack of examples of equal shapes, with the same bits as apply() on each of
-  // them (test/input/op_contract_test.cc). rngs[i] belongs to example i.
+  // Applies the op to a stack of examples of equal shapes, with results bit-identical to those of
+  // apply() on each of them (test/input/op_contract_test.cc). rngs[i] belongs to example i.
   virtual void apply_batch(Example& batch, std::span<Rng> rngs) const;
 };
 

@@ -42,9 +42,8 @@ class Pipeline {
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.
   std::string ignores_orientation() const;
-  // From now on an image that the first op decodes is resized so that its shorter side is
-  // `short_side`, as by the op resize_small, if that side is longer. Call it before the pipeline is
-  // shared.
+  // From now on, if the first op decodes an image whose shorter side is longer than `short_side`,
+  // the image is resized to it, as by the op resize_small. Call it before the pipeline is shared.
   void shrink_decoded(int64_t short_side);
   int64_t short_side() const { return short_side_; }  // 0: images are not resized
   // Leaves out the last op that normalizes 'image', from now on and for uint8 images only. Returns
@@ -64,9 +63,9 @@ class Pipeline {
   void apply(Example& example, Rng& rng) const;
   void apply_batch(Example& batch, std::span<Rng> rngs) const;
   // Returns the image of an example as the first op decodes it, resized if shrink_decoded() was
-  // called. Undefined if apply() must find out what is wrong: the first op does not decode, the
-  // example has no encoded image, or decoding the whole image fails. After shrink_decoded(), the
-  // last case throws Error(Exit::data) instead.
+  // called. Returns an undefined tensor if apply() must find out what is wrong: the first op does
+  // not decode, the example has no encoded image, or decoding the whole image fails. After
+  // shrink_decoded(), the last case throws Error(Exit::data) instead.
   at::Tensor decode(const Example& example) const;
   // The same as apply(), if the first op decodes, with the result of decode().
   void apply_decoded(Example& example, const at::Tensor& image, Rng& rng) const;

@@ -40,7 +40,7 @@ struct SyntheticSpec {
   std::string label = "label";  // the label's key, unless it is `labels`
 };
 
-// What a source noticed about the files of a split; data_notes() turns it into warnings.
+// What a source observed about the files of a split; data_notes() turns it into warnings.
 struct FileNotes {
   int64_t images = 0;
   int64_t turned = 0;  // images whose EXIF orientation is not 1

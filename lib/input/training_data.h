@@ -21,8 +21,8 @@ namespace bv {
 // A mixture has exact weights: of any first N examples of the stream, each data set gives its share
 // of N, to within a few examples. Which data set a position of the stream belongs to is a pure
 // function of the position and the seed. Each data set comes in passes, as if it were alone: all
-// its examples come once before any comes again. A data set with a sampler takes its examples as
-// the sampler says, in a mixture as well as alone; size() is the same.
+// its examples come once before any comes again. A data set with a sampler takes its examples from
+// the sampler, in a mixture as well as alone; size() does not change.
 //
 // Mixtures follow big_vision's input_pipeline.py, training(), where each position draws its data
 // set at random.

@@ -1,4 +1,4 @@
-// Adam (Kingma and Ba 2015), with Nesterov momentum (Dozat 2016) if asked for. The optimizers
+// Adam (Kingma and Ba 2015), optionally with Nesterov momentum (Dozat 2016). The optimizers
 // scale_by_adam, adam and adamw (lib/optim/optimizers/) derive from it. With k the number of the
 // update, from 1:
 //   m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g^2

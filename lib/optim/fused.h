@@ -95,7 +95,7 @@ std::vector<FusedChunk> fused_chunks(std::span<const UpdateRange> ranges, int64_
 FusedArguments fused_arguments(const FlatParams& params, const std::vector<FusedChunk>& chunks,
                                const StepScalars& scalars, const at::Tensor* ema,
                                const at::Tensor& sums);
-// Adds up the chunks that count, in order, into total[0] (parameters) and total[1] (updates).
+// Sums the chunks that count, in order, into total[0] (parameters) and total[1] (updates).
 void total_sums(const std::vector<FusedChunk>& chunks, const std::vector<ChunkSums>& sums,
                 double* total);
 

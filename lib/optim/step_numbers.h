@@ -20,7 +20,7 @@ class StepNumbers {
  public:
   struct Values {
     int64_t step = 0;  // from 1
-    double mixup = 1;  // the share of each image that stays
+    double mixup = 1;  // the weight of each image itself
     float ema_decay = 0;
     Optimizer::RuleNumbers rule = {};
     std::span<const float> schedules = {};

@@ -42,7 +42,7 @@ struct ShardingPlan {
   int rank = 0, ranks = 1;
   std::vector<ShardLevel> levels = {};  // one per entry of named_parameters(); empty: replicated
   std::vector<std::string> units = {};  // Model::units(): name prefixes of the FSDP units
-  int64_t bucket_bytes = 25 << 20;      // least size of a zero1 or zero2 segment
+  int64_t bucket_bytes = 25 << 20;      // minimum size of a zero1 or zero2 segment
   c10::Device device = c10::kCPU;
 };
 

@@ -1,5 +1,5 @@
-// Copies of tensors in memory that is allocated once: fresh memory for each snapshot of the state
-// would cost as much time as copying it.
+// Copies of tensors in memory that is allocated once: allocating memory for each snapshot of the
+// state would take as long as copying it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

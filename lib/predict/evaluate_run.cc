@@ -255,7 +255,7 @@ class NewCheckpoints {
   std::optional<MetricWriter> metrics_;
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
-  std::optional<EvaluatedBest> best_;  // made anew when the evaluators or earlier rows change
+  std::optional<EvaluatedBest> best_;  // recreated when the evaluators or earlier rows change
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // As in the training, the best value follows from the rows of metrics alone, ties keep the earlier
 // step, and a value that is not finite never counts. The run may delete a checkpoint while it is
-// evaluated, so its files are held by second names until its row is known.
+// evaluated, so its files are kept by links or copies until its row is known.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class EvaluatedBest {
   // Error(Exit::usage) if ckpt/best belongs to another metric.
   EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& series,
                 const std::string& metrics_file, const EvaluatedCheckpoints& done);
-  ~EvaluatedBest();  // lets go of what is held
+  ~EvaluatedBest();  // releases the held checkpoint
   EvaluatedBest(const EvaluatedBest&) = delete;
 
   // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series.
   void hold(int64_t step);
-  // Looks at the metrics of the checkpoint that is held, and makes it the best one if they are the
+  // Checks the metrics of the checkpoint that is held, and makes it the best one if they are the
   // best so far. `identity` is that of the checkpoint that was evaluated
   // (EvaluatedCheckpoints::identity()). Throws Error(Exit::usage) if the evaluators have not
   // measured a metric of a series.

@@ -13,7 +13,7 @@ namespace bv {
 class EvaluatedCheckpoints {
  public:
   // Reads the record in `file`, if there is one. `rows` are the steps that have a row. A damaged
-  // file counts as missing, with a warning. So does a file without rows, but silently: somebody has
+  // file counts as missing, with a warning. So does a file without rows, but silently: the user has
   // removed the rows. Throws Error(Exit::usage) if it cannot be read.
   EvaluatedCheckpoints(std::string file, std::set<int64_t> rows);
 
@@ -26,10 +26,10 @@ class EvaluatedCheckpoints {
   bool contains(int64_t step, const std::string& identity) const;
   // Returns the step of the last row; -1 if there is none.
   int64_t last_row() const { return rows_.empty() ? -1 : *rows_.rbegin(); }
-  // Notes that the checkpoint has a row now, or that it has none because it cannot be used. Throws
-  // Error(Exit::storage).
+  // Records that the checkpoint has a row now, or that it has none because it cannot be used.
+  // Throws Error(Exit::storage).
   void add(int64_t step, const std::string& identity, bool has_row);
-  // Notes that `step` and all later ones are to be evaluated again: their checkpoints no longer
+  // Records that `step` and all later ones are to be evaluated again: their checkpoints no longer
   // count as evaluated, even if a row of theirs is left. Throws Error(Exit::storage).
   void remove_from(int64_t step);
 

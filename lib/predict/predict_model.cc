@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Returns the config that a card stands for: the keys that predict reads.
+// Returns the config that a card describes: the keys that predict reads.
 Config config_of(const ModelCard& card, const std::string& file,
                  const std::vector<Override>& overrides) {
   nlohmann::ordered_json keys = {{"model_name", card.model_name},

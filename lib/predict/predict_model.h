@@ -1,4 +1,4 @@
-// The trained model that `bvtrain predict` runs: where its weights are, and what is known of it.
+// The trained model that `bvtrain predict` runs: where its weights are, and what is known about it.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -59,7 +59,7 @@ class Chrono {
   // Adds to the values of `name`, whose mean is measured at the next tick.
   void time_average(const std::string& name, double seconds);
 
-  // The text about the progress: steps, wall time, remaining time.
+  // Describes the progress: steps, wall time, remaining time.
   const std::string& note() const { return note_; }
   const State& state() const { return state_; }
   bool warming_up() const { return warmup_ > 0; }
@@ -85,7 +85,7 @@ class Chrono {
   std::map<std::string, std::vector<double>> averages_;
 };
 
-// Seconds of a clock that never jumps: the default clock of Chrono.
+// Seconds of a monotonic clock: the default clock of Chrono.
 double monotonic_seconds();
 
 // Returns when this program began, just before main(), on that clock. The process may be older: a

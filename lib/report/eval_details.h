@@ -1,4 +1,4 @@
-// What an evaluator gives to the report besides its metrics.
+// What an evaluator provides to the report besides its metrics.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct EvalDetails {
     int64_t index = 0;  // its position in the evaluation data
     std::string name;   // in the data set, such as "test/cat/17.jpg"; empty: not known
     int64_t truth = 0, guess = 0;
-    double confidence = 0;  // the probability of the guess
+    double confidence = 0;  // the probability of the predicted class
     int64_t height = 0, width = 0, channels = 0;
     std::vector<uint8_t> pixels;  // [height, width, channels]
   };
-  // The examples whose guess has a probability within one interval: bin b of B holds
+  // The examples whose predicted class has a probability within one interval: bin b of B holds
   // (b / B, (b + 1) / B].
   struct Bin {
     double examples = 0;                  // how many (the sum of their weights)

@@ -55,7 +55,7 @@ std::string new_event(int64_t step) {
 
 uint32_t masked_crc(std::string_view data) { return masked_crc32c(crc32c(data)); }
 
-// Returns the greatest <seconds> in the names of the event files in `dir`, or -1.
+// Returns the largest <seconds> in the names of the event files in `dir`, or -1.
 int64_t newest_in(const std::string& dir) {
   int64_t newest = -1;
   std::error_code error;

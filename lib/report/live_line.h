@@ -1,4 +1,4 @@
-// What a run says on the terminal while it trains: pure functions of numbers.
+// What a run prints on the terminal while it trains: pure functions of numbers.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The log: the console (stderr) and the file log/rank-<r>.log of the workdir. All functions are
-// thread-safe. Each line of a text gets its own time stamp. Control characters are written as
+// thread-safe. Each line of a message gets its own time stamp. Control characters are written as
 // escapes such as \x1b, so that a hostile file name cannot control the terminal.
 #pragma once
 
@@ -23,7 +23,7 @@ void start(std::chrono::milliseconds longest_silence = kLongestSilence);
 void set_rank(int rank);
 // From now on also appends every line to `file`, stamped with the UTC time in ISO 8601. Closes an
 // earlier file. Throws Error(Exit::storage) if the file cannot be opened. A later failure to write
-// costs lines of the log but does not stop the run; one warning reports it.
+// loses log lines but does not stop the run; one warning reports it.
 void open_file(const std::string& file);
 void flush();  // of the file
 

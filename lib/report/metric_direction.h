@@ -1,4 +1,4 @@
-// What the name of a metric says about its values.
+// What the name of a metric implies about its values.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,8 @@ enum class Direction { up, down, none };
 // '/' counts, because the part before it is a user's name of an evaluator.
 Direction metric_direction(std::string_view name);
 
-// Whether the metric is a share of right answers, so that 1 is perfect and 1 - value is an error.
+// Whether the metric is a fraction of correct answers, so that 1 is perfect and 1 - value is an
+// error.
 bool is_accuracy(std::string_view name);
 
 // Returns whether the value `a` is better than `b`. If one of them is NaN, returns false.

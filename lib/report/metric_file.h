@@ -20,9 +20,10 @@ struct RestoredRows {
   History history;
 };
 // Returns the rows of `file` up to `last_step` and removes everything else from the file. Damaged
-// lines cost no other row: of the rows up to `last_step`, the longest sequence with ascending steps
-// stays. The file as it was is then kept aside, and a warning says where. The file is replaced only
-// if there is something to remove. Throws Error(Exit::storage), also if the file cannot be read.
+// lines do not affect other rows: of the rows up to `last_step`, the longest sequence with
+// ascending steps stays. The original file is then kept, and a warning says where. The file is
+// replaced only if there is something to remove. Throws Error(Exit::storage), also if the file
+// cannot be read.
 RestoredRows restore_rows(const std::string& file, int64_t last_step);
 
 // Calls `each` for every row of the file in turn, except an incomplete last one. Throws

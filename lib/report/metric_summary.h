@@ -40,14 +40,14 @@ class MetricSummary {
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry* find(const std::string& name) const;  // null: not measured yet
-  // Returns the metric that stands for the run: choose_main_metric() of all names.
+  // Returns the metric that represents the run: choose_main_metric() of all names.
   std::string main_metric() const;
 
  private:
   std::map<std::string, Entry> entries_;
 };
 
-// Whether `name` tells how good the model is: it is the training loss or an evaluator's metric.
+// Whether `name` measures how good the model is: it is the training loss or an evaluator's metric.
 bool is_result(std::string_view name);
 
 // Returns the metric that represents the run: an evaluator's accuracy, or else another metric for

@@ -104,7 +104,7 @@ class MetricWriter::Impl {
   void sync(int64_t rows) {
     std::unique_lock lock(mutex_);
     if (unsynced_) throw UnsyncedRows(*unsynced_);
-    if (written_ < rows && failure_ && !has_work() && !busy_) {  // nobody is trying any more
+    if (written_ < rows && failure_ && !has_work() && !busy_) {  // no retry is in progress
       again_ = true;
       wake_.notify_one();
     }

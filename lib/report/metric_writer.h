@@ -1,10 +1,10 @@
 // Writes metric rows, at most one per step, to metrics.jsonl, TensorBoard event files and
-// report.html of the workdir. A thread of its own does the writing, in the order of the rows.
+// report.html of the workdir. A separate thread does the writing, in the order of the rows.
 //
 //   {"step": 12, "training_loss": 0.25, ...}        names in the order they were measured
 //
-// Numbers are written by json_number(). A write that fails is tried again (storage_retries.h), and
-// once more with the next rows or the next row_barrier(). If it fails then, too, the next call of
+// Numbers are written by json_number(). A failed write is retried (storage_retries.h), and once
+// more with the next rows or the next row_barrier(). If it fails then, too, the next call of
 // end_row(), flush() or close() throws the Error(Exit::storage). flush() and close() also throw the
 // first failure. All calls must come from one thread.
 #pragma once
@@ -69,7 +69,7 @@ class MetricWriter {
   // Replaces the details of that evaluator in the report and has the report rewritten.
   void details(EvalDetails details);
   // Adds a line to the facts about the run in the report, or replaces it; an empty text removes it.
-  // For what is not known when the run starts. The next report shows it.
+  // For facts that are not known when the run starts. The next report shows them.
   void note(const std::string& label, const std::string& text);
   // Writes images of the current step to TensorBoard. The next report shows them in place of
   // earlier ones. All images must have the same size.

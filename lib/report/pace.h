@@ -12,7 +12,7 @@ class Pace {
   // The clocks at the end of a step, in seconds.
   struct Reading {
     int64_t step = 0;
-    double now = 0;     // a clock that never jumps
+    double now = 0;     // a monotonic clock
     double paused = 0;  // in which the run did not train: evaluations, copying for checkpoints
     double waited = 0;  // in which training waited for data
   };

@@ -1,4 +1,4 @@
-// Retries of writes that a disk, a full file system or a network has refused.
+// Retries writes that failed because of a disk, a full file system or a network.
 #pragma once
 
 #include <condition_variable>

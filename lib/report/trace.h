@@ -31,7 +31,7 @@ struct Record {
 void start();   // events that began before this are not recorded
 Record stop();  // events that have not ended by now are not recorded
 bool on();
-// Nanoseconds since 1970, by a clock that never jumps.
+// Nanoseconds since 1970, by a monotonic clock.
 int64_t now();
 // Records an event that began at `begin`, a value of now(), and ends now. Records at most a million
 // events.

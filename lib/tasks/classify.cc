@@ -149,7 +149,7 @@ class Classify : public Task {
   std::unique_ptr<Loss> loss_;
   const double smoothing_;
   const bool multilabel_;
-  Constant weights_;  // (classes) float32; undefined if all classes count alike
+  Constant weights_;  // (classes) float32; undefined if all classes have equal weight
 };
 const Register<Task, Classify> registered("classify");
 

@@ -187,7 +187,7 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
   return spreads;
 }
 
-// Throws if float32, in which the model learns, cannot tell the values of a target apart.
+// Throws if float32, in which the model learns, cannot distinguish the values of a target.
 void check_resolution(const RunningSpread& spread, size_t target) {
   constexpr double kLeast = 32;  // steps of float32 in a standard deviation
   const double step = spread.float_step();

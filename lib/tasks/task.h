@@ -31,7 +31,7 @@ struct TaskEnv {
   std::string label_feature = "label";
   bool named_classes = false;  // the training data names the classes of `label`
   // Returns the labels of the training data. Empty if nothing is trained, or if the data could not
-  // be opened: then a task does without what it needs the labels for.
+  // be opened: then a task skips whatever needs the labels.
   std::function<LabelCounts()> label_counts = {};
 };
 

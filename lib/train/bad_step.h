@@ -21,7 +21,7 @@ inline constexpr const char* kBadStepReport = "report.json";
 inline constexpr const char* kBadStepBatch = "batch.npz";
 inline constexpr const char* kBadStepWeights = "weights";  // in the format of a checkpoint
 
-// What a step gives if it is computed in float32. Empty: all are finite.
+// The result of recomputing a step in float32. Empty: all values are finite.
 struct Diagnosis {
   // The first activation that is not finite, and the one before it.
   std::string activation, activation_before;
@@ -53,11 +53,11 @@ std::vector<std::pair<std::string, double>> parameter_norms(const Model& model);
 
 // Computes forward and backward of a training step in float32, with the mixup and the dropout of
 // step `step`. `batch` holds the examples of all `ranks` ranks on the model's device. The
-// parameters must have no gradients to lose.
+// parameters must hold no gradients that are still needed.
 Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const MixupConfig& mixup,
                    uint64_t seed, int64_t step, int ranks);
 
-// Returns the checksum of the file of the batch, which stands in the metadata of the weights.
+// Returns the checksum of the batch file, which the metadata of the weights records.
 std::string batch_checksum(const std::string& folder);
 
 // Returns the parameters and buffers of a model as the state before step `step`, for

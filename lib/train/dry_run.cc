@@ -70,7 +70,7 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   }
 }
 
-// Fills in what the recipe, built for all ranks on the meta device, tells about the run.
+// Fills in what the recipe, built for all ranks on the meta device, shows about the run.
 DryRunSummary summary_of(const Recipe& shapes) {
   DryRunSummary summary;
   summary.model = shapes.model_name;

@@ -49,8 +49,8 @@ struct DryRunSummary {
   nlohmann::ordered_json json() const;
 };
 
-// Checks a run and returns what it would be. `workdir` is the run's, or null. Throws whatever the
-// run would throw at its start.
+// Checks a run and returns its summary. `workdir` is the run's, or null. Throws whatever the run
+// would throw at its start.
 DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options);
 
 }  // namespace bv

@@ -21,7 +21,7 @@ struct EvalJob {
   bool skip_first = false;  // does not run before the first step
   bool ema = false;         // evaluates the averaged weights
   Tta tta;
-  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: a training does not run it
+  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: training does not run it
   std::unique_ptr<Evaluator> evaluator;
   bool sound = true;  // no problem was found while it was read
 };
@@ -42,9 +42,9 @@ struct EvalDefaults {
 
 // The evaluator of each metric, by the metric's whole name.
 using MetricOwners = std::map<std::string, std::string>;
-// Notes that an evaluator writes a metric. Returns why it must not, "" if it may. If another
-// evaluator or the training wrote a metric of the same name, a row would hold only one of the
-// values.
+// Registers a metric of an evaluator. Returns why the evaluator must not write it, or "". If
+// another evaluator or the training wrote a metric of the same name, a row would hold only one of
+// the values.
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners);
 

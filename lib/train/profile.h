@@ -30,7 +30,7 @@ class Profile {
 
   // Called before each step. Throws Error(Exit::storage) if the file cannot be written.
   void at(int64_t step);
-  // Called after the last step of the run, whichever that is.
+  // Called after the last step that the run does.
   void finish();
 
  private:

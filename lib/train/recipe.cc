@@ -78,9 +78,9 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
       ranks{group.size(), ranks_at_start},
       device(device),
       classes_(std::move(classes)) {
-  // Each part is built in an attempt() of its own, so that one start shows a user the problems of
-  // all parts. If a part fails, the parts that need it are built with a stand-in. They must not
-  // report a problem that exists only because of the stand-in.
+  // Each part is built in a separate attempt(), so that one start shows a user the problems of all
+  // parts. If a part fails, the parts that need it are built with a stand-in. They must not report
+  // a problem that exists only because of the stand-in.
   byte_images_ = !meta && images_travel_as_bytes(device);
   attempt(config, [&] { read_run(); });
   attempt(config, [&] { read_input(synthetic); });

@@ -93,7 +93,7 @@ struct Recipe {
   std::optional<ProfileSteps> profile;
 
   const ModelEnv& env() const { return env_; }
-  // Returns the FLOPs per second that the device has at best in the run's precision; 0: not known.
+  // Returns the device's peak FLOPs per second in the run's precision; 0: not known.
   double peak_flops() const;
   double steps_per_epoch() const {
     return static_cast<double>(length.data_size) / static_cast<double>(length.batch_size);
@@ -135,7 +135,7 @@ struct Recipe {
   void check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
                      const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
-  ClassNames classes_;  // what the labels of all data sets are numbered by
+  ClassNames classes_;  // the class numbering of all data sets
   DataEnv data_env_;
   std::vector<InputPart> inputs_;
   std::optional<ImageCacheOptions> image_cache_;  // input.cache

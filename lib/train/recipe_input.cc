@@ -138,7 +138,7 @@ bool given_wrongly(const Config& config, std::string_view path) {
          });
 }
 
-// Reads which data sets there are, with their pp strings. Returns whether all pp strings are sound.
+// Reads which data sets there are, with their pp strings. Returns whether all pp strings are valid.
 bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
   const Config data = input.section("data");
   std::vector<std::pair<std::string, double>> shares;  // of a mixture
@@ -379,7 +379,7 @@ void Recipe::count_classes(const Config& input) {
     config.replace("num_classes", count);
     config_counts_classes_ = true;
   }
-  // With `auto`, onehot(num_classes) fits by itself. Other labels are not these classes.
+  // With `auto`, onehot(num_classes) always fits. Other labels are not these classes.
   if (!config_counts_classes_ && inputs_[0].training.pp->class_count() != num_classes) return;
   const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
   if (num_classes < named) {  // without names, the check of the examples finds the label

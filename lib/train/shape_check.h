@@ -1,5 +1,5 @@
-// A check before the run begins: can the model take what its input gives? One example goes through
-// the model on the meta device, where tensors have shapes but no memory.
+// Checks before the run begins that the model accepts its preprocessed input. One example goes
+// through the model on the meta device, where tensors have shapes but no memory.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@
 namespace bv {
 
 // Reads the headers of the files that `resume` and `model_init` name, before a model is built.
-// Records what is wrong with them among the problems of the config.
+// Records what is wrong with them as problems of the config.
 void peek_start(const Config& config);
 
 // Returns the metadata of the checkpoint that a run with this config would continue from: the

@@ -135,7 +135,7 @@ at::Tensor TrainStep::squares(const at::Tensor& flat, int64_t UpdateRange::*offs
 }
 
 // Returns the batch on the device. `done` records when the memory of `batch` has been read. The
-// copy runs on a stream of its own, so that it does not wait for the step before, which the device
+// copy runs on a separate stream, so that it does not wait for the step before, which the device
 // still computes.
 Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   if (device_.is_cpu()) return batch;

@@ -69,7 +69,7 @@ class TrainStep {
   // "training_loss". Before them the schedules at `step`: "global_schedule", "global_schedule1",
   // ...
   std::vector<std::pair<std::string, double>> measurements(int64_t step) const;
-  // Returns which measurement was the first that became NaN or infinite in any step so far, or an
+  // Returns the name of the measurement that first became NaN or infinite in any step so far, or an
   // empty string. Every step is checked, except that l2_grads is known only in steps that are
   // measured, that clip or that use a graph. Steps that were skipped do not count.
   const std::string& non_finite();
@@ -87,7 +87,7 @@ class TrainStep {
   // state() and use_ema() together.
   bool sharded() const { return units_ != nullptr; }
   // Returns the FLOPs of forward and backward of one example: two for each multiply-accumulate of
-  // the forward pass, and three times that. 0 before the first step.
+  // the forward pass, times three to include backward. 0 before the first step.
   double example_flops() const { return 6 * macs_; }
   // Returns the bytes that this rank's device reads and writes in a step: the inputs and outputs of
   // LibTorch's operators in forward and backward (lib/device/operator_record.h), and
@@ -212,7 +212,7 @@ class TrainStep::EmaScope {
   }
   EmaScope(const EmaScope&) = delete;
   // Leaves the averages in the model. For a run that fails: swapping back needs all ranks, and the
-  // others may not come.
+  // others may never get there.
   void abandon() { step_ = nullptr; }
 
  private:

@@ -55,7 +55,7 @@ class Exceptions {
     }
     return any;
   }
-  // `place` is where the patterns stand in the config, or empty.
+  // `place` is where the patterns are in the config, or empty.
   void warn_unused(const std::string& place) const {
     for (const auto& [pattern, used] : patterns_) {
       if (used) continue;

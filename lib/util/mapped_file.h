@@ -1,8 +1,8 @@
 // A read-only memory mapping of a file.
 //
-// The kernel reads the file when the memory is read. If it cannot, because the file was cut off
-// meanwhile or its disk has a fault, it sends SIGBUS. The process then ends with Exit::data and one
-// line that names the file and the offset: no code can go on without the bytes that it is about to
+// The kernel reads the file when the memory is read. If it cannot, because the file was truncated
+// meanwhile or the disk failed, it sends SIGBUS. The process then ends with Exit::data and one line
+// that names the file and the offset: no code can continue without the bytes that it is about to
 // read.
 #pragma once
 

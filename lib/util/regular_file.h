@@ -1,7 +1,7 @@
 // A regular file that is open for reading. Every file that a user names is opened here, except a
 // config, which may be a pipe (lib/util/file.h).
 //
-// A pipe, a socket or a device in the place of a file is refused: opening a pipe would wait for a
+// A pipe, a socket or a device in place of a file is an error: opening a pipe would wait for a
 // writer, and reading a device may never end.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What SIGTERM, SIGINT, SIGHUP and SIGUSR1 do. They ask a training run to save a checkpoint and to
+// Handling of SIGTERM, SIGINT, SIGHUP and SIGUSR1. They make a training run save a checkpoint and
 // stop at the end of its step; a second SIGINT ends the process at once. Any other command has
 // nothing to save and ends at once.
 #pragma once
@@ -23,7 +23,8 @@ void install_signal_handlers();
 // computation, or waiting for standard input. So does a signal that it has already received.
 void end_on_signals();
 // Returns the exit code for the signal received: 143 for SIGTERM and SIGHUP, 130 for SIGINT, 75 for
-// SIGUSR1. It is also 75 if the time of stop_at() has come. Returns Exit::ok if there was neither.
+// SIGUSR1. It is also 75 if the time of stop_at() has passed. Returns Exit::ok if there was
+// neither.
 Exit stop_requested();
 // Makes stop_requested() return 75 once CLOCK_MONOTONIC has reached `time`, in seconds, unless a
 // signal came before.

@@ -1,6 +1,6 @@
 // Names of files that are written before they are renamed into place, and detection of abandoned
 // ones: "<file>.tmp-<place>-<process>-<number>". The place is a hash of what makes a process id
-// unique: the host, its boot, and the pid namespace, which a container may have of its own.
+// unique: the host, its boot, and the pid namespace, because a container may have its own.
 #pragma once
 
 #include <optional>

@@ -24,7 +24,7 @@ std::string human_count(int64_t count);                  // "6,573,120"
 std::string shape_text(std::span<const int64_t> shape);  // "(224, 224, 3)"
 std::string short_number(double value);  // 4 significant digits: "0.9877", "21.03k", "1e+20"
 
-// Returns `text` as one types it in a shell: in single quotes where that is necessary.
+// Returns `text` quoted for a shell: in single quotes where that is necessary.
 std::string shell_word(const std::string& text);
 
 // Returns the length in bytes of the character at the start of `text`, which is not empty; 0 if it
@@ -37,8 +37,8 @@ void append_utf8(std::string& text, uint32_t code);
 
 // Returns `text` quoted and escaped. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
-// Returns the shortest text that reads back as exactly `value`. JSON has no NaN and no infinities:
-// they become the strings "nan", "inf" and "-inf", with quotes.
+// Returns the shortest string that reads back as exactly `value`. JSON has no NaN and no
+// infinities: they become the strings "nan", "inf" and "-inf", with quotes.
 std::string json_number(double value);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Recognises files that stand where data should be: empty ones, git-LFS pointers, web pages.
+// Recognises files that are not the expected data: empty ones, git-LFS pointers, web pages.
 #pragma once
 
 #include <cstdint>

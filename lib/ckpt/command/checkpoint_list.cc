@@ -114,7 +114,7 @@ CheckpointList list_checkpoints(const std::string& path) {
   }
   if (list.checkpoints.empty()) throw Error(Exit::usage, path, "holds no checkpoint any more");
   mark_newest(list.checkpoints);
-  // ckpt/ stands in the workdir, whether or not `path` names it.
+  // ckpt/ is in the workdir, whether or not `path` names it.
   add_values(Workdir(list.checkpoints.front().folder + "/../..").metrics(), list);
   return list;
 }

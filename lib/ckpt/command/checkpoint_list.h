@@ -1,5 +1,5 @@
-// The checkpoints of a run as people see them: their sizes, what they measured, why they are kept
-// and what is wrong with them.
+// The checkpoints of a run for people: their sizes, metric values, why they are kept and what is
+// wrong with them.
 #pragma once
 
 #include <cstdint>

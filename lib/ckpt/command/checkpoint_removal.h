@@ -1,4 +1,4 @@
-// Removing checkpoints that people no longer want: what `bvtrain ckpt rm` does.
+// Removing checkpoints that are no longer wanted: what `bvtrain ckpt rm` does.
 //
 // The newest checkpoint that verifies stays, because the run continues from it. The best ones stay
 // too. No run may use the workdir meanwhile: the caller holds its lock.

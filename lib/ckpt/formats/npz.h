@@ -1,7 +1,7 @@
 // npz files: zip archives of npy arrays.
 //
 // The reader supports stored and deflated entries, zip64, big-endian and Fortran-ordered arrays,
-// and 2-byte void, which is how big_vision writes bfloat16. It refuses pickled objects. It checks
+// and 2-byte void, which is how big_vision writes bfloat16. It rejects pickled objects. It checks
 // sizes before it allocates memory, so that a zip bomb does no harm.
 #pragma once
 
@@ -27,23 +27,23 @@ enum class NpzSize { plausible, checked };
 // 32 and 64 bits become int32, int64 and int64; arrays of text are skipped. Throws
 // Error(Exit::usage) with file and offset ("f.npz @ offset 312: error: ..."). With
 // NpzSize::plausible, arrays that unpack to more than 256 MiB and to more than 200 times their
-// packed size are refused as a zip bomb.
+// packed size are rejected as a zip bomb.
 NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
                       NpzSize size = NpzSize::plausible);
 // Returns names, shapes and types of all arrays.
 std::vector<NpzEntry> list_npz(const std::string& file);
 
-// One-dimensional arrays of text by name. Bytes that are not UTF-8 are written as in Python's file
-// names (surrogateescape), so that os.fsencode() gives them back.
+// One-dimensional arrays of strings by name. Bytes that are not UTF-8 are written as in Python's
+// file names (surrogateescape), so that os.fsencode() gives them back.
 using NamedTexts = std::map<std::string, std::vector<std::string>>;
 
-// Returns the texts of the array `name`, in the order of their index; nullopt if there is no such
+// Returns the strings of the array `name`, in the order of their index; nullopt if there is no such
 // array, or if it holds no Unicode text. Throws Error(Exit::usage) with file and offset, also if
 // the array takes more than 64 MiB.
 std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
                                                       const std::string& name);
 
-// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Texts
+// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Strings
 // become arrays of numpy's type <U, which needs no pickle. Throws Error(Exit::storage).
 void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts = {});
 

@@ -1,6 +1,6 @@
 // Zip archives: stored and deflated entries, zip64. Needs no torch. Format: APPNOTE.TXT 6.3.
 //
-// The reader trusts nothing: it refuses encryption, other methods, names that could lead out of a
+// The reader trusts nothing: it rejects encryption, other methods, names that could lead out of a
 // folder, overlapping entries, and entries that claim to grow by more than deflate can achieve.
 #pragma once
 

@@ -49,7 +49,7 @@ NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::strin
 
 NamedTensors to_timm(const NamedTensors& vit) {
   NamedTensors result = to_torch(vit, kRows);
-  // In timm the class token has a position of its own. Ours has none, so it is zero.
+  // In timm the class token has its own position embedding. Ours has none, so it is zero.
   const auto cls = result.find("cls_token"), positions = result.find("pos_embed");
   if (cls != result.end() && positions != result.end()) {
     positions->second = at::cat({at::zeros_like(cls->second), positions->second}, 1).contiguous();

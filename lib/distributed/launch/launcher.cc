@@ -186,8 +186,8 @@ void Launcher::handle_signals() {
 // Tells all ranks at once that a rank of this host has failed.
 void Launcher::publish_failure(Store& store, RankProcess& process) {
   if (failed_at_ < 0) failed_at_ = monotonic_seconds();
-  // A rank that ends with an orderly code has told the others itself. One that SIGTERM killed had
-  // no signal handler yet and could not.
+  // A rank that ends with an orderly code has notified the others itself. One that SIGTERM killed
+  // had no signal handler yet and could not.
   if (process.killed_by_us || (process.signal == 0 && orderly(process.code))) return;
   const std::string cause =
       process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
@@ -337,7 +337,7 @@ int Launcher::run_generations() {
     failed_at_ = failure_seen_at_ = -1;
     Store store = connect(fmt::format("{}.{}", token_, generation_));
     store.exchange(kFailureKey, "", kNoFailure);
-    if (interrupted()) return stopped_code();  // last check: later, the ranks would not be told
+    if (interrupted()) return stopped_code();  // last check: later, the ranks would not be notified
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
     const int failed = static_cast<int>(outcome.failed.size());

@@ -1,5 +1,5 @@
 // The launcher: the parent process of the ranks of one host. It starts them, runs the store of the
-// run (on node 0), passes signals on, ends all ranks when one fails, and restarts the group if that
+// run (on node 0), forwards signals, ends all ranks when one fails, and restarts the group if that
 // is allowed.
 #pragma once
 
@@ -19,8 +19,8 @@ struct LaunchOptions {
   int least_ranks = 0, most_ranks = 0;  // --elastic min:max; 0: restarts keep the number of ranks
   int64_t batch_size = 0;               // the number of ranks after an elastic restart divides this
   double startup_timeout = 600;         // seconds for all nodes to join
-  // Seconds for all nodes to report how their ranks ended. A node that does not is lost; an elastic
-  // restart continues without it.
+  // Seconds for all nodes to report how their ranks ended. A node that does not report is lost; an
+  // elastic restart continues without it.
   double answer_timeout = 45;
   double grace_period = 10;  // seconds for the other ranks to end by themselves after a failure
 };

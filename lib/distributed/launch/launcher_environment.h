@@ -37,8 +37,8 @@ class Environment {
 std::string shown(const std::string& name, std::string_view value);
 // Throws Error(Exit::usage) unless rank < size.
 void check_rank(const std::string& rank_name, int rank, const std::string& size_name, int size);
-// Returns a port that all ranks derive alike from the name of the job: 10000 to 29999, below the
-// ports that the kernel hands out.
+// Returns a port that all ranks derive from the job's name in the same way: 10000 to 29999, below
+// the ports that the kernel assigns.
 int derived_port(std::string_view job);
 
 // Each returns nothing if its launcher has not started this process. With `needed` (--launcher

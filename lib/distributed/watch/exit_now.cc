@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// Writes nothing if nobody reads stderr any more and a write would block.
+// Writes nothing if stderr has no reader any more and a write would block.
 void write_to_stderr(const std::string& text) {
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&out, 1, 0) != 1) return;

@@ -16,7 +16,7 @@ struct RankedStep {
   int64_t positives = 0, negatives = 0;
 };
 
-// The examples by falling score, with a step for each distinct score. The last step has all of
+// The examples by descending score, with a step for each distinct score. The last step has all of
 // them.
 struct BinaryRanking {
   std::vector<RankedStep> steps;
@@ -27,8 +27,8 @@ struct BinaryRanking {
 // `scores` and `positive` (0 or 1) have a value per example. Scores must not be NaN.
 BinaryRanking rank_scores(std::span<const double> scores, std::span<const uint8_t> positive);
 
-// Returns the area below the ROC curve: the chance that a positive example has a higher score than
-// a negative one, where equal scores count half. NaN without positive or without negative examples.
+// Returns the area under the ROC curve: the probability that a positive example has a higher score
+// than a negative one, where ties count half. NaN without positive or without negative examples.
 double auroc(const BinaryRanking& ranking);
 // Returns the sum over the steps of (rise of the recall) * (precision at the step), which does not
 // interpolate. NaN without positive examples.

@@ -18,15 +18,15 @@ struct ScoredExamples {
   std::span<const int64_t> truth;   // (n): each example has one class; probabilities by softmax
   std::span<const uint8_t> labels;  // (n, classes), 0 or 1: multilabel; probabilities by sigmoid
   std::span<const float> soft;      // (n, classes), 0..1, or empty: what log_loss and brier use
-  double threshold = 0.5;           // with `labels`, the least probability of a predicted class
+  double threshold = 0.5;           // with `labels`, the minimum probability of a predicted class
 };
 
 // How often a class occurs, is predicted, and is predicted correctly.
 struct ClassCounts {
   int64_t truth = 0, guessed = 0, right = 0;
-  double precision() const;  // 0 if it was never guessed
+  double precision() const;  // 0 if it was never predicted
   double recall() const;     // 0 if it did not occur
-  double f1() const;         // 0 if it neither occurred nor was guessed
+  double f1() const;         // 0 if it neither occurred nor was predicted
 };
 
 enum class Averaging { macro, micro, weighted };
@@ -46,7 +46,7 @@ class ClassScores {
   double top(int64_t k) const;
   // Returns the mean recall of the classes that occur. Not with `labels`.
   double balanced_accuracy() const;
-  // Return means over the classes. `macro` leaves out a class that neither occurs nor is guessed,
+  // Return means over the classes. `macro` leaves out a class that neither occurs nor is predicted,
   // except with `labels`.
   double precision(Averaging averaging) const;
   double recall(Averaging averaging) const;
@@ -71,7 +71,7 @@ class ClassScores {
   // occurs. NaN if all are.
   double mean_over_classes(const std::vector<double>& values, bool weighted) const;
 
-  // Returns how often class t was guessed as class g, at [t * classes + g]. Not with `labels`.
+  // Returns how often class t was predicted as class g, at [t * classes + g]. Not with `labels`.
   std::vector<int64_t> confusion() const;
 
  private:

@@ -42,7 +42,7 @@ inline constexpr KeyText kEvalLoaderKeys[] = {
      "again."},
     {"warmup", "any", "none", "Has no effect and gives a warning. An evaluator needs no warm-up."},
 };
-// The keys of EvalInput's first constructor, besides those of read_eval_loader().
+// The keys of EvalInput's first constructor, in addition to those of read_eval_loader().
 inline constexpr KeyText kEvalDataKeys[] = {
     {"data", "map of input.data", "required",
      "Data set on which the model is measured, with the same keys as `input.data`. If it and the "

@@ -18,8 +18,8 @@ using Predict =
     std::function<Outputs(const Batch& batch, const std::vector<std::string>& activations)>;
 
 // Returns the prediction function `pred` of `task` (the key `evals.*.pred`). `task` and `model`
-// must outlive it. With test-time augmentation each output is the mean over all forms of the
-// images, and activations are refused: Error(Exit::usage).
+// must outlive it. With test-time augmentation each output is the mean over all views of the
+// images, and requesting activations is an Error(Exit::usage).
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
                         Precision precision, const Tta& tta = {});
 

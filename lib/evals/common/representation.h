@@ -32,7 +32,7 @@ inline constexpr KeyText kRepresentationKeys[] = {
      "are left out. By default all examples count."},
 };
 
-// The keys that say what the representation of an example is.
+// The keys that define the representation of an example.
 struct RepresentationKeys {
   // Reads kRepresentationKeys. `evaluator` is a name for messages.
   RepresentationKeys(const Config& config, const std::string& evaluator);
@@ -47,8 +47,8 @@ struct RepresentationKeys {
   std::string layer, label_key, mask_key, evaluator;
 };
 
-// Returns the number of classes: 1 + the greatest label, or the number of class names of the data
-// if that is greater. Throws Error(Exit::data) for negative and absurdly large labels.
+// Returns the number of classes: 1 + the largest label, or the number of class names of the data if
+// that is larger. Throws Error(Exit::data) for negative and absurdly large labels.
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator);
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// Test-time augmentation, the key `evals.*.tta`: the model sees each image in several forms, and
-// the mean of its outputs counts.
+// Test-time augmentation, the key `evals.*.tta`: the model's outputs are averaged over several
+// augmented views of each image.
 //
 // Follows infer() in airbench94.py of K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU"
 // (2024).
@@ -15,8 +15,8 @@
 namespace bv {
 
 struct Tta {
-  bool mirror = false;  // each form also mirrored left to right
-  int64_t shift = 0;    // pixels; 0: no shifted forms
+  bool mirror = false;  // each view also mirrored left to right
+  int64_t shift = 0;    // pixels; 0: no shifted views
 
   bool any() const { return mirror || shift > 0; }
 };

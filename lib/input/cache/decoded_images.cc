@@ -26,7 +26,7 @@ constexpr std::string_view kPrefix = "bvtrain-images-";
 // A version number. Increase it when the same file is decoded or resized to different pixels.
 constexpr int kPixels = 1;
 
-// Returns a text that is equal for processes with the same /dev/shm, and for no others.
+// Returns a string that is equal for processes with the same /dev/shm, and for no others.
 std::string memory_place() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);

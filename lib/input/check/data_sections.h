@@ -1,5 +1,5 @@
-// The data sets that a config names, found without the rest of the config: for commands that look
-// at data alone.
+// The data sets that a config names, found without the rest of the config: for commands that only
+// inspect data.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ struct DataSection {
 std::vector<DataSection> data_sections(const Config& config);
 
 // Keeps the sections that `only` names, or whose name begins with one of these and a dot. Throws
-// Error(Exit::usage) if one of them fits no section.
+// Error(Exit::usage) if one of them matches no section.
 std::vector<DataSection> choose_sections(std::vector<DataSection> sections,
                                          const std::vector<std::string>& only);
 

@@ -18,7 +18,7 @@ struct CountedClass {
   int64_t examples = 0;
 };
 
-// The least, the greatest and the median of whole numbers. If their count is even, the median is
+// The minimum, the maximum and the median of whole numbers. If their count is even, the median is
 // the lower of the two in the middle.
 class SizeCounts {
  public:
@@ -52,7 +52,7 @@ struct DataStats {
   nlohmann::ordered_json json() const;
 };
 
-// Reads every example once with several threads. Shows the progress. `num_classes`: the least
+// Reads every example once with several threads. Shows the progress. `num_classes`: the minimum
 // number of classes, 0 if not known. Throws Error if something fails that is not the fault of an
 // example, and Stopped if a signal asks the process to stop. The numbers do not depend on
 // `threads`.

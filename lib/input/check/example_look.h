@@ -1,4 +1,4 @@
-// A look at one example: whether it can be read and its images decoded, and what they are.
+// Inspects one example: whether it can be read and its images decoded, and what they are.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct SeenImage {
   std::vector<PixelMoments> by_channel;  // (channels,)
 };
 
-// What else is looked at.
+// What else to inspect.
 struct LookOptions {
   bool pp = false;       // applies the pp string
   bool moments = false;  // fills in SeenImage::by_channel

@@ -1,4 +1,4 @@
-// Mean and deviation of pixel values, summed over any number of images.
+// Mean and standard deviation of pixel values, accumulated over any number of images.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ struct PixelMoments {
 };
 
 // Returns the moments of each channel of an image (h, w, c), or (h, w) for one channel. 8-bit
-// values count as 0..1, others as they are.
+// values are scaled to 0..1, others are not scaled.
 std::vector<PixelMoments> pixel_moments(const at::Tensor& image);
 
 }  // namespace bv

@@ -15,7 +15,7 @@ struct Decoding {
   bool precise = false;       // see decode_jpeg()
   bool exif = false;          // whether the image is turned upright (image/orientation.h)
 
-  // Returns a text that differs for decodings with different results.
+  // Returns a string that differs for decodings with different results.
   std::string text() const;
 };
 

@@ -100,7 +100,7 @@ Table flattening(const Histogram& counts) {
 // Computes one row of the image smoothed by [[1 1 1] [1 5 1] [1 1 1]] / 13, except for its first
 // and last pixel. TensorFlow's convolution adds the taps row by row with fused multiply-adds. Here,
 // products and sums in double are exact (8-bit values times float32 weights), and each sum is
-// rounded to float32 once, which gives the same bits.
+// rounded to float32 once, which is bit-identical.
 [[gnu::always_inline]] inline void smoothed_row(const double* __restrict above,
                                                 const double* __restrict row,
                                                 const double* __restrict below, int64_t n,

@@ -1,6 +1,6 @@
 // The point operations and filters of RandAugment, in place on RGB images.
 //
-// They reproduce the numbers of big_vision's pp/archive/autoaugment.py (pp/archive/randaug.py calls
+// They reproduce the results of big_vision's pp/archive/autoaugment.py (pp/archive/randaug.py calls
 // it), including its known peculiarities, which are noted below.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Checks an image file by its head and tail alone, fast enough for millions of files.
+// Checks only the beginning and end of an image file, fast enough for millions of files.
 #pragma once
 
 #include <string>

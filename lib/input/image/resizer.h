@@ -1,4 +1,4 @@
-// Resizer: resizes images with the numbers of tf.image.resize (TensorFlow 2, half-pixel centres).
+// Resizer: resizes images with the results of tf.image.resize (TensorFlow 2, half-pixel centres).
 //
 // The arithmetic is float32 in TensorFlow's order of operations. uint8 results are clipped and then
 // truncated, not rounded. With s = input side / output side and c = (j + 0.5) s for output j:

@@ -117,7 +117,7 @@ Resizer::Lerps Resizer::lerps(int64_t in, int64_t out) {
 }
 
 // Rounding may extend the last window past the input, with a tiny weight. The extra index `in` then
-// stands for the last pixel once more (widen() repeats it).
+// means the last pixel once more (widen() repeats it).
 Resizer::Taps Resizer::area_taps(int64_t in, int64_t out) {
   const float scale = ratio(in, out);
   Taps taps;

@@ -18,7 +18,7 @@ namespace bv {
 
 // Returns the first example after pp, as at position 0 of the stream. Goes on to the next example
 // if one cannot be read, for up to `error_budget` of them (at most 10); then throws the first
-// failure. An example with a label out of range is never passed over.
+// failure. An example with a label out of range is never skipped.
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
                               int64_t error_budget = 0, std::string_view section = "input");
 
@@ -26,8 +26,8 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 // with the largest label, because these show whether all labels are in range. `first` is the first
 // example. Throws if one of them fails, has a negative label or differs from `first` in keys,
 // shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9". With an
-// error budget, an example that cannot be read is passed over, and a few more with the same label
-// are tried. Only the features `keep_only` are compared, unless it is empty.
+// error budget, an example that cannot be read is skipped, and a few more with the same label are
+// tried. Only the features `keep_only` are compared, unless it is empty.
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
                          const Example& first, int64_t error_budget = 0,
                          std::string_view section = "input",

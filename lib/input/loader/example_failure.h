@@ -29,7 +29,7 @@ std::string in_labels_file(const Dataset& data, int64_t index);
 // Returns the exception that is being handled as the failure of example `index`. Call it inside a
 // catch block.
 //
-// A failure is fatal if the example can be read and does not fit (LabelError), or is not to blame:
+// A failure is fatal if the example can be read but does not fit (LabelError), or is not at fault:
 // every bv::Error except Exit::data, and lack of memory. Exit::usage becomes Exit::data, because
 // the run has already begun.
 ExampleFailure current_failure(const Dataset& data, int64_t index);

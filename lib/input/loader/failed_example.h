@@ -17,7 +17,7 @@ struct FailedExample {
 };
 
 // Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a
-// run that continues knows the name again.
+// continued run recognises the name.
 std::string in_utf8(const std::string& text);
 
 // Returns the examples of all ranks, rank after rank, on every rank. All ranks must call this.

@@ -44,7 +44,7 @@ struct LoaderOptions {
   std::string section = "input";  // or "evals.<name>"
   bool warns = true;              // next() logs the first failures, as warnings
   // An example whose types and shapes all others have. If empty, the loader takes the first one
-  // that can be computed, and gives up if that is not among the first 20.
+  // that can be computed, and fails if none of the first 20 can be.
   Example prototype = {};
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
@@ -91,8 +91,8 @@ class Loader {
   // Returns those of them that failed for the first time since the last call, in the order of the
   // stream.
   std::vector<FailedExample> take_failed();
-  // Training: counts an example as one that failed, because another rank or an earlier process of
-  // the run has met it.
+  // Training: counts an example as failed, because another rank or an earlier process of the run
+  // has met it.
   void add_failed(const std::string& name);
   // Evaluation: the number of rows that were filled with zeros because their example failed, in the
   // batches returned since seek(). An example that fails in every pass counts once in errors() and

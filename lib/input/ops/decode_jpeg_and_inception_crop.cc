@@ -71,7 +71,7 @@ class DecodeJpegAndInceptionCrop : public Op {
     example[keys_.out] = size_ ? resized(image) : image;
   }
 
-  // A window of the whole image has the same bits as a window that is decoded alone, because
+  // A window of the whole image is bit-identical to a window that is decoded alone, because
   // JpegDecoder decodes a margin around it.
   std::optional<Decoding> decodes() const override {
     return Decoding{keys_.in, 3, /*precise=*/false, exif_};

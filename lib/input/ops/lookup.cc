@@ -46,7 +46,7 @@ class Lookup : public TensorOp {
     keys_ = InOutKeys(args);
     if (sep_ && sep_->empty()) args.fail("sep", "must not be empty");
   }
-  bool has_batched() const override { return false; }  // texts differ in length
+  bool has_batched() const override { return false; }  // strings differ in length
 
  private:
   at::Tensor map(const at::Tensor& x, bool, std::span<Rng>) const override {

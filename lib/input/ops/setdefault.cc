@@ -1,4 +1,5 @@
-// The op setdefault. Draws no random numbers. A text is stored as common/text_tensor.h says.
+// The op setdefault. Draws no random numbers. A string is stored as described in
+// common/text_tensor.h.
 #include <ATen/ops/full.h>
 
 #include <algorithm>

@@ -115,7 +115,7 @@ class Strfmt : public Op {
   }
 
  private:
-  // Appends one text to each of `texts`, or each text of a list to one of `texts`.
+  // Appends one string to each of `texts`, or each string of a list to one of `texts`.
   static void append(const std::vector<std::string>& more, bool more_is_list,
                      const std::string& key, std::vector<std::string>& texts, bool& list) {
     if (more_is_list && !list) {

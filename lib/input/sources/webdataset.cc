@@ -63,7 +63,7 @@ const KeyTable keys(
 
 using Names = std::vector<std::string>;
 
-// Reads the names of classes from a text file, one in each line.
+// Reads the class names from a text file, one per line.
 ClassNumbers read_class_names(const std::string& file) {
   const std::string text = read_file(file, limits::kClassNamesBytes);
   Names lines = split(text, '\n');
@@ -208,7 +208,7 @@ class WebDataset : public Source {
     return bytes.narrow(0, kTarBlock, size);
   }
 
-  // Finds out anew why a sample cannot be read.
+  // Finds out again why a sample cannot be read.
   [[noreturn]] static void throw_problem(const Opened& data, int64_t i) {
     SampleScanner scanner(data.files.name(data.index.file_of(i)), data.plan, data.classes,
                           data.index.begin(i));

@@ -329,7 +329,7 @@ class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<S
   }
 };
 
-// The least multiply-accumulates of a head's product for which this kernel computes float32. In
+// The minimum multiply-accumulates of a head's product for which this kernel computes float32. In
 // smaller products oneDNN's overhead for each call outweighs its speed. In bfloat16 LibTorch's
 // overhead is larger than oneDNN's.
 constexpr int64_t kLeastMacs = 1 << 16;

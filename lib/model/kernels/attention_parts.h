@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// The logarithm of the sum of a row that is not there: its probabilities are practically 0.
+// The logarithm of the sum of a row that does not exist: its probabilities are practically 0.
 inline constexpr float kNothing = 1e30f;
 
 namespace simd {

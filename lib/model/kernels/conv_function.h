@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// The greatest divisor of `channels` that is a multiple of 16 and at most `limit`.
+// The largest divisor of `channels` that is a multiple of 16 and at most `limit`.
 inline int64_t block_width(int64_t channels, int64_t limit) {
   int64_t width = std::min(channels, limit) / simd::kLanes * simd::kLanes;
   while (channels % width != 0) width -= simd::kLanes;
@@ -21,7 +21,7 @@ inline int64_t block_width(int64_t channels, int64_t limit) {
 
 inline int64_t divided_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-// A convolution with stride 1 and SAME padding as an operator of autograd. x is (n, in, h, w); the
+// A convolution with stride 1 and SAME padding as an autograd function. x is (n, in, h, w); the
 // result and its gradient are (n, out, h, w). These three are channels_last and have the same type.
 // The kernel is (k, k, in, out) and may have another type. Algorithm has the static functions
 //   at::Tensor convolve(x, kernel, bias)  // bias (out), float32, or undefined

@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// About how many rows and columns a product has. Their sums fit into the first-level cache.
+// About how many rows and columns a product has. The sums of such a product fit into the L1 cache.
 inline constexpr int64_t kProductSide = 64;
 // Appended to the rows of operands. Without it, the same column of several rows would often map to
 // the same cache set.

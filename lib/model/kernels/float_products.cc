@@ -24,7 +24,7 @@ using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-// LibTorch's only operator that hands a float32 product to oneDNN and needs no conversion of its
+// LibTorch's only operator that passes a float32 product to oneDNN and needs no conversion of its
 // operands. torch.compile uses it. nullopt if LibTorch was built without oneDNN.
 const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& onednn_linear() {
   static const auto found = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {

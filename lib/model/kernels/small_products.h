@@ -1,4 +1,4 @@
-// Products of matrices that fit into the second-level cache, for kernels that work block by block.
+// Products of matrices that fit into the L2 cache, for kernels that work block by block.
 #pragma once
 
 #include <ATen/native/CPUBlas.h>

@@ -12,8 +12,8 @@
 namespace bv {
 
 // A convolution with weight standardisation: the kernel is standardised over (height, width, in)
-// for each output channel whenever it is used. What is stored, decayed and updated is the kernel
-// before standardisation. There is no bias.
+// for each output channel whenever it is used. The stored kernel, which is decayed and updated, is
+// the one before standardisation. There is no bias.
 struct StdConv {
   using Rule = StandardizeRule;
   // same: TensorFlow's SAME, ceil(size / stride) outputs; if the padding is odd, its smaller half

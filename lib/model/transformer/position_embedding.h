@@ -25,7 +25,7 @@ inline constexpr KeyText kPosembKeys[] = {
 struct PositionEmbedding {
   at::Tensor learned;  // the parameter "pos_embedding"; undefined if there is a table
   Constant table;
-  // Returns it with the device and the type of `like`.
+  // Returns the embedding with the device and the type of `like`.
   at::Tensor on(const at::TensorOptions& like) const;
 };
 

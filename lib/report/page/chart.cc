@@ -19,7 +19,7 @@ constexpr double kPlotHeight = 156;
 constexpr double kTitleSize = 14, kLegendSize = 12, kLegendRow = 17;
 constexpr double kSwatch = 14, kLegendGap = 12;  // the coloured bar before a name; between names
 constexpr double kBold = 1.12;                   // how much wider bold text is
-constexpr double kFileScale = 1.6;               // of a chart in a file of its own
+constexpr double kFileScale = 1.6;               // of a chart in a separate file
 constexpr size_t kMostMarked = 60;               // a line with more points is drawn without dots
 
 std::string text_at(std::string_view style, double x, double y, std::string_view anchor,

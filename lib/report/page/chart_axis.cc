@@ -20,7 +20,7 @@ constexpr double kSmallest = 1e-100;  // least value on a logarithmic axis
 // numbers carry that much rounding.
 constexpr double kRounding = 1e-6;
 constexpr double kMostDecades = 2.8;  // of an axis with ticks at 1, 2 and 5 times powers of ten
-constexpr double kZeroRoom = 18;      // px between the least error and an error of 0
+constexpr double kZeroRoom = 18;      // px between the smallest error and an error of 0
 
 struct Range {
   double low = 0, high = 0;
@@ -70,7 +70,7 @@ void add_log_ticks(ChartAxis& axis) {
   }
 }
 
-// 1, 2 and 5 times powers of ten: the greatest that is at most `value`, and the least that is at
+// 1, 2 and 5 times powers of ten: the largest that is at most `value`, and the smallest that is at
 // least `value`.
 double round_below(double value) {
   const double power = std::pow(10, std::floor(std::log10(value) + 1e-9));

@@ -21,7 +21,7 @@ struct ChartAxis {
   // error of 0 has its own place at the end of the axis.
   enum class Scale { linear, log, error };
   Scale scale = Scale::linear;
-  double low = 0, high = 1;  // the least and the greatest value (or error) on the axis
+  double low = 0, high = 1;  // the smallest and the largest value (or error) on the axis
   double from = 0, to = 1;   // the places of low and high, in px
   double zero = 0;           // the place of an error of 0
   std::vector<ChartTick> ticks;

@@ -21,7 +21,7 @@ const Points* find(const History& history, const std::string& name) {
   return found == history.series.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-// Five significant digits, which tell 0.99224 from 0.9922.
+// Five significant digits, which distinguish 0.99224 from 0.9922.
 std::string precise(double value) {
   return std::abs(value) >= 1e6 ? short_number(value) : fmt::format("{:.5g}", value);
 }

@@ -176,7 +176,7 @@ void Trainer::finish_interrupted_row() {
   metrics_->begin_row(first_step_);
   for (const auto& [name, value] : interrupted_row_) metrics_->measure(name, value);
   for (EvalJob& job : recipe_.evals) {
-    // Older checkpoints do not name them. log_steps then tells what was due; log_seconds cannot.
+    // Older checkpoints do not name them. log_steps then shows what was due; log_seconds cannot.
     const bool due = interrupted_evals_ ? interrupted_evals_->contains(job.name)
                                         : job.due && (*job.due)(first_step_, agreed_now());
     if (due) due_evals_.insert(job.name);
@@ -232,7 +232,7 @@ Exit Trainer::loop() {
   return Exit::ok;
 }
 
-// This rank's part of what the ranks add up in every step: rank 0's clock, how many ranks have
+// This rank's part of what the ranks sum in every step: rank 0's clock, how many ranks have
 // received each signal, and how many examples have failed for the first time.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();

@@ -114,7 +114,7 @@ Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) 
   return choice;
 }
 
-// Returns why early_stop ends the run now; an empty text if it does not.
+// Returns why early_stop ends the run now; an empty string if it does not.
 std::string Trainer::reason_to_end() const {
   const auto& rule = recipe_.selection.early_stop;
   if (!rule) return "";

@@ -286,7 +286,7 @@ void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool fini
   changes_.require(options_.accept_changes, workdir_->dir(), finished);
 }
 
-// Keeps the config of the steps that are done, if this run goes on with another one.
+// Keeps the config of the finished steps, if this run continues with another one.
 void Trainer::keep_old_config() const {
   const std::string old = workdir_->config_until(first_step_);
   if (!resumed_here_ || changes_.none() || file_exists(old) || !file_exists(workdir_->config()))

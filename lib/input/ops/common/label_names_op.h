@@ -17,7 +17,8 @@ class LabelNamesOp : public TensorOp {
   bool has_batched() const override { return false; }  // names differ in length
 
  protected:
-  // lines: the names in the order of the class numbers, one per line. The text must outlive the op.
+  // lines: the names in the order of the class numbers, one per line. The string must outlive the
+  // op.
   LabelNamesOp(const char* name, std::string_view lines, const Config& args);
 
  private:

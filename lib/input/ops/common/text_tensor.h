@@ -1,5 +1,5 @@
-// Text in an example. One text is its UTF-8 bytes as (length,) uint8. Several texts are
-// (texts, longest) uint8, with zeros after the shorter ones.
+// Strings in an example. One string is its UTF-8 bytes as (length,) uint8. Several strings are
+// (strings, longest) uint8, with zeros after the shorter ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,9 +12,9 @@ namespace bv {
 
 // Returns whether the tensor is 1-d or 2-d uint8. This is true of encoded images, too.
 bool is_text(const at::Tensor& tensor);
-// Returns the text of a 1-d uint8 tensor, without zeros at its end.
+// Returns the string in a 1-d uint8 tensor, without zeros at its end.
 std::string read_text(const at::Tensor& tensor);
-// Returns the text of a 1-d uint8 tensor, or the texts of a 2-d one.
+// Returns the string in a 1-d uint8 tensor, or the strings in a 2-d one.
 std::vector<std::string> read_texts(const at::Tensor& tensor);
 
 at::Tensor text_tensor(std::string_view text);                  // 1-d

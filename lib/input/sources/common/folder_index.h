@@ -1,8 +1,8 @@
 // FolderIndex: the images of one split of an image folder. Class folders, and the files in each,
 // are sorted by bytes, so the order is the same on every machine.
 //
-// Building the index checks the head and tail of every file, with several threads. The result is
-// stored in the index cache (index_cache.h) and used until the modification time of one of the
+// Building the index checks the beginning and end of every file, with several threads. The result
+// is stored in the index cache (index_cache.h) and used until the modification time of one of the
 // class folders changes.
 #pragma once
 

@@ -31,7 +31,7 @@ std::vector<std::string> labels_in(const std::string& folder, const FolderLabelK
   return labels;
 }
 
-// Reads a label as a number. Leading zeros are allowed, although plain_number() refuses them: they
+// Reads a label as a number. Leading zeros are allowed, although plain_number() rejects them: they
 // pad folder names to equal length.
 float number_in(const std::string& folder, const std::string& label, const FolderLabelKeys& keys) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };

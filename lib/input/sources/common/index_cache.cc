@@ -32,7 +32,7 @@ std::string absolute(const std::string& path) {
   return real ? real.get() : path;
 }
 
-// Returns the head of a stored index: all that must be equal for it to be used. Each of its words
+// Returns the header of a stored index: all that must match for it to be used. Each of its words
 // ends with NUL.
 std::string head_of(std::string_view format, std::span<const FileStamp> files) {
   std::string head;

@@ -1,9 +1,10 @@
-// The index cache: what a source has found out about its files, kept between runs in
-// cache_home()/index/. A source that must look at every file before it knows its examples reads
-// the files once, stores what it found, and opens in milliseconds afterwards.
+// The index cache: what a source has learned about its files, kept between runs in
+// cache_home()/index/. A source that must scan every file to find its examples does so once, stores
+// the result, and opens in milliseconds afterwards.
 //
 // A stored index is used only as long as each file has the size and the modification time that it
-// had when it was read. It is never required: without a cache (a read-only home) only time is lost.
+// had when it was read. The cache is optional: without it (a read-only home) opening only takes
+// longer.
 #pragma once
 
 #include <cstdint>

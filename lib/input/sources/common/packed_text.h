@@ -11,7 +11,8 @@
 
 namespace bv {
 
-// Packs numbers, texts and arrays into a text. T may be any type that can be copied byte by byte.
+// Packs numbers, strings and arrays into a string. T may be any type that can be copied byte by
+// byte.
 class PackedText {
  public:
   void number(uint64_t value);
@@ -33,7 +34,7 @@ class PackedText {
 };
 
 // Reads what PackedText has packed, in the same order. After the end it returns zeros and empty
-// texts, and whole() is false.
+// strings, and whole() is false.
 class UnpackedText {
  public:
   explicit UnpackedText(std::string_view packed) : rest_(packed) {}

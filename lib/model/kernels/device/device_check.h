@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// What a fused kernel for CUDA devices computes, and how LibTorch's operators compute it.
+// Self-check of fused CUDA kernels: what a kernel computes, and the same with LibTorch's operators.
 struct KernelCheck {
   using Compute = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
@@ -15,15 +15,15 @@ struct KernelCheck {
   Compute fused, plain;            // `plain` gets the inputs in float32
 };
 
-// Returns whether the fused kernel `name` is right on `device`. The first call for a device
+// Returns whether the fused kernel `name` is correct on `device`. The first call for a device
 // computes the results and the gradients of all inputs in both ways, and the results once more
 // without gradients, and waits for the device. If the two ways differ, it warns, and the caller
 // must use LibTorch's operators. `fused` may call this function too: within it the answer is true.
 bool fused_kernel_is_right(const char* name, c10::Device device,
                            const std::function<KernelCheck(c10::Device device)>& check);
 
-// Returns a tensor of numbers between -1 and 1, to be used as an input. Different seeds give
-// different numbers.
+// Returns a tensor of values between -1 and 1, to be used as an input. Different seeds give
+// different values.
 at::Tensor check_numbers(at::IntArrayRef shape, int64_t seed, c10::Device device,
                          at::ScalarType type = at::kFloat);
 

@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kMultiple = 8;        // of features: rows begin at multiples of 16 bytes
 constexpr int64_t kLeastFeatures = 16;  // in and out
-// Two products of an MLP can sum up the gradient of its first bias. True: the one that computes the
+// Two products of an MLP can sum the gradient of its first bias. True: the one that computes the
 // gradient of GELU; the sum is then bfloat16. False: the one that computes the gradient of the
 // first weight.
 constexpr bool kSumWithGelu = true;

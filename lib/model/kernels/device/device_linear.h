@@ -18,8 +18,8 @@ bool fits_device_linear(const at::Tensor& x, const at::Tensor& kernel);
 at::Tensor device_linear(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias);
 
 // Returns device_linear(tanh_gelu(device_linear(x, kernel1, bias1)), kernel2, bias2). Both layers
-// must fit. In training (`train`) the result has the same bits with and without gradients, as a
-// recomputation in backward needs; in evaluation it may not.
+// must fit. In training (`train`) the result is bit-identical with and without gradients, as
+// recomputation in backward requires; in evaluation it may not be.
 at::Tensor device_mlp(const at::Tensor& x, const at::Tensor& kernel1, const at::Tensor& bias1,
                       const at::Tensor& kernel2, const at::Tensor& bias2, bool train);
 

@@ -1,6 +1,6 @@
 // A product of two bfloat16 matrices on a CUDA device, as the plug-in computes it: by cuBLASLt
-// (lib/cuda/products.cc), which can add a bias, apply GELU or sum up the gradient of a bias in the
-// same kernel. No tensors here, because the plug-in's sources and tests include this file.
+// (lib/cuda/products.cc), which can add a bias, apply GELU or sum the bias gradient in the same
+// kernel. No tensors here, because the plug-in's sources and tests include this file.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct DeviceProduct {
 
 // The plug-in's function bvtrain_cuda_product. It starts the product on a CUDA stream. Returns
 // false, and does nothing, if the library has no algorithm for this combination of types, sizes and
-// epilogue. The same product has the same bits in every call.
+// epilogue. The same product is bit-identical in every call.
 using ComputeProduct = bool(const DeviceProduct& product, void* stream);
 
 }  // namespace bv

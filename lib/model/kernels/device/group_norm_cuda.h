@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// Whether the kernels are right on `device`; see lib/model/kernels/device/device_check.h.
+// Whether the kernels are correct on `device`; see lib/model/kernels/device/device_check.h.
 bool cuda_group_norm_is_right(c10::Device device);
 
 // Returns {y, y rounded to bfloat16} if `rounded` is at::kBFloat16, which only add_relu allows, and

@@ -62,8 +62,8 @@ struct GroupNormBackward {
   float *dscale, *dbias;  // (c)
 };
 
-// The plug-in's functions. They run on a CUDA stream, copy nothing to the host, and give the same
-// bits each time. The results of an image do not depend on the number of images; dscale and dbias
+// The plug-in's functions. They run on a CUDA stream, copy nothing to the host, and are
+// deterministic. The results of an image do not depend on the number of images; dscale and dbias
 // are sums over all images.
 using RunGroupNorm = void(const GroupNormForward& pass, void* stream);
 using RunGroupNormGradient = void(const GroupNormBackward& pass, void* stream);

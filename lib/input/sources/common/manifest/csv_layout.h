@@ -39,7 +39,7 @@ enum class CsvType : uint8_t { whole, real, text };
 struct CsvColumn {
   std::string name;
   CsvRole role = CsvRole::feature;
-  CsvType type = CsvType::whole;  // of a feature: the narrowest one that has room for all cells
+  CsvType type = CsvType::whole;  // of a feature: the narrowest one that fits all cells
 };
 
 struct CsvLayout {

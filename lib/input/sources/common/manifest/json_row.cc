@@ -174,7 +174,7 @@ class JsonRowParser {
     const std::string_view word = text_.substr(begin, end - begin);
     if (word == "-Infinity") fail("-Infinity is not a finite number");
     const PlainNumber number = plain_number(word);
-    // JSON wants a digit on both sides of a point.
+    // JSON requires a digit on both sides of a point.
     const size_t point = word.find('.');
     const auto digit = [&](size_t at) {
       return at < word.size() && word[at] >= '0' && word[at] <= '9';

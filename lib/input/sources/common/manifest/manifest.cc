@@ -42,7 +42,7 @@ bool leaves_folder(std::string_view name) {
 }
 
 // Returns what is wrong with the name of a file that does not exist: " (did you mean 'x.jpg'?)", or
-// "" if that cannot be told.
+// "" if that is not known.
 std::string missing_file_hint(const RowFile& file) {
   for (const char* suffix : {".jpg", ".jpeg", ".png", ".webp", ".JPG", ".JPEG", ".PNG"}) {
     if (is_regular(file.path + suffix))
@@ -260,7 +260,7 @@ bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& chec
 }
 
 void ManifestRows::add_split(const std::optional<std::string>& name) {
-  if (!name) {  // before the first split is known, 0 stands for it
+  if (!name) {  // 0 until the first split is known
     index_.splits.push_back(index_.splits.empty() ? 0 : index_.splits.back());
     return;
   }

@@ -121,8 +121,8 @@ at::Tensor RiegeliRecords::record(size_t i) const {
 
 RiegeliRecords read_riegeli_chunk(const ShardFiles& files, size_t file, uint64_t file_size,
                                   uint64_t offset, bool verify) {
-  // The head: its checksum, the size and the checksum of the data, the type (1 byte) and the number
-  // of records (7 bytes), and the size of all records.
+  // The header: its checksum, the size and the checksum of the data, the type (1 byte) and the
+  // number of records (7 bytes), and the size of all records.
   RiegeliReader reader(files, file, file_size, offset);
   std::array<uint8_t, kChunkHead> head;
   reader.read(head.data(), head.size());

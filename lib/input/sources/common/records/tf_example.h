@@ -36,7 +36,7 @@ class TfFeature {
   std::span<const uint8_t> list_;  // a message BytesList, FloatList or Int64List
 };
 
-// Returns byte strings as texts, (texts, longest) uint8 with zeros after the shorter ones. Throws
+// Returns byte strings as (strings, longest) uint8 with zeros after the shorter ones. Throws
 // Error::bare(Exit::data) if that takes more than 64 MiB.
 at::Tensor texts_of(const std::vector<std::span<const uint8_t>>& values);
 // Returns "byte strings", "float32 numbers", "integers" or "nothing".

@@ -45,8 +45,8 @@ struct TfdsFeatures {
   const TfdsFeature* find(std::string_view name) const;
 };
 
-// Reads features.json and the names of classes (<name>.labels.txt) in the folder of a version.
-// Images whose names are not in `encoded` are decoded. Throws Error(Exit::usage).
+// Reads features.json and the class names (<name>.labels.txt) in the folder of a version. Images
+// whose names are not in `encoded` are decoded. Throws Error(Exit::usage).
 TfdsFeatures read_tfds_features(const std::string& folder, const std::set<std::string>& encoded);
 
 }  // namespace bv

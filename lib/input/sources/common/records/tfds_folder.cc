@@ -116,7 +116,7 @@ std::vector<int64_t> read_lengths(const json& split, const std::string& name,
   if (std::ssize(all) > limits::kTfdsFiles)
     throw Error(Exit::usage, file, fmt::format("split '{}' has {} shards", name, all.size()));
   for (const json& length : all) {
-    // JSON of protobuf writes 64-bit numbers as texts.
+    // protobuf's JSON writes 64-bit numbers as strings.
     const std::optional<int64_t> count =
         length.is_string()            ? parse_count(length.get_ref<const std::string&>())
         : length.is_number_unsigned() ? std::optional<int64_t>(length.get<int64_t>())
@@ -214,7 +214,7 @@ TfdsFolder open_version(const std::string& folder, const std::string& wanted, co
   return opened;
 }
 
-// Returns the config of a data set that has no version of its own: the one that TFDS has noted as
+// Returns the config of a data set that has no version of its own: the one that TFDS recorded as
 // the default, or the only one.
 std::string default_config(const std::string& folder, const std::string& name, const Place& place) {
   const std::string metadata = folder + "/.config/metadata.json";

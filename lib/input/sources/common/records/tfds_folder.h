@@ -34,7 +34,7 @@ std::string tfds_root(const std::string& data_dir);
 bool is_tfds_folder(const std::string& path);
 
 // Opens `name`, "imagenet2012", "imagenet_v2/matched-frequency" or "cifar10:3.*.*", below `root`.
-// Without a version the highest one is taken; without a config the one that TFDS has noted as its
+// Without a version the highest one is taken; without a config the one that TFDS recorded as its
 // default, or the only one. Throws Error(Exit::usage) at `place` if there is no such data set, or
 // if it was prepared in a way that cannot be read.
 TfdsFolder open_tfds(const std::string& name, const std::string& root, const Place& place);

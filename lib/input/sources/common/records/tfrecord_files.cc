@@ -77,7 +77,7 @@ class LabelFinder {
   }
 
  private:
-  // Reads the head of a field of bytes, and returns where the field ends, which must not be after
+  // Reads the header of a bytes field, and returns where the field ends, which must not be after
   // `end`.
   uint64_t enter(uint64_t end) {
     const uint64_t key = varint(end);

@@ -19,8 +19,8 @@ namespace bv {
 // is an 8-byte length, its checksum (4 bytes), the data, and the checksum of the data (4 bytes);
 // checksums are masked CRC-32C.
 //
-// The files have no table of contents. The constructor reads the heads of all records, with several
-// threads, and stores their positions in the index cache.
+// The files have no table of contents. The constructor reads the headers of all records, with
+// several threads, and stores their positions in the index cache.
 //
 // Thread-safe.
 class TfRecordFiles : public Records {
@@ -35,7 +35,7 @@ class TfRecordFiles : public Records {
   }
   at::Tensor read(int64_t record) const override;
   std::string where(int64_t record) const override;
-  // Also undefined if a sound record does not have exactly one integer under the label key.
+  // Also undefined if an intact record does not have exactly one integer under the label key.
   at::Tensor labels() const override { return labels_; }
 
  private:

@@ -20,7 +20,7 @@ namespace bv {
 
 // Throws if a JSON member of `size` bytes is too large to be read.
 void check_json_size(std::string_view extension, uint64_t size);
-// Parses a JSON object. Refuses one that is nested more than 64 deep.
+// Parses a JSON object. Rejects one that is nested more than 64 deep.
 nlohmann::json parse_json(std::string_view extension, std::string_view text);
 // Returns the type of a value; nullopt if it cannot become a feature.
 std::optional<JsonType> json_type(const nlohmann::json& value);
@@ -29,8 +29,8 @@ std::string json_type_text(const nlohmann::json& value);
 // Returns whether a number, or one of a list of numbers, is not written as an integer.
 bool has_fraction(const nlohmann::json& value);
 // Returns a value, whose json_type() is known, as a tensor: a number as () int64 or, if
-// `fractional`, () float32; true and false as () bool; a text as its UTF-8 bytes; a list of numbers
-// as (n,).
+// `fractional`, () float32; true and false as () bool; a string as its UTF-8 bytes; a list of
+// numbers as (n,).
 at::Tensor json_tensor(const nlohmann::json& value, bool fractional);
 
 // Parses a whole number. White space around it does not count.
@@ -38,7 +38,7 @@ int64_t parse_number(std::string_view extension, std::string_view text);
 // Returns the array of an npy file in C order.
 at::Tensor npy_tensor(std::string_view extension, std::span<const uint8_t> npy);
 
-// Looks at a JSON member of a sample: checks that it has what the plan needs of it, sets
+// Inspects a JSON member of a sample: checks that it has what the plan needs of it, sets
 // fractional[i] for each feature i that has a number with a fraction or exponent, and returns the
 // label if it is there. Throws Error(Exit::data) without a place.
 std::optional<int64_t> scan_json(const SamplePlan& plan, size_t member, std::string_view text,
