@@ -99,7 +99,7 @@ TEST_CASE("the CUDA plug-in loads CUDA's libraries from LibTorch, not from LD_LI
   const TempFolder other;  // of another CUDA toolkit
   std::filesystem::copy_file("/lib/x86_64-linux-gnu/libm.so.6", other / "libcudart.so.13");
   const Finished libraries =
-      bash("ldd '" + plugin + "'", {{"LD_LIBRARY_PATH", other.path().string()}});
+      bash("ldd '" + plugin + "'", {{"LD_LIBRARY_PATH", other.path()}});
   INFO(libraries.out << libraries.err);
   CHECK(contains(libraries.out, "/nvidia/cu13/lib/libcudart.so.13"));
   CHECK(!contains(libraries.out, other / "libcudart.so.13"));
