@@ -71,12 +71,15 @@ double now() {
 
 struct Run {
   Run(c10::Device device, bool graph) {
+    const Config keys = parse_config(text("keys"), "--keys");
     model = Model::Registry::make(
-        text("model"), parse_config(text("keys"), "--keys"), Place(),
+        text("model"), keys, Place(),
         ModelEnv{number("classes"), number("size"), number("size"), number("channels")});
+    throw_problems(keys);
     task = Task::Registry::make("classify", Config(), {}, {.loss_name = text("loss")});
     const Config config = parse_config(text("train"), "--train");
     StepConfig options = read_step(config, *model, {.total_steps = 100'000});
+    config.done();
     throw_problems(config);
     const Precision precision = text("precision") == "bf16" ? Precision::bf16 : Precision::float32;
     step = std::make_unique<TrainStep>(*model, *task, std::move(options), 3, precision,
